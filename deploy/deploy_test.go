@@ -1,5 +1,5 @@
-// The rules and the dashboard of this directory, checked with Prometheus' own parser and engine against what txwork
-// exports. This is a module of its own, so that nobody else gets what these tests need.
+// Package deploy_test checks the rules and the dashboard of this directory, with Prometheus' own parser and engine,
+// against what txwork exports. It is a separate module, so that only its users get the dependencies of these tests.
 package deploy_test
 
 import (
@@ -39,7 +39,7 @@ const (
 
 var promQL = parser.NewParser(parser.Options{})
 
-// alerts are the rules by their names.
+// alerts returns the rules by name.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	text, err := os.ReadFile(rulesFile)
@@ -52,7 +52,7 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
 			if _, twice := all[r.Alert]; twice || r.Alert == "" {
-				t.Errorf("alert %q stands there twice, or has no name", r.Alert)
+				t.Errorf("alert %q is defined twice, or has no name", r.Alert)
 			}
 			all[r.Alert] = r
 		}
@@ -67,7 +67,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Every alert has a runbook, which names what the doctor calls it, and every runbook an alert.
+// Every alert has a runbook that names the doctor's finding, and every runbook belongs to an alert.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
 	var codes []string
@@ -111,7 +111,7 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// What runbooks have one look at can be asked.
+// The queries in the runbooks work.
 func TestTheSQLOfRunbooks(t *testing.T) {
 	t.Parallel()
 	w := exportertest.New(t)
@@ -140,8 +140,8 @@ func TestTheSQLOfRunbooks(t *testing.T) {
 	}
 }
 
-// exported are the labels that the metrics can have, by their names in Prometheus: of the list, which tests of packages
-// workqueue and exporter hold against what is exported.
+// exported returns the possible labels of the metrics, by their names in Prometheus. They come from the list, which
+// tests of packages workqueue and exporter compare with what is exported.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -158,7 +158,7 @@ func exported(t *testing.T) map[string][]string {
 	return all
 }
 
-// Names are those that OpenTelemetry's rules make of the metrics' for Prometheus.
+// Our names are those that OpenTelemetry's rules derive for Prometheus.
 func TestNamesInPrometheus(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]otlptranslator.MetricType{
@@ -176,7 +176,7 @@ func TestNamesInPrometheus(t *testing.T) {
 	}
 }
 
-// Prometheus' own parser reads what is exported, whatever queues are called.
+// Prometheus' own parser accepts what is exported, whatever the names of queues.
 func TestTheTextIsPrometheus(t *testing.T) {
 	t.Parallel()
 	w := exportertest.New(t)
@@ -206,7 +206,7 @@ func TestTheTextIsPrometheus(t *testing.T) {
 	}
 }
 
-// checkNames finds names of metrics and labels in an expression that nothing exports.
+// checkNames finds metrics and labels in an expression that are not exported.
 func checkNames(t *testing.T, where, expression string, metrics map[string][]string) {
 	t.Helper()
 	parsed, err := promQL.ParseExpr(expression)
@@ -259,7 +259,7 @@ func TestNamesInRules(t *testing.T) {
 	}
 }
 
-// A dashboard is what of Grafana's form is checked.
+// A dashboard is the part of Grafana's format that is checked.
 type dashboard struct {
 	Templating struct {
 		List []struct {
@@ -302,7 +302,7 @@ func TestNamesInTheDashboard(t *testing.T) {
 		}
 	}
 	for _, g := range exportedGauges(t) {
-		if !shown[g] && g != "txwork_transaction_horizon" { // beside its age
+		if !shown[g] && g != "txwork_transaction_horizon" { // its age is shown instead
 			t.Errorf("no panel shows %s", g)
 		}
 	}
@@ -321,16 +321,16 @@ func exportedGauges(t *testing.T) []string {
 	})
 }
 
-// step is the time between two scrapes, and over is how long they go on.
+// step is the time between two scrapes, and over is how long they continue.
 const (
 	step = 15 * time.Second
 	over = 40 * time.Minute
 )
 
-// A history is what Prometheus would have after scraping the same for a while.
+// A history is what Prometheus would have after repeated scrapes of the same state.
 type history []storage.Series
 
-// repeat makes one of a scrape. What is in grows is an age of something that stays, and grows with the time.
+// repeat makes a history from one scrape. The metrics in grows are ages of something that stays, so they increase.
 func repeat(t testing.TB, scrape []exportertest.Sample, grows ...string) (h history) {
 	for _, sample := range scrape {
 		set := []string{model.MetricNameLabel, sample.Name}
@@ -352,7 +352,7 @@ func repeat(t testing.TB, scrape []exportertest.Sample, grows ...string) (h hist
 	return h
 }
 
-// Querier answers Prometheus' engine.
+// Querier provides the history to Prometheus' engine.
 func (h history) Querier(int64, int64) (storage.Querier, error) {
 	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
 		matchers ...*labels.Matcher) storage.SeriesSet {
@@ -378,8 +378,8 @@ func (s *seriesSet) At() storage.Series                { return s.all[s.at] }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// fires tells for what labels an alert fires at the end of a history: where its expression has held for as long as it
-// says.
+// fires returns the labels for which an alert fires at the end of a history: those for which its expression has held
+// long enough.
 func fires(t *testing.T, a rulefmt.Rule, h history) (firing []labels.Labels) {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute,
@@ -406,14 +406,14 @@ func fires(t *testing.T, a rulefmt.Rule, h history) (firing []labels.Labels) {
 	return firing
 }
 
-// leads has a reaper lead every table.
+// leads makes a reaper lead every table.
 func leads(w *exportertest.Ward) {
 	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) SELECT '" + w.Schema +
 		".' || t, 1, gen_random_uuid(), now() + interval '1 day', now() FROM unnest(ARRAY['outbox', 'inbox', 'timers', " +
 		"'timers_schedule', 'jobs', 'jobs_schedule']) AS t")
 }
 
-// Nothing fires where nothing is wrong, however much there is to do.
+// No alert fires while nothing is wrong, however much there is to do.
 func TestNoAlertFiresForAHealthySystem(t *testing.T) {
 	t.Parallel()
 	w := exportertest.New(t)
@@ -434,7 +434,7 @@ func TestNoAlertFiresForAHealthySystem(t *testing.T) {
 	}
 }
 
-// troubles make what each alert is for. With a table it has to fire for that one.
+// troubles create the problem that each alert is for. If a table is given, the alert has to fire for that table.
 var troubles = map[string]struct {
 	table string
 	make  func(w *exportertest.Ward) history
@@ -507,7 +507,7 @@ var troubles = map[string]struct {
 		scrape := w.Scrape()
 		if !slices.ContainsFunc(scrape,
 			func(s exportertest.Sample) bool { return s.Name == "txwork_transaction_oldest_seconds" && s.Value > 0 }) {
-			w.Error("the scrape tells of no transaction")
+			w.Error("the scrape reports no transaction")
 		}
 		return repeat(w, scrape, "txwork_transaction_oldest_seconds")
 	}},
@@ -522,13 +522,13 @@ var troubles = map[string]struct {
 				return repeat(w, scrape)
 			}
 			if time.Now().After(deadline) {
-				w.Fatal("the statistics do not tell of the dead rows")
+				w.Fatal("the statistics do not show the dead rows")
 			}
 		}
 	}},
 }
 
-// Each alert fires for what it is for, of a scrape of a database on which that is so.
+// Each alert fires on a scrape of a database that has the problem.
 func TestEachAlertFires(t *testing.T) {
 	t.Parallel()
 	all := alerts(t)
@@ -542,7 +542,7 @@ func TestEachAlertFires(t *testing.T) {
 			t.Parallel()
 			trouble, there := troubles[name]
 			if !there {
-				t.Fatal("nothing makes what it is for")
+				t.Fatal("no entry of troubles creates the problem of this alert")
 			}
 			w := exportertest.New(t)
 			leads(w)
@@ -562,7 +562,7 @@ func TestEachAlertFires(t *testing.T) {
 	}
 }
 
-// Where nothing at all is scraped, that is an alert.
+// If nothing is scraped at all, an alert fires.
 func TestSilenceIsAnAlert(t *testing.T) {
 	t.Parallel()
 	all := alerts(t)

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Proof shows that txwork keeps its word. What it runs ships with nobody's program: it is a module of its own.
+// Proof verifies txwork's guarantees. It is a module of its own, so that nothing of it becomes part of users' programs.
 //
 //	go run ./proof torture    # all domains under faults, a minute; exit 1 if an invariant was broken
 //	go run ./proof series     # the same at full size, for hours

@@ -17,7 +17,7 @@ const (
 	// alarmsEnv begins the names of the environment variables that stand for flags of alarms serve.
 	alarmsEnv = "TXWORK_ALARMS_"
 
-	// defaultAlarmsListen is this machine only: tokens should not travel a network in clear.
+	// defaultAlarmsListen accepts connections from this machine only: tokens should not travel a network in clear text.
 	defaultAlarmsListen = "127.0.0.1:8080"
 )
 
@@ -31,7 +31,7 @@ type alarmsOptions struct {
 	wakeURL      string
 	tokensFile   string
 	secretFile   string
-	tokenFile    string // of the wakes
+	tokenFile    string // authenticates wakes
 	allowPrivate bool
 	noReaper     bool
 	json         bool
@@ -91,7 +91,8 @@ func (o *alarmsOptions) define(flags *pflag.FlagSet) {
 		"object on one line", servedAlarms{})
 }
 
-// flagsFromEnv sets the flags that the command line did not. An empty variable is as good as none.
+// flagsFromEnv sets each flag that the command line leaves out from its environment variable. An empty variable counts
+// as unset.
 func (a *app) flagsFromEnv(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := envName(f.Name)
@@ -110,7 +111,8 @@ func envName(flag string) string {
 	return alarmsEnv + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// content is that of a file, or of the environment variable that stands for it.
+// content returns the content of a file or, if no file is named, the value of the environment variable that stands for
+// it.
 func (a *app) content(flag, file, env string) (string, error) {
 	if file == "" {
 		return a.getenv(alarmsEnv + env), nil
@@ -146,7 +148,7 @@ func (o *alarmsOptions) validate() error {
 	return nil
 }
 
-// tokens are required: without them the API would be nobody's, or everybody's.
+// alarmsTokens requires tokens: without them the API would serve nobody, or everybody.
 func (a *app) alarmsTokens(o alarmsOptions) (*alarms.Tokens, error) {
 	text, err := a.content("--tokens-file", o.tokensFile, "TOKENS")
 	if err != nil {

@@ -47,7 +47,7 @@ func newAlarmsService(a *app, o alarmsOptions) (*alarmsService, error) {
 	return &alarmsService{o, a, tokens, waker, opened}, nil
 }
 
-// run serves and delivers until it is interrupted. What cannot go on stops the rest.
+// run serves the API and delivers wakes until it is interrupted. If one part fails, the others are stopped.
 func (s *alarmsService) run(ctx context.Context, d *database) error {
 	defer s.waker.Close()
 	dispatcher, err := alarms.NewDispatcher(d.pool, s.alarms, s.waker, s.DispatcherOptions)
@@ -90,7 +90,7 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 // servedAlarms is what serve prints once the API answers.
 type servedAlarms struct {
 	Serving        string `json:"serving"`         // URL of the API
-	MaxConnections int    `json:"max_connections"` // to the database, that there may be at once
+	MaxConnections int    `json:"max_connections"` // largest number of connections to the database at once
 }
 
 // announce tells where the API is, and how many connections to the database there may be at once.
@@ -102,7 +102,7 @@ func (s *alarmsService) announce(at net.Addr, connections int) error {
 	return err
 }
 
-// serveHTTP serves until ctx ends, and then finishes the requests that are under way.
+// serveHTTP serves until ctx ends, and then waits for the requests that are under way.
 func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

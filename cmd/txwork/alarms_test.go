@@ -79,7 +79,8 @@ func TestAlarmsServeWithoutTables(t *testing.T) {
 		exits(exitFailure).says("txwork migrate up")
 }
 
-// A producer may run the API, but deliver nothing: the service says so instead of logging it for ever.
+// A producer's role can run the API but deliver nothing. The service refuses to start instead of logging errors
+// forever.
 func TestAlarmsServeWithARoleThatMayNotClaim(t *testing.T) {
 	c := newMigratedCLI(t)
 	role := c.db.Schema + "_api"
@@ -102,7 +103,7 @@ func TestAlarmsServeWithARoleThatMayNotClaim(t *testing.T) {
 		exits(exitFailure).says("it lacks UPDATE (status) on alarms", "UPDATE (locked_until) on timers", "txwork roles")
 }
 
-// output is what a command that is still running has written.
+// output collects what a running command writes.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -141,7 +142,7 @@ func (c *cli) runUntil(env map[string]string, stdout, stderr io.Writer, args ...
 
 var servingAt = regexp.MustCompile(`http://[0-9.:]+`)
 
-// serveAlarms runs the command and returns where it serves, and what stops it.
+// serveAlarms runs the command, and returns the URL of the API and a function that stops it.
 func (c *cli) serveAlarms(env map[string]string, args ...string) (url string, stop func() int) {
 	c.t.Helper()
 	var stderr output
@@ -182,7 +183,7 @@ func TestAlarmsServeDeliversWhatWasPosted(t *testing.T) {
 	}
 }
 
-// All that the command runs shares one listener and a few connections, and it says how many those may be.
+// All parts of the command share one listener and a few connections, and the command prints the maximum.
 func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.url += "&application_name=" + c.db.Schema
@@ -215,7 +216,7 @@ func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 	}
 }
 
-// A delivery that is under way at a signal is finished and settled, and none is begun.
+// A delivery under way at a signal is finished and settled, and no further one begins.
 func TestAlarmsServeStopsGracefully(t *testing.T) {
 	c := newMigratedCLI(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -249,7 +250,7 @@ func TestAlarmsServeStopsGracefully(t *testing.T) {
 		return value[string](c, "SELECT status FROM {schema}.alarms WHERE id = $1", id)
 	}
 	if status(first) != "fired" || status(second) == "fired" {
-		t.Errorf("the alarm that was under way is %s, the other one %s", status(first), status(second))
+		t.Errorf("the alarm whose delivery was under way is %s, the other one %s", status(first), status(second))
 	}
 }
 
@@ -288,11 +289,11 @@ func TestTheAlarmsDocumentHasTheFlags(t *testing.T) {
 	_, rest, _ := strings.Cut(string(text), "<!-- flags -->\n")
 	got, _, _ := strings.Cut(rest, "<!-- /flags -->")
 	if got != want.String() {
-		t.Errorf("between its marks for flags, docs/alarms.md has to have\n%s", want)
+		t.Errorf("between its markers for flags, docs/alarms.md must contain\n%s", want)
 	}
 }
 
-// The defaults are those of the contract, whatever our constants are.
+// The defaults are those of the contract, even if our constants change.
 func TestAlarmsServeHasTheContractsDefaults(t *testing.T) {
 	t.Parallel()
 	flags := newAlarmsServeCommand(&app{}).LocalNonPersistentFlags()

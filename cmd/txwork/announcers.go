@@ -8,29 +8,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// defaultHearing is long enough to hear whether an announcer works, which is up to 500 times a second.
+// defaultHearing is long enough to tell whether an announcer is at work: a busy one notifies up to 500 times a second.
 const defaultHearing = 2 * time.Second
 
-// announcerState is who notifies the workers of a table.
+// announcerState says who notifies the workers of a table: an announcer, or the producers themselves.
 type announcerState struct {
 	Table         string   `json:"table"`                   // with its schema
 	Awake         bool     `json:"awake"`                   // a session notifies for the producers
-	PID           uint32   `json:"pid,omitempty"`           // of that session
+	PID           uint32   `json:"pid,omitempty"`           // process id of that session
 	Application   string   `json:"application,omitempty"`   // the application_name of that session
-	AwakeSeconds  *float64 `json:"awake_seconds,omitempty"` // since that session began; missing if the role may not see it
+	AwakeSeconds  *float64 `json:"awake_seconds,omitempty"` // age of that session; missing if the role may not see it
 	Announcements int      `json:"announcements"`           // notifications of that session
-	Notifications int      `json:"notifications"`           // those of everybody else: of producers that are not silent
+	Notifications int      `json:"notifications"`           // notifications of other sessions: of producers that are not silent
 }
 
-// hearing is what was heard, and for how long.
+// hearing is what was heard on the tables' channels, and for how long.
 type hearing struct {
 	Seconds float64          `json:"seconds"`    // for how long it listened
-	Tables  []announcerState `json:"announcers"` // of each table
+	Tables  []announcerState `json:"announcers"` // one for each table
 }
 
 func (h hearing) rate(n int) string { return fmt.Sprintf("%.1f", float64(n)/max(h.Seconds, 0.001)) }
 
-// hear listens for a while, or until ctx ends, to who notifies the workers of the tables.
+// hear listens on the tables' channels for the given duration, or until ctx ends, to find out who notifies the workers.
 func (d *database) hear(ctx context.Context, names []string, during time.Duration) (h hearing, err error) {
 	tables, err := d.tables(ctx, names...)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *database) hear(ctx context.Context, names []string, during time.Duratio
 	if err != nil {
 		return h, err
 	}
-	e := &ear{conn: pooled.Hijack(), heard: map[source]int{}} // a session that has listened goes back to no pool
+	e := &ear{conn: pooled.Hijack(), heard: map[source]int{}} // never pooled again, since it has listened
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), during+10*time.Second)
 	defer cancel()
 	defer e.conn.Close(limit)
@@ -60,7 +60,7 @@ func (d *database) hear(ctx context.Context, names []string, during time.Duratio
 	if err := e.listen(window); err != nil {
 		return h, err
 	}
-	after, err := e.announcers(limit) // the reply comes after all that was committed before
+	after, err := e.announcers(limit) // the reply arrives after every notification committed before it
 	if err != nil {
 		return h, err
 	}
@@ -70,7 +70,7 @@ func (d *database) hear(ctx context.Context, names []string, during time.Duratio
 	return hearing{time.Since(begun).Seconds(), e.states(before, after)}, nil
 }
 
-// An ear is a session that listens to the channels of tables, which have the tables' names.
+// An ear is a session that listens on the tables' channels. A channel has the name of its table.
 type ear struct {
 	conn     *pgx.Conn
 	channels []string
@@ -83,7 +83,7 @@ type source struct {
 	pid     uint32
 }
 
-// announcers are the sessions that hold an announcer's lock, by channel.
+// announcers returns the sessions that hold an announcer's lock, by channel.
 func (e *ear) announcers(ctx context.Context) (map[string]announcerState, error) {
 	rows, err := e.conn.Query(ctx, `
 		SELECT t.name AS "table", true AS awake, l.pid::bigint AS pid, coalesce(a.application_name, '') AS application,
@@ -105,7 +105,7 @@ func (e *ear) announcers(ctx context.Context) (map[string]announcerState, error)
 	return by, err
 }
 
-// listen counts what announces rows, until ctx ends.
+// listen counts the notifications that announce rows, until ctx ends.
 func (e *ear) listen(ctx context.Context) error {
 	for {
 		n, err := e.conn.WaitForNotification(ctx)
@@ -120,7 +120,8 @@ func (e *ear) listen(ctx context.Context) error {
 	}
 }
 
-// states tell of each table who announces now, and what was heard. Who announces may have changed meanwhile.
+// states reports for each table who announces its rows now, and what was heard. Another session may have become the
+// announcer while hear listened, so the notifications of both count as announcements.
 func (e *ear) states(before, after map[string]announcerState) (all []announcerState) {
 	for _, channel := range e.channels {
 		s := after[channel]

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// session opens one that is named.
+// session opens a connection with an application name.
 func (c *cli) session(name string) *pgx.Conn {
 	c.t.Helper()
 	conn, err := pgx.Connect(c.t.Context(), c.url+"&application_name="+name)
@@ -18,7 +18,7 @@ func (c *cli) session(name string) *pgx.Conn {
 	return conn
 }
 
-// notifies sends payloads, each in a transaction of its own.
+// notifies sends payloads, each in its own transaction.
 func (c *cli) notifies(conn *pgx.Conn, payloads ...string) {
 	c.t.Helper()
 	for _, payload := range payloads {
@@ -27,7 +27,8 @@ func (c *cli) notifies(conn *pgx.Conn, payloads ...string) {
 	}
 }
 
-// The announcer of a table is known by its lock, and what it announces is told from what producers do.
+// The announcer of a table is recognised by its lock, and its notifications are counted separately from those of
+// producers.
 func TestStatsShowAnnouncers(t *testing.T) {
 	c := newMigratedCLI(t)
 	announcer, producer := c.session("announcer"), c.session("producer")

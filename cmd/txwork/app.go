@@ -21,19 +21,19 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 
-	// Of doctor, by the worst of what it found.
+	// Exit codes of doctor, by its most severe finding.
 	exitWarning  = 3
 	exitCritical = 4
 
-	// What shells report for a program that SIGINT ended: the command was not done.
+	// exitInterrupted is what shells report for a program that SIGINT ended: the command did not finish.
 	exitInterrupted = 130
 )
 
-// databaseURLEnv names the database where the flag does not.
+// databaseURLEnv names the environment variable that is used if the flag is not given.
 const databaseURLEnv = "TXWORK_DATABASE_URL"
 
-// An app is what the commands share: the process's surroundings and the flags of the root command. There
-// is nothing global beside it, so tests run any number of them at once.
+// An app is what the commands share: the surroundings of the process and the flags of the root command. There are no
+// globals, so tests can run any number of apps at once.
 type app struct {
 	stdin  io.Reader
 	stdout io.Writer
@@ -42,15 +42,15 @@ type app struct {
 
 	databaseURL string // the flag
 	schema      string
-	begun       bool                   // a command's own code runs: what fails from here on is no usage error
+	begun       bool                   // the command's own code has started: later failures are not usage errors
 	children    children               // the commands that are running
-	restore     atomic.Pointer[func()] // gives the terminal back, once something has changed it
-	answers     io.Writer              // where JSON objects go, where that is not standard output
-	asJSON      bool                   // no progress is shown
+	restore     atomic.Pointer[func()] // restores the terminal; nil until something has changed its mode
+	answers     io.Writer              // receives JSON objects; standard output if nil
+	asJSON      bool                   // JSON was asked for, so no progress is shown
 	answered    bool                   // a JSON object was printed
-	failed      any                    // what is printed as JSON in the place of a failure; nil for that
+	failed      any                    // printed as the JSON object after a failure; nil for the default one
 	unread      *pipe                  // standard output
-	relays      bool                   // whoever reads the output takes messages over: that it has gone away is told
+	relays      bool                   // the output's reader takes over messages: report if it goes away
 }
 
 // run executes a command line and returns the exit code.
@@ -70,8 +70,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// report says why a command failed, in JSON too where that was asked for, and returns the exit code. Nobody wants to be
-// told that they have read enough.
+// report says why a command failed, also in JSON if that was asked for, and returns the exit code. A reader of the
+// output that has seen enough and closed the pipe is not reported as a failure.
 func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	code := exitUsage
 	if found := (foundError{}); errors.As(err, &found) {
@@ -101,13 +101,13 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return f != nil && f.Value.String() == "true"
 }
 
-// A failure is what commands with --json print that have nothing else to print.
+// A failure is what a command with --json prints if it fails before it has anything else to print.
 type failure struct {
 	Error    string `json:"error"`     // what went wrong, as standard error says it
 	ExitCode int    `json:"exit_code"` // of the process
 }
 
-// A pipe notes that nobody reads it any more.
+// A pipe remembers that its reader has gone away.
 type pipe struct {
 	io.Writer
 	broken atomic.Bool
@@ -121,7 +121,7 @@ func (p *pipe) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// told is an error for people: what a signal broke off was interrupted, whatever the driver calls it.
+// told words an error for people: whatever the driver calls it, work that a signal broke off was interrupted.
 func told(ctx context.Context, err error) string {
 	if context.Cause(ctx) == errInterrupted && errors.Is(err, context.Canceled) {
 		return strings.ReplaceAll(err.Error(), context.Canceled.Error(), errInterrupted.Error())
@@ -129,8 +129,8 @@ func told(ctx context.Context, err error) string {
 	return err.Error()
 }
 
-// markBegun makes every command note that its own code has begun: whatever cobra refuses before is the
-// command line's fault.
+// markBegun makes every command record that its own code has begun. An error before that comes from cobra, so the
+// command line is at fault.
 func (a *app) markBegun(cmd *cobra.Command) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -144,15 +144,15 @@ func (a *app) markBegun(cmd *cobra.Command) {
 	}
 }
 
-// logger is for what goes on in the background. Commands report what they did themselves.
+// logger reports what goes on in the background. Commands report their own results themselves.
 func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// telemetry is for what the library does on a command's behalf.
+// telemetry is what the library uses when it works for a command.
 func (a *app) telemetry() workqueue.Telemetry { return workqueue.Telemetry{Logger: a.logger()} }
 
-// A usageError is about the command line: nothing was done.
+// A usageError says that the command line is wrong and that nothing was done.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

@@ -12,7 +12,7 @@ import (
 // errDeclined ends a command whose user said no.
 var errDeclined = errors.New("not confirmed: nothing was changed")
 
-// confirm asks before something that cannot be undone, unless the flags say that it is wanted.
+// confirm asks before something that cannot be undone, unless --yes was given.
 func (a *app) confirm(ctx context.Context, k asking, question string) error {
 	if k.yes {
 		return nil
@@ -32,7 +32,7 @@ func (a *app) confirm(ctx context.Context, k asking, question string) error {
 	return nil
 }
 
-// answer reads a line that says yes or no, until ctx ends. The end of the input is no answer.
+// answer reads one line that says yes or no, or returns when ctx ends. The end of the input is no answer.
 func answer(ctx context.Context, from *bufio.Reader) (yes, answered bool, err error) {
 	type line struct {
 		text string

@@ -25,10 +25,10 @@ func newBenchCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// A readWorkload makes a workload of flags that have been parsed, or tells what is wrong with them.
+// A readWorkload makes a workload from parsed flags, or says what is wrong with them.
 type readWorkload func() (bench.Workload, error)
 
-// newBenchWorkload makes the command of one workload, whose flags are defined by define.
+// newBenchWorkload makes the command of one workload. The function define adds its flags.
 func newBenchWorkload(a *app, use, short string, define func(*cobra.Command) readWorkload) *cobra.Command {
 	cmd := newCommand(use, short, cobra.NoArgs)
 	asJSON := new(bool)
@@ -71,7 +71,7 @@ func (a *app) runBench(cmd *cobra.Command, w bench.Workload, asJSON bool) error 
 	return result.Err()
 }
 
-// printBench leaves standard output to the object where one is wanted.
+// printBench leaves standard output to the JSON object if one was asked for.
 func (a *app) printBench(result *bench.Result, asJSON bool) error {
 	if !asJSON {
 		return result.Write(a.stdout)
@@ -82,12 +82,12 @@ func (a *app) printBench(result *bench.Result, asJSON bool) error {
 	return a.printJSON(result)
 }
 
-// benchLogger leaves out the warnings: of attempts that fail on purpose.
+// benchLogger drops warnings, because some workloads fail attempts on purpose.
 func (a *app) benchLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// between refuses a flag's value outside of its bounds.
+// between refuses a flag's value that is out of bounds.
 func between[T int | int64 | float64](flag string, value, low, high T) error {
 	if value >= low && value <= high {
 		return nil
@@ -95,7 +95,7 @@ func between[T int | int64 | float64](flag string, value, low, high T) error {
 	return usagef("--%s is %v, it must be between %v and %v", flag, value, low, high)
 }
 
-// atMost refuses flags that are too much together.
+// atMost refuses flags whose combined value is too large.
 func atMost[T int | float64](flags string, value, high T) error {
 	if value <= high {
 		return nil
@@ -103,7 +103,7 @@ func atMost[T int | float64](flags string, value, high T) error {
 	return usagef("%s is %.0f, it must be at most %.0f", flags, float64(value), float64(high))
 }
 
-// lasting is between for durations.
+// lasting is between for durations; the upper bound is always bench.MaxDuration.
 func lasting(flag string, d, low time.Duration) error {
 	if d >= low && d <= bench.MaxDuration {
 		return nil

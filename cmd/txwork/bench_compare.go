@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/bench"
 )
 
-// aboutSides says what both comparisons measure.
+// newBenchRetainedCommand compares a small table with one that also keeps finished jobs and jobs due in 30 days.
 func newBenchRetainedCommand(a *app) *cobra.Command {
 	return newBenchWorkload(a, "retained", "A table that keeps what is done", func(cmd *cobra.Command) readWorkload {
 		flags := cmd.Flags()

@@ -20,7 +20,7 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// benchProcess starts the bench as a process on a database of the test's own, where it runs worker processes.
+// benchProcess starts the bench as a process on a database of its own. The bench runs worker processes.
 func benchProcess(t *testing.T, args ...string) (cmd *exec.Cmd, conn *pgx.Conn, finished func() result) {
 	t.Helper()
 	address, conn := newDatabase(t)
@@ -38,7 +38,7 @@ func benchOn(t *testing.T, address string, args ...string) (cmd *exec.Cmd, finis
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	must(t, cmd.Start())
 	return cmd, func() result {
-		_ = cmd.Wait() // the exit code tells
+		_ = cmd.Wait() // the exit code says enough
 		return result{t: t, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
 	}
 }
@@ -52,7 +52,7 @@ func TestBenchWithWorkerProcesses(t *testing.T) {
 		checkBench(t, decode[benchResult](r), "drain", 400)
 		object := decode[map[string]json.RawMessage](r)
 		if string(object["hot_share"]) == "0" || !strings.Contains(string(object["parameters"]), `"processes":2`) {
-			t.Errorf("claims of other processes are not counted, or not said to be theirs: %s", r.stdout)
+			t.Errorf("claims of other processes are not counted, or not attributed to them: %s", r.stdout)
 		}
 		if schema := benchSchema(t, conn); schema != "" {
 			t.Errorf("schema %s is left behind", schema)
@@ -60,7 +60,7 @@ func TestBenchWithWorkerProcesses(t *testing.T) {
 	}
 }
 
-// workersOf are the processes that a bench has started.
+// workersOf returns the worker processes that a bench has started.
 func workersOf(t *testing.T, bench *exec.Cmd) (pids []int) {
 	t.Helper()
 	task := fmt.Sprintf("/proc/%d/task", bench.Process.Pid)
@@ -79,7 +79,7 @@ func workersOf(t *testing.T, bench *exec.Cmd) (pids []int) {
 	return pids
 }
 
-// inTheMiddle is a drain by two processes that goes on until release, since it lacks a job.
+// inTheMiddle starts a drain by two processes that cannot finish until release, because one job is locked.
 func inTheMiddle(t *testing.T) (bench *exec.Cmd, conn *pgx.Conn, pids []int, release func(), finished func() result) {
 	t.Helper()
 	bench, conn, finished = benchProcess(t, "drain", "--jobs", "2000", "--processes", "2", "--json")
@@ -100,7 +100,7 @@ func someJobIsDone(t *testing.T, conn *pgx.Conn) {
 	})
 }
 
-// lockOneJob keeps a job from being claimed as soon as there is one.
+// lockOneJob locks the first job that is written, so that it cannot be claimed.
 func lockOneJob(t *testing.T, conn *pgx.Conn) (release func()) {
 	t.Helper()
 	holder, err := pgx.ConnectConfig(t.Context(), conn.Config().Copy())
@@ -192,7 +192,7 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// zombie tells a process that has ended from one that lives, where nobody has asked for its end yet.
+// zombie tells whether a process has ended but was not waited for.
 func zombie(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && bytes.Contains(text, []byte(") Z "))

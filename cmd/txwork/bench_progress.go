@@ -1,6 +1,7 @@
 package main
 
-// phases shows a bar for each phase in turn, on a terminal's standard error, and nothing elsewhere.
+// phases shows one progress bar after another, one for each phase, if standard error is a terminal; otherwise it shows
+// nothing.
 type phases struct {
 	app   *app
 	phase string

@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// newDatabase makes a database of the test's own, since a schema of the bench cannot be told from another's.
+// newDatabase creates a database for the test, because the schemas of several benches cannot be told apart.
 func newDatabase(t *testing.T) (address string, conn *pgx.Conn) {
 	t.Helper()
 	name := "bench_" + strings.ReplaceAll(uuid.NewString(), "-", "")
@@ -58,7 +58,7 @@ func TestBenchInterrupted(t *testing.T) {
 			schema)).Scan(&done) == nil && done > 0
 	})
 	must(t, cmd.Process.Signal(os.Interrupt))
-	_ = cmd.Wait() // the exit code tells
+	_ = cmd.Wait() // the exit code says enough
 
 	r := result{t: t, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
 	got := decode[benchResult](r.exits(exitInterrupted).says("until the interruption", "txwork: interrupted"))
@@ -70,7 +70,7 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
-// benchSchema is the one in the database, if there is one.
+// benchSchema returns the bench's schema in the database, or an empty string.
 func benchSchema(t *testing.T, conn *pgx.Conn) (name string) {
 	t.Helper()
 	must(t, conn.QueryRow(t.Context(), "SELECT coalesce(max(nspname), '') FROM pg_namespace WHERE nspname LIKE "+

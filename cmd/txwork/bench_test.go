@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A benchResult is what scripts read.
+// A benchResult is the part of the JSON that scripts read.
 type benchResult struct {
 	Workload      string         `json:"workload"`
 	Interrupted   bool           `json:"interrupted"`
@@ -23,7 +23,7 @@ type benchResult struct {
 	Comparison    map[string]any `json:"comparison"`
 }
 
-// What every result has, what those with latencies have, and what those with claims have.
+// The fields of every result, of results with latencies, and of results with claims.
 var (
 	benchAlways = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second",
 		"wal_bytes_per_job", "client_cpu_us_per_job", "client_memory_bytes", "dead_tuples", "commits_per_job",
@@ -38,7 +38,7 @@ var (
 func TestBench(t *testing.T) {
 	t.Parallel()
 	for args, test := range map[string]struct {
-		jobs   int64 // 0: some
+		jobs   int64 // 0: any positive number
 		fields [][]string
 	}{
 		"drain --jobs 300": {300, [][]string{benchClaims, {"per_second"}}},
@@ -68,7 +68,7 @@ func TestBench(t *testing.T) {
 				}
 			}
 			if object["server_cpu_us_per_job"] != nil {
-				t.Error("it tells the CPU of a server that is not its own")
+				t.Error("the CPU time of a server that is not private is reported")
 			}
 			checkBench(t, decode[benchResult](r), strings.Fields(args)[0], test.jobs)
 		})
@@ -106,7 +106,7 @@ func checkBench(t *testing.T, got benchResult, workload string, jobs int64) {
 	}
 }
 
-// runBench runs it on the server of the tests.
+// runBench runs a bench on the server of the tests.
 func runBench(t *testing.T, args ...string) result {
 	t.Helper()
 	args = append([]string{"bench"}, args...)

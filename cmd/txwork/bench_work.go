@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/internal/bench"
 )
 
-// benchWork is the subcommand that the bench starts itself with.
+// benchWork is the hidden subcommand that the benchmark starts as its worker processes.
 const benchWork = "work"
 
 func newBenchWorkCommand(a *app) *cobra.Command {

@@ -17,22 +17,22 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Bounds of what the Tab key may cost.
+// Bounds on the work that one press of the Tab key may cause.
 const (
 	completeTimeout = 2 * time.Second
-	completeSample  = 1000 // rows of a state that values are taken from
+	completeSample  = 1000 // rows of a state that values are sampled from
 	completeValues  = 100
 )
 
-// A completer lists what may stand somewhere on a command line.
+// A completer lists the words that may stand at one place of a command line.
 type completer = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// An offer is what may stand in the place of an argument, each with a description after a tab or without, if the ones
-// before it are args and it begins so.
+// An offer lists the values that may stand in the place of an argument: args are the arguments before it, and begun is
+// what has been typed of it. A value may be followed by a tab and a description.
 type offer func(ctx context.Context, d *database, args []string, begun string) ([]string, error)
 
-// completeNames gives the commands what the Tab key offers: tables, queues, ids, keys, names of schedules and the
-// values of filters are asked of the database.
+// completeNames adds completion to the commands. Tables, queues, ids, keys, names of schedules and values of filters
+// are read from the database.
 func (a *app) completeNames(cmd *cobra.Command) {
 	if offers, many := argumentsOf(cmd); len(offers) > 0 && cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = a.completeArguments(offers, many)
@@ -54,7 +54,7 @@ func (a *app) completeNames(cmd *cobra.Command) {
 	}
 }
 
-// completer asks the database for what is offered.
+// completer turns an offer into a completer that asks the database.
 func (a *app) completer(offers offer) completer {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) {
@@ -63,7 +63,8 @@ func (a *app) completer(offers offer) completer {
 	}
 }
 
-// completeArguments offers what each argument may be, and nothing twice. The last may be repeated where there are many.
+// completeArguments offers the values of each argument, leaving out those already given. With many, the last argument
+// may be repeated.
 func (a *app) completeArguments(offers []offer, many bool) completer {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(offers) && !many {
@@ -74,7 +75,7 @@ func (a *app) completeArguments(offers []offer, many bool) completer {
 	}
 }
 
-// flagOffers are those of flags that take an id, a key or a label, by command.
+// flagOffers are the offers of flags that take an id, a key or a label, by command.
 var flagOffers = map[string]map[string]offer{
 	"txwork jobs list": {
 		"before": idsOf(jobsTable, "show"),
@@ -90,10 +91,10 @@ var flagOffers = map[string]map[string]offer{
 	"txwork schedules list": {"after": scheduleNames, "prefix": scheduleNames},
 }
 
-// joinIDText is the id of a join j with its label.
+// joinIDText selects the id of a join j, followed by a tab and its label.
 const joinIDText = "j.id::text || E'\t' || coalesce(j.label, '')"
 
-// argumentsOf reads what a command's arguments are from its usage, and whether the last may be repeated.
+// argumentsOf finds out from a command's usage line what its arguments are, and whether the last may be repeated.
 func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 	table, parent := "", ""
 	if cmd.HasParent() {
@@ -131,7 +132,7 @@ func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 	return offers, many
 }
 
-// statesOf are those that a command's --status takes.
+// statesOf returns the values that --status of a command accepts.
 func statesOf(cmd *cobra.Command) []string {
 	switch cmd.Name() {
 	case "joins":
@@ -139,13 +140,13 @@ func statesOf(cmd *cobra.Command) []string {
 	case "cancel":
 		return append(slices.Clone(liveStates), "scheduled", "expired")
 	}
-	if cmd.Parent() != nil && cmd.Parent().Parent() != nil { // of jobs and timers
+	if cmd.Parent() != nil && cmd.Parent().Parent() != nil { // commands of jobs and timers
 		return []string{"ready", "in_progress", "done", "failed"}
 	}
 	return slices.Sorted(maps.Keys(listings))
 }
 
-// completeValues are those that a column of the command's table has lately had.
+// completeValues offers values that occur in recent rows of a column of the command's table.
 func (a *app) completeValues(column string) completer {
 	tables := map[string]string{"kind": jobsTable, "queue": jobsTable, "topic": "outbox", "consumer": "inbox"}
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -165,7 +166,7 @@ func (a *app) completeValues(column string) completer {
 	}
 }
 
-// complete asks the database, and offers nothing where that does not answer soon.
+// complete asks the database, and offers nothing if that fails or takes longer than completeTimeout.
 func (a *app) complete(cmd *cobra.Command, begun string, ask func(context.Context, *database) ([]string,
 	error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
@@ -185,14 +186,14 @@ func (a *app) complete(cmd *cobra.Command, begun string, ask func(context.Contex
 	}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// valueOf is what is offered without its description.
+// valueOf returns an offered value without its description.
 func valueOf(offered string) string {
 	value, _, _ := strings.Cut(offered, "\t")
 	return value
 }
 
-// values are those of some columns, where the table has them, among the rows that are claimed next and those that
-// failed last.
+// values returns the values of some columns, as far as the table has them, among the rows that are claimed next and
+// those that failed last.
 func (d *database) values(ctx context.Context, table string, columns ...string) (found []string, err error) {
 	err = d.sample(ctx, table, func(tx *sqlx.Tx, l layout) error {
 		var parts []string
@@ -214,7 +215,7 @@ func (d *database) values(ctx context.Context, table string, columns ...string) 
 	return found, err
 }
 
-// sample reads of a table that there is.
+// sample calls read if the table exists.
 func (d *database) sample(ctx context.Context, table string, read func(*sqlx.Tx, layout) error) error {
 	known, err := d.tableNames(ctx)
 	if err != nil || !slices.Contains(known, table) {
@@ -229,8 +230,8 @@ func (d *database) sample(ctx context.Context, table string, read func(*sqlx.Tx,
 	})
 }
 
-// idsOf offers ids of rows that the command can do something with, those that failed last first: of the table, or of
-// the one that the first argument names.
+// idsOf offers ids of rows that the command can act on, those that failed last first. If table is empty, the first
+// argument names it.
 func idsOf(table, command string) offer {
 	return func(ctx context.Context, d *database, args []string, begun string) (found []string, err error) {
 		of := table
@@ -252,7 +253,8 @@ func idsOf(table, command string) offer {
 	}
 }
 
-// idText selects ids with what tells the rows apart. Each part reads a bounded number of rows by an index.
+// idText selects ids, each with a description that tells the rows apart. Each part of the statement reads a bounded
+// number of rows through an index.
 func (l layout) idText(command, begun string) string {
 	about := "''"
 	for _, name := range []string{"topic", "kind", "name"} {
@@ -271,7 +273,7 @@ func (l layout) idText(command, begun string) string {
 		parts = parts[:1]
 	case command == "cancel":
 		parts = alive
-	case begun != "": // whatever has an id that begins so
+	case begun != "": // any row whose id has this prefix
 		parts = append(parts,
 			[]string{"CASE WHEN r.failed_at IS NOT NULL THEN 'failed' WHEN r.completed_at IS NOT NULL " +
 				"THEN 'done' ELSE 'live' END", "r.id BETWEEN $1::uuid AND $2::uuid", "ORDER BY r.id"})
@@ -291,7 +293,7 @@ func (l layout) idText(command, begun string) string {
 		LIMIT %d`, strings.Join(texts, " UNION ALL "), completeValues)
 }
 
-// idRange are the least and the greatest id that begin so.
+// idRange returns the least and the greatest id with the given prefix.
 func idRange(begun string) (least, most uuid.UUID, ok bool) {
 	digits := strings.ReplaceAll(begun, "-", "")
 	if len(digits) > 32 {
@@ -305,7 +307,7 @@ func idRange(begun string) (least, most uuid.UUID, ok bool) {
 	return least, most, err == nil
 }
 
-// joinsOf offers something of the newest joins j of the table that the first argument names.
+// joinsOf offers an expression over the newest joins j of the table that the first argument names.
 func joinsOf(what string) offer {
 	return func(ctx context.Context, d *database, args []string, _ string) (found []string, err error) {
 		if len(args) == 0 {
@@ -323,7 +325,7 @@ func joinsOf(what string) offer {
 	}
 }
 
-// timerKeys offers keys of timers in some states, or in any.
+// timerKeys offers the keys of timers in the given states, or in any state if none are given.
 func timerKeys(states ...workqueue.Status) offer {
 	return func(ctx context.Context, d *database, _ []string, begun string) (found []string, err error) {
 		t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
@@ -341,7 +343,7 @@ func timerKeys(states ...workqueue.Status) offer {
 	}
 }
 
-// scheduleNames offers those of timers.
+// scheduleNames offers the names of schedules of timers.
 func scheduleNames(ctx context.Context, d *database, _ []string, begun string) ([]string, error) {
 	return d.scheduleNames(ctx, "timers_schedule", begun)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// completes is what the Tab key offers.
+// completes returns what the Tab key offers.
 func (c *cli) completes(words ...string) []string {
 	c.t.Helper()
-	// What is completed comes last, so the flags that name the schema come first.
+	// The word to complete comes last, so the flags that name the schema come first.
 	line := append([]string{"__complete"}, c.args()...)
 	out := c.in(c.t).runLine(append(line, words...)...).ok().stdout
 	var offered []string
@@ -49,7 +49,7 @@ func TestCompletionAsksTheDatabase(t *testing.T) {
 		{"redrive jobs --kind |", "greeting"},
 		{"jobs list --queue |", "charges mail"},
 		{"jobs pause ma|", "mail"},
-		{"list outbox --kind |", ""}, // it has none
+		{"list outbox --kind |", ""}, // the outbox has no kinds
 	} {
 		words := strings.Split(strings.TrimSuffix(test.line, "|"), " ")
 		if got := c.completes(words...); !slices.Equal(got, strings.Fields(test.want)) {
@@ -58,7 +58,7 @@ func TestCompletionAsksTheDatabase(t *testing.T) {
 	}
 }
 
-// Without a database there is nothing to offer, and nothing to complain about.
+// Without a database, completion offers nothing and reports no error.
 func TestCompletionWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	r := execute(t, t.Context(), strings.NewReader(""), nil, "__complete", "list", "").ok()
@@ -67,7 +67,7 @@ func TestCompletionWithoutADatabase(t *testing.T) {
 	}
 }
 
-// Ids are offered for what the command can do with them, what failed last first, with what tells them apart.
+// Ids are offered if the command can act on them, those that failed last first, each with a description.
 func TestCompletionOfIDs(t *testing.T) {
 	c := newMigratedCLI(t)
 	failed, _ := c.behind("block")
@@ -88,7 +88,7 @@ func TestCompletionOfIDs(t *testing.T) {
 	dead := failed.String() + "\tfailed block no such"
 	for _, test := range []struct {
 		line  string
-		first string // what is offered first
+		first string // the first offer
 		among []string
 		not   []string
 	}{
@@ -98,10 +98,10 @@ func TestCompletionOfIDs(t *testing.T) {
 		{"outbox unblock |", dead, nil, []string{waiting}},
 		{"show outbox |", dead, []string{waiting + "\twaiting block"}, []string{done}},
 		{"show outbox " + failed.String()[:30] + "|", dead, nil, nil},
-		{"show outbox " + strings.ToUpper(done[:13]) + "|", "", nil, nil}, // the shell would not take it for the same
+		{"show outbox " + strings.ToUpper(done[:13]) + "|", "", nil, nil}, // the shell would not take the other case
 		{"show outbox " + done[:30] + "|", done + "\tdone over", nil, nil},
 		{"show outbox bogus|", "", nil, nil},
-		{"show outbox x |", "", nil, nil}, // there is but one
+		{"show outbox x |", "", nil, nil}, // the command takes a single id
 		{"cancel outbox |", "", []string{waiting + "\twaiting block"}, []string{failed.String(), done}},
 		{"jobs show |", queued + "\tready greeting", nil, nil},
 		{"jobs cancel |", queued + "\tready greeting", nil, nil},
@@ -142,8 +142,8 @@ func TestCompletionOfIDs(t *testing.T) {
 	}
 }
 
-// However large a table is, a bounded number is offered, and of each state a bounded number of rows is read by an
-// index.
+// However large a table is, the number of offers is bounded, and so is the number of rows that are read, through an
+// index, for each state.
 func TestCompletionOfIDsIsBounded(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.exec("INSERT INTO {schema}.outbox (topic, payload, status, attempts, completed_at, failed_at) SELECT 't', '', 3, 1, " +
@@ -170,7 +170,7 @@ func TestCompletionOfIDsIsBounded(t *testing.T) {
 	}
 }
 
-// A table that somebody has locked is not waited for, and nothing is said of it.
+// Completion does not wait for a locked table, and reports no error.
 func TestCompletionOfALockedTable(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.deadLetters(1, "t", "no")

@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A content is the flags for what a timer carries.
+// A content is the flags that give a timer its topic and its payload.
 type content struct {
 	topic       string
 	text        string
@@ -41,7 +41,7 @@ func (c *content) validate() error {
 	return nil
 }
 
-// payload reads no more of a file than a timer may carry.
+// payload reads at most as much of a file as a timer may carry, and refuses a longer one.
 func (c *content) payload(a *app) ([]byte, error) {
 	if c.file == "" {
 		return []byte(c.text), nil
@@ -88,7 +88,7 @@ func (m *moment) Set(text string) (err error) {
 	return nil
 }
 
-// utc is a time in UTC, for JSON.
+// utc converts a time to UTC for JSON.
 func utc(t *time.Time) *time.Time {
 	if t == nil {
 		return nil

@@ -24,17 +24,17 @@ import (
 // A database is the schema that a command works on.
 type database struct {
 	pool   *pgxpool.Pool
-	reader *sqlx.DB // over the pool
+	reader *sqlx.DB // uses the pool
 	schema string
 	app    *app
 }
 
-// connect opens the database that the flags or the environment name, and makes sure that it answers.
+// connect opens the database that the flags or the environment name, and verifies that it answers.
 func (a *app) connect(ctx context.Context) (*database, error) {
 	return a.connectWith(ctx, func(*pgxpool.Config) {})
 }
 
-// connectWith is connect with a change of the pool.
+// connectWith is connect, with a function that configures the pool.
 func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) (*database, error) {
 	if err := a.checkSchema(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 	return &database{pool: pool, reader: reader, schema: a.schema, app: a}, nil
 }
 
-// unreachable says what to do about a server that did not let us in, and by whose fault.
+// unreachable explains why the server did not accept a connection, and what to do about it.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -90,8 +90,9 @@ func unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("the server refuses the connection: %w", err)
 }
 
-// parseURL quotes nothing of a URL that cannot be read: where its password begins and ends is what is unclear then. An
-// @ in the password ends it too early, and the rest would be told as the name of a host that nobody knows.
+// parseURL never quotes a URL that cannot be parsed, because the boundaries of its password are then unclear. An
+// unescaped @ in the password ends it too early, and an error about an unknown host would show the rest of the
+// password.
 func parseURL(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -119,7 +120,7 @@ func (d *database) close() {
 	d.pool.Close()
 }
 
-// withDatabase connects for the length of do.
+// withDatabase connects, calls do and disconnects.
 func (a *app) withDatabase(ctx context.Context, do func(*database) error) error {
 	d, err := a.connect(ctx)
 	if err != nil {
@@ -129,7 +130,7 @@ func (a *app) withDatabase(ctx context.Context, do func(*database) error) error 
 	return do(d)
 }
 
-// withTable connects and looks up a table for the length of do.
+// withTable connects, looks up a table, calls do and disconnects.
 func (a *app) withTable(ctx context.Context, name string, do func(*database, *workqueue.Table) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
 		t, err := d.table(ctx, name)
@@ -140,8 +141,8 @@ func (a *app) withTable(ctx context.Context, name string, do func(*database, *wo
 	})
 }
 
-// read runs do in a read-only transaction, so that a standby serves too and all of do sees one moment.
-// Sequential scans are off because a table that was never analysed would get one, however large it is.
+// read runs do in one read-only transaction, so that a standby can serve it and all of do sees one snapshot. Sequential
+// scans are off because the planner would choose one for a table that was never analysed, however large it is.
 func (d *database) read(ctx context.Context, do func(*sqlx.Tx) error) error {
 	tx, err := d.reader.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
@@ -155,7 +156,7 @@ func (d *database) read(ctx context.Context, do func(*sqlx.Tx) error) error {
 	return do(tx)
 }
 
-// tableNames lists the tables of the core in the schema: they are known by their comment.
+// tableNames lists the txwork tables of the schema. They are recognised by their comment.
 func (d *database) tableNames(ctx context.Context) ([]string, error) {
 	var names []string
 	err := d.reader.SelectContext(ctx, &names, `
@@ -168,7 +169,7 @@ func (d *database) tableNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// tables opens the named tables, or all there are.
+// tables opens the named tables, or all tables if no name is given.
 func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Table, error) {
 	known, err := d.tableNames(ctx)
 	if err != nil {
@@ -201,7 +202,7 @@ func (d *database) table(ctx context.Context, name string) (*workqueue.Table, er
 	return tables[0], nil
 }
 
-// open takes the qualified name too, as messages show it.
+// open also accepts the qualified name, since that is how messages show it.
 func (d *database) open(ctx context.Context, known []string, name string) (*workqueue.Table, error) {
 	name = strings.TrimPrefix(name, d.schema+".")
 	if !slices.Contains(known, name) {
@@ -218,14 +219,15 @@ func (d *database) open(ctx context.Context, known []string, name string) (*work
 // commitLimit is how long a commit may take that is under way when the command is interrupted.
 const commitLimit = 10 * time.Second
 
-// write runs do in a transaction. It says READ COMMITTED because the guards of the library rely on it. An interruption
-// rolls back what was not committed and waits for a commit, so that what is reported is what was done.
+// write runs do in a transaction. It asks for READ COMMITTED because the guards of the library rely on it. An
+// interruption rolls back what has not been committed, but waits for a commit that is under way, so that the report
+// matches what was done.
 func (d *database) write(ctx context.Context, do func(workqueue.Tx) error) error {
 	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(ctx) // nothing to do after a commit
+	defer tx.Rollback(ctx) // no effect after a commit
 	if err := cmp.Or(do(workqueue.Pgx(tx)), ctx.Err()); err != nil {
 		return err
 	}
@@ -234,7 +236,8 @@ func (d *database) write(ctx context.Context, do func(workqueue.Tx) error) error
 	return tx.Commit(limit)
 }
 
-// mayClaim is asked before a worker starts, which would take a missing right for trouble that passes, and try for ever.
+// mayClaim checks the privileges before a worker starts. The worker would take a missing privilege for a temporary
+// error and retry forever.
 func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 	var may bool
 	var role string
@@ -248,7 +251,7 @@ func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 	return err
 }
 
-// readTx is read for what reads through the library.
+// readTx is read for code that reads through the library.
 func (d *database) readTx(ctx context.Context, do func(tx workqueue.Tx, now time.Time) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, d.pool, options, func(tx pgx.Tx) error {
@@ -260,7 +263,7 @@ func (d *database) readTx(ctx context.Context, do func(tx workqueue.Tx, now time
 	})
 }
 
-// conclude tells what is wrong with the command line from what went wrong.
+// conclude marks errors that the command line caused as usage errors, and explains the others.
 func conclude(err error) error {
 	if errors.Is(err, workqueue.ErrInvalid) {
 		return usageError{err}
@@ -268,7 +271,7 @@ func conclude(err error) error {
 	return explain(err)
 }
 
-// explain adds what to do to an error of the database that has a known remedy.
+// explain adds what to do to database errors that have a known remedy.
 func explain(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where a password that is not escaped begins and ends is anybody's guess, so nothing of such a URL is told.
+// It is unclear where an unescaped password begins and ends, so an error quotes nothing of such a URL.
 func TestAURLThatIsWrongIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

@@ -47,7 +47,7 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 	return report.Err()
 }
 
-// completeDemo fills in what does not come from the demo's own flags.
+// completeDemo fills in the options that do not come from the demo's own flags.
 func completeDemo(cmd *cobra.Command, o *demo.Options) error {
 	if cmd.Flags().Changed("transfers") && (o.Transfers < 1 || o.Transfers > demo.MaxTransfers) {
 		return usagef("--transfers is %d, it must be between 1 and %d", o.Transfers, demo.MaxTransfers)
@@ -68,7 +68,7 @@ func completeDemo(cmd *cobra.Command, o *demo.Options) error {
 	return nil
 }
 
-// printDemo leaves standard output to the object where one is wanted.
+// printDemo leaves standard output to the JSON object if one was asked for.
 func printDemo(cmd *cobra.Command, report demo.Report, asJSON bool) error {
 	if !asJSON {
 		return report.Write(cmd.OutOrStdout())

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// runDemoProcess runs the demo in a process of its own, on the server of the tests. Its workers are this binary, too.
+// runDemoProcess runs the demo in its own process, on the server of the tests. This test binary also runs its workers.
 func runDemoProcess(t *testing.T, interruptAt string, args ...string) result {
 	t.Helper()
 	t.Parallel()
@@ -25,13 +25,13 @@ func runDemoProcess(t *testing.T, interruptAt string, args ...string) result {
 	var stdout bytes.Buffer
 	stderr := &interrupter{at: interruptAt, cmd: cmd}
 	cmd.Stdout, cmd.Stderr = &stdout, stderr
-	_ = cmd.Run() // the exit code tells
+	_ = cmd.Run() // the exit code says enough
 	return result{t: t, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.text.String()}
 }
 
-// An interrupter is a standard error that sends Ctrl-C at a word.
+// An interrupter is a standard error that sends Ctrl-C to the command when it sees a word.
 type interrupter struct {
-	text bytes.Buffer // not embedded: its ReadFrom would be used in the place of Write
+	text bytes.Buffer // not embedded, because its ReadFrom would be used instead of Write
 	at   string
 	cmd  *exec.Cmd
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/txwork/txwork/internal/demo"
 )
 
-// demoWorker is the subcommand that the demo starts itself with.
+// demoWorker is the hidden subcommand that the demo starts as its worker processes.
 const demoWorker = "worker"
 
 func newDemoWorkerCommand() *cobra.Command {

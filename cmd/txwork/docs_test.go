@@ -21,7 +21,7 @@ import (
 
 const root = "../.."
 
-// A terminal runs the commands of a page as a reader would type them, on a server of its own.
+// A terminal runs the commands of a page as a reader would type them, on its own server.
 type terminal struct {
 	t   *testing.T
 	env []string
@@ -39,7 +39,7 @@ func newTerminal(t *testing.T) terminal {
 		"TXWORK_DATABASE_URL="+server.URL())}
 }
 
-// commandIn is a directory in which this program is txwork.
+// commandIn returns a directory in which this program is called txwork.
 func commandIn(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -64,13 +64,13 @@ func (x terminal) run(line string) string {
 	return string(out)
 }
 
-// failed is the id of the dead letter that there is.
+// failed returns the id of the only dead letter.
 func (x terminal) failed() string {
 	x.t.Helper()
 	return strings.TrimSpace(x.run(`psql -At --command="SELECT id FROM txwork.outbox WHERE status = 3" "$TXWORK_DATABASE_URL"`))
 }
 
-// count is how many messages satisfy the condition.
+// count returns how many messages meet the condition.
 func (x terminal) count(condition string) int {
 	x.t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(x.run(`psql -At --command="SELECT count(*) FROM txwork.outbox WHERE ` +
@@ -79,10 +79,10 @@ func (x terminal) count(condition string) int {
 	return n
 }
 
-// instead replaces what a test cannot know: that its server is fast in the place of durable.
+// instead adapts commands to the tests' server, which is fast rather than durable.
 var instead = strings.NewReplacer("txwork doctor", "txwork doctor --ignore durability")
 
-// The commands of the guide to operation work, one after the other.
+// The commands of the operations guide work one after the other.
 func TestTheCommandsOfOperation(t *testing.T) {
 	t.Parallel()
 	x := newTerminal(t)
@@ -107,7 +107,7 @@ func TestTheCommandsOfOperation(t *testing.T) {
 	}
 }
 
-// The quickstart leads where it says, command by command.
+// Every command of the quickstart prints what the page says.
 func TestTheQuickstart(t *testing.T) {
 	t.Parallel()
 	x := newTerminal(t)
@@ -144,8 +144,8 @@ func TestTheQuickstart(t *testing.T) {
 	}
 }
 
-// The guide to a domain of one's own is examples/customtable, whole, with the migration that its command prints. The
-// example is run, and its package tested, with the other examples.
+// The code of the guide to custom domains is exactly examples/customtable, with the migration that its command prints.
+// The example is run and its package tested with the other examples.
 func TestTheGuideToDomains(t *testing.T) {
 	t.Parallel()
 	x := terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"))}
@@ -169,7 +169,7 @@ func TestTheGuideToDomains(t *testing.T) {
 			t.Errorf("%s is not what the page shows:\n%s", example, b)
 		}
 	}
-	_, domain, _ = strings.Cut(domain, "\n)\n") // the imports
+	_, domain, _ = strings.Cut(domain, "\n)\n") // skip the imports
 	for line := range strings.Lines(domain) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
 			t.Errorf("the page does not show %q", line)
@@ -184,7 +184,8 @@ func contentOf(t *testing.T, dir, file string) string {
 	return string(text)
 }
 
-// commandsOf are the lines of the page's blocks but those that install the command, or make and name the database.
+// commandsOf returns the lines of the page's blocks, except those that install the command or create and name the
+// database.
 func commandsOf(t *testing.T, name string) (lines []string) {
 	t.Helper()
 	for _, b := range blocksOf(t, name, "sh") {
@@ -212,12 +213,12 @@ func blocksOf(t *testing.T, name, language string) (blocks []string) {
 
 var prepares = regexp.MustCompile(`^(go install|createdb|export) `)
 
-// invoked is a call of the command line in a shell's line, up to what ends it there.
+// invoked matches a call of the command in a shell line, up to the end of that call.
 var invoked = regexp.MustCompile(`(?:^|[|;&({] *)(?:[A-Z_]+=\S+ +)?(?:txwork|go run \./cmd/txwork) +([^|;&>)]*)`)
 
 var quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 
-// What the pages call is there: subcommands and their flags.
+// Subcommands and flags that the pages use exist.
 func TestDocumentedCommandsExist(t *testing.T) {
 	t.Parallel()
 	pages, err := documentation.Read(root)
@@ -238,7 +239,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
-// wrongWith tells what of a call the command line does not know.
+// wrongWith says which part of a call the command line does not accept.
 func wrongWith(words []string) (problem string) {
 	all := newRootCommand(&app{})
 	all.InitDefaultCompletionCmd(words...)
@@ -266,13 +267,14 @@ func flagOf(cmd *cobra.Command, name string) *pflag.Flag {
 	return cmd.InheritedFlags().Lookup(name)
 }
 
-// flagAlone is a flag that stands by itself in a line.
+// flagAlone is a flag that a line names without its command.
 var flagAlone = regexp.MustCompile(`^--([a-z][a-z-]+)\b`)
 
-// Flags that a page names by themselves are some command's: of txwork, of a tool of the repository, or of PostgreSQL.
+// Flags that a page names without a command belong to some command: of txwork, of a tool of the repository, or of
+// PostgreSQL.
 func TestDocumentedFlagsExist(t *testing.T) {
 	t.Parallel()
-	known := map[string]bool{"disable-triggers": true} // pg_dump's
+	known := map[string]bool{"disable-triggers": true} // a flag of pg_dump
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
@@ -301,7 +303,7 @@ func TestDocumentedFlagsExist(t *testing.T) {
 			if m := flagAlone.FindStringSubmatch(code); m != nil {
 				found++
 				if !known[m[1]] {
-					t.Errorf("%s names the flag %s, which nothing has", p.Path, code)
+					t.Errorf("%s names the flag %s, which no command has", p.Path, code)
 				}
 			}
 		}

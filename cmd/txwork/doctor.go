@@ -67,7 +67,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// check tells what is wrong with the flags.
+// check says what is wrong with the flags.
 func (o doctorOptions) check() error {
 	if err := o.Validate(); err != nil {
 		return usageError{err}
@@ -94,24 +94,24 @@ type examined struct {
 	Healthy  bool             `json:"healthy"` // the examination succeeded and found nothing
 	Schema   string           `json:"schema"`
 	Database string           `json:"database"`
-	Server   string           `json:"server"`          // its version
-	Role     string           `json:"role"`            // that looked
+	Server   string           `json:"server"`          // version of PostgreSQL
+	Role     string           `json:"role"`            // role that examined the database
 	At       *time.Time       `json:"at"`              // by the clock of the server; null if the examination failed
 	Took     float64          `json:"took_seconds"`    // how long the examination took
-	Findings []doctor.Finding `json:"findings"`        // the worst first
-	Skipped  []doctor.Skipped `json:"skipped"`         // what could not be looked at
+	Findings []doctor.Finding `json:"findings"`        // the most severe first
+	Skipped  []doctor.Skipped `json:"skipped"`         // what could not be examined
 	Fixed    []fixed          `json:"fixed,omitempty"` // what --fix ran
 	Error    string           `json:"error,omitempty"` // why the examination failed
 }
 
 // fixed is a finding that --fix has dealt with.
 type fixed struct {
-	Code  string `json:"code"`            // of the finding
-	Title string `json:"title"`           // of the finding
+	Code  string `json:"code"`            // code of the finding
+	Title string `json:"title"`           // title of the finding
 	Error string `json:"error,omitempty"` // why it could not be fixed
 }
 
-// A foundError says that the doctor found something: not that the command failed.
+// A foundError says that doctor found something, as opposed to a failure of the command.
 type foundError struct {
 	text string
 	code int
@@ -119,7 +119,7 @@ type foundError struct {
 
 func (e foundError) Error() string { return e.text }
 
-// verdict is the command's error by the worst of the findings.
+// verdict turns the findings into the command's error, by the most severe of them.
 func (o doctorOptions) verdict(r doctor.Report) error {
 	critical, warnings := r.Count(doctor.Critical), r.Count(doctor.Warning)
 	text := fmt.Sprintf("found %d critical, %s", critical, plural(warnings, "warning"))
@@ -132,7 +132,7 @@ func (o doctorOptions) verdict(r doctor.Report) error {
 	return nil
 }
 
-// doctor returns what was fixed, also beside an error.
+// doctor returns what was fixed, even if it also returns an error.
 func (a *app) doctor(ctx context.Context, o doctorOptions) (done []fixed, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) (done []fixed, err er
 	return done, err
 }
 
-// watchDoctor looks again and again. A look that fails is told, and the next one may succeed.
+// watchDoctor examines the database repeatedly. An examination that fails is reported, and the next one may succeed.
 func (a *app) watchDoctor(ctx context.Context, d *database, o doctorOptions) error {
 	var verdict error
 	for {
@@ -183,7 +183,7 @@ func (a *app) watchDoctor(ctx context.Context, d *database, o doctorOptions) err
 	}
 }
 
-// printFailure tells of a look that failed.
+// printFailure reports an examination that failed.
 func (a *app) printFailure(o doctorOptions, failure error) error {
 	if o.json {
 		return a.printJSON(examined{Schema: a.schema, Error: explain(failure).Error(), Findings: []doctor.Finding{},
@@ -193,7 +193,7 @@ func (a *app) printFailure(o doctorOptions, failure error) error {
 	return err
 }
 
-// fixFindings mends what can be mended, and looks again.
+// fixFindings fixes what can be fixed, and examines the database again.
 func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r doctor.Report) (doctor.Report, []fixed,
 	error) {
 	answers := bufio.NewReader(a.stdin)
@@ -233,7 +233,7 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 	return r, done, explain(err)
 }
 
-// tellFix says on standard error what is run now, and what it may wait for.
+// tellFix says on standard error what runs now, and what it may wait for.
 func (a *app) tellFix(f doctor.Finding) {
 	fmt.Fprintf(a.stderr, "fixing: %s\n", harmless(f.Title))
 	for _, s := range f.Remedy.SQL {
@@ -245,7 +245,7 @@ func (a *app) tellFix(f doctor.Finding) {
 	}
 }
 
-// ask shows what would be run. The end of the input is a no.
+// ask shows the SQL that would run and asks for permission. The end of the input means no.
 func (a *app) ask(ctx context.Context, answers *bufio.Reader, f doctor.Finding) (yes bool, err error) {
 	fmt.Fprintf(a.stdout, "%s\n", harmless(f.Title))
 	for _, s := range f.Remedy.SQL {
@@ -303,10 +303,11 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 	return err
 }
 
-// minWidth is the least that a text is laid out for.
+// minWidth is the narrowest width that text is laid out for.
 const minWidth = 40
 
-// printFinding prints what can be read within a width, unless that is 0; and what can be run as it is.
+// printFinding prints the text of a finding wrapped to width (0 is unlimited), and its commands unwrapped so that they
+// can be copied.
 func printFinding(b *strings.Builder, f doctor.Finding, width int, colours bool) {
 	look := map[doctor.Severity]style{doctor.Critical: alarm, doctor.Warning: warning}[f.Severity]
 	b.WriteString("\n")
@@ -339,8 +340,8 @@ func printFinding(b *strings.Builder, f doctor.Finding, width int, colours bool)
 	}
 }
 
-// wrap breaks a text into lines of a width, between words, under one another behind the first line's prefix. A width of
-// 0 is any, and a word that is longer has a line of its own.
+// wrap breaks a text between words into lines of at most width, indented below the first line's prefix. A width of 0 is
+// unlimited. A word that is longer than the width gets a line of its own.
 func wrap(prefix, text string, width int) (lines []string) {
 	line := prefix
 	empty := true
@@ -357,7 +358,7 @@ func wrap(prefix, text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// fieldText is a value of evidence for people.
+// fieldText formats a value of the evidence for people.
 func fieldText(f doctor.Field) string {
 	switch v := f.Value.(type) {
 	case float64:
@@ -377,7 +378,7 @@ func fieldText(f doctor.Field) string {
 	return fmt.Sprint(f.Value)
 }
 
-// word is a text that stands between spaces, in quotes where it could be taken for more than one value.
+// word returns a text as one word of a line, quoted if it could be read as several.
 func word(s string) string {
 	if s == "" || strings.ContainsAny(s, ` ="\`) || harmless(s) != s {
 		return strconv.Quote(s)
@@ -385,7 +386,7 @@ func word(s string) string {
 	return s
 }
 
-// printSkipped tells what was not looked at, each reason once.
+// printSkipped lists what could not be examined, with each reason printed once.
 func printSkipped(b *strings.Builder, all []doctor.Skipped, width int) {
 	type reason struct{ reason, remedy string }
 	by := map[reason][]string{}

@@ -13,10 +13,10 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// serverOnly are findings about the private server, which is fast in the place of durable.
+// serverOnly are findings about the tests' server, which is fast rather than durable.
 const serverOnly = "durability"
 
-// printed is what doctor --json prints, as others read it.
+// printed is the output of doctor --json, as a client decodes it.
 type printed struct {
 	Healthy  bool
 	Schema   string
@@ -40,7 +40,7 @@ func (c *cli) doctor(args ...string) result {
 	return c.doctorWith(strings.NewReader(""), args...)
 }
 
-// patiently has a busy machine fail no test.
+// patiently sets timeouts so high that no test fails on a busy machine.
 var patiently = []string{"doctor", "--timeout", "5m", "--statement-timeout", "1m", "--ignore", serverOnly}
 
 func (c *cli) doctorWith(stdin io.Reader, args ...string) result {
@@ -48,7 +48,7 @@ func (c *cli) doctorWith(stdin io.Reader, args ...string) result {
 	return c.runWith(c.t.Context(), stdin, append(slices.Clone(patiently), args...)...)
 }
 
-// overdue is a message that nobody claims.
+// overdue writes a message that has waited for an hour and that no worker claims.
 func (c *cli) overdue() {
 	c.t.Helper()
 	c.enqueue(outbox.Message{Topic: "order.placed", Payload: []byte("{}")})
@@ -107,7 +107,7 @@ func TestDoctorsJSON(t *testing.T) {
 	}
 }
 
-// A reader of the JSON learns of a failure from it.
+// A failure is also reported in the JSON.
 func TestDoctorsJSONOfAFailure(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{databaseURLEnv: "postgres://u:secret@127.0.0.1:1/none?connect_timeout=1"}
@@ -133,7 +133,7 @@ func TestDoctorFixesWhatIsSafe(t *testing.T) {
 		t.Errorf("asked %d times:\n%s", n, asked.stdout)
 	}
 	c.doctorWith(strings.NewReader("yes\nno\n"), "--fix").exits(4).prints("fixed: index", "1 critical, 1 warning")
-	c.doctor("--fix", "--yes").exits(3).prints("fixed: index", "0 critical, 1 warning") // which it leaves alone
+	c.doctor("--fix", "--yes").exits(3).prints("fixed: index", "0 critical, 1 warning") // the warning is not fixable
 	p := decode[printed](c.doctor("--fix", "--yes", "--json").exits(3))
 	if len(p.Fixed) != 0 || len(p.Findings) != 1 {
 		t.Errorf("printed %+v", p)
@@ -174,7 +174,7 @@ func TestDoctorWatches(t *testing.T) {
 	}
 }
 
-// firstLines stops what writes when it has written so many lines.
+// firstLines calls stop once so many lines have been written.
 type firstLines struct {
 	text string
 	want int
@@ -208,7 +208,7 @@ func TestDoctorsFlags(t *testing.T) {
 	}
 }
 
-// What a finding's text or a row has in it must not reach the terminal as it is.
+// Control characters in a finding or a row do not reach the terminal unescaped.
 func TestDoctorPrintsNothingThatATerminalObeys(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -11,14 +11,14 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// A domain is what this command knows of a table that the migrations make.
+// A domain is what this command knows about a table that the migrations create.
 type domain struct {
 	spec func(schema string) workqueue.Spec
-	// list names the columns that fit on a line; show has all.
+	// list names the columns that fit on a line. The show command prints all of them.
 	list []string
 }
 
-// domains are by the table's name. Of a table of an application's own only the core is known.
+// domains are the known tables by name. Of an application's own table only the core columns are known.
 var domains = map[string]domain{
 	"outbox":          {outbox.Spec, []string{"topic", "key", "dedup_key"}},
 	"inbox":           {inbox.Spec, []string{"consumer", "source", "message_id", "topic"}},
@@ -32,7 +32,7 @@ func schedules(table string) func(schema string) workqueue.Spec {
 	return func(schema string) workqueue.Spec { return periodic.Spec(schema, table) }
 }
 
-// specOf is the Spec of one of our tables; that of another has no more than its name, which is enough for the
+// specOf returns the Spec of a table. For an application's own table it has only the name, which is enough for the
 // operations of the core.
 func specOf(schema, table string) workqueue.Spec {
 	if d, ok := domains[table]; ok {
@@ -41,7 +41,7 @@ func specOf(schema, table string) workqueue.Spec {
 	return workqueue.Spec{Schema: schema, Table: table}
 }
 
-// listed are the columns of a table that list shows.
+// listed returns the columns of a table that the list command shows.
 func listed(table string, all []column) []column {
 	d, ok := domains[table]
 	if !ok {
@@ -50,7 +50,7 @@ func listed(table string, all []column) []column {
 	return slices.DeleteFunc(slices.Clone(all), func(c column) bool { return !slices.Contains(d.list, c.Name) })
 }
 
-// inner tells a column that says nothing while it is NULL: what a row of ours has only in some uses.
+// inner tells whether a column of one of our domains is left out while it is NULL, because only some uses set it.
 func inner(table, column string) bool {
 	d, ok := domains[table]
 	return ok && !slices.Contains(d.list, column)

@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// killDelay is how long a command of relay --exec that was asked to end may take before it is killed.
+	// killDelay is how long a command of relay --exec may take to end once it has been asked to. Then it is killed.
 	killDelay = time.Second
 
-	// stderrTail is how much of a failed command's standard error is recorded: its end says why.
+	// stderrTail is how much of a failed command's standard error is recorded. The end usually says why it failed.
 	stderrTail = 2 << 10
 )
 
@@ -34,13 +34,13 @@ var errAttempt = errors.New("the command failed")
 
 // A task is a row of any domain on its way to a command or a URL.
 type task struct {
-	id      string // the same on every attempt, and no other task's
-	topic   string // of a job: its kind
-	key     string // empty for none
+	id      string // the same on every attempt, and unique among all tasks
+	topic   string // of a job: the kind
+	key     string // empty if there is none
 	attempt int
 	headers map[string]string
 	payload []byte
-	also    []string // what else a command finds in its environment, as NAME=value
+	also    []string // further environment variables of a command, as NAME=value
 }
 
 func messageTask(m *outbox.Delivery) task {
@@ -54,8 +54,8 @@ type commander struct {
 	stdout, stderr io.Writer // shared
 }
 
-// shared makes a writer safe for commands that run at the same time. A file is, and the commands write to
-// it by themselves.
+// shared makes a writer safe for commands that run at the same time. A file is safe already, and the commands write to
+// it directly.
 func shared(w io.Writer) io.Writer {
 	if p, ok := w.(*pipe); ok {
 		w = p.Writer
@@ -119,7 +119,7 @@ func environment(t task) ([]string, error) {
 
 func variable(name, value string) string { return name + "=" + value }
 
-// outcome reads a command's end. ErrWaitDelay is one that exited well and left a process behind which
+// outcome interprets how a command ended. ErrWaitDelay means that it exited successfully but left a process behind that
 // keeps its output open.
 func (c *commander) outcome(ctx context.Context, err error, said *tail) error {
 	if err != nil && (!errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil) && !errors.As(err, new(*exec.ExitError)) {
@@ -132,7 +132,7 @@ func (c *commander) outcome(ctx context.Context, err error, said *tail) error {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		code, failure = exit.ExitCode(), fmt.Errorf("%s%s", exit, said)
 	}
-	verdict := httppost.Retry // of a signal, which nobody has chosen
+	verdict := httppost.Retry // for a signal, which the command did not choose
 	if code >= 0 {
 		verdict = c.ExitCodes.Verdict(code)
 	}
@@ -163,7 +163,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is the text after a colon, or nothing.
+// String returns the text after a colon, or an empty string if there is none.
 func (t *tail) String() string {
 	text := strings.TrimSpace(string(t.text))
 	if text == "" {
@@ -172,16 +172,16 @@ func (t *tail) String() string {
 	return ": " + text
 }
 
-// children are the commands that are running. The zero value is ready.
+// children are the commands that are running. The zero value is ready to use.
 type children struct {
 	mu      sync.Mutex
 	running map[*os.Process]bool
 	killed  bool
 }
 
-// run runs a command as a process group of its own, so that an interrupt from the terminal is for the
-// command that runs it to handle. When ctx ends, which is the command's own, the group is asked to end, and killed if
-// it does not within the command's WaitDelay.
+// run runs a command as its own process group, so that an interrupt from the terminal reaches this program and not the
+// command. When ctx ends, which is the context of the command, the group is asked to end; it is killed if it does not
+// end within the command's WaitDelay.
 func (c *children) run(ctx context.Context, cmd *exec.Cmd) error {
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return terminateGroup(cmd.Process) }
@@ -214,7 +214,7 @@ func (c *children) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// kill ends all commands at once and lets none start.
+// kill kills all running commands and prevents new ones from starting.
 func (c *children) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

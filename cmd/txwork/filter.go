@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// keyColumns are what --key compares, of those that a table has.
+// keyColumns are the columns that --key compares, as far as a table has them.
 var keyColumns = []string{"key", "concurrency_key", "unique_key", "message_id", "name"}
 
-// A filter is the flags that narrow down the rows of a state, for commands that list rows and for those that change
-// them.
+// A filter is the flags that narrow down the rows of a state. Commands that list rows and commands that change rows use
+// it.
 type filter struct {
 	kind, topic, queue, consumer, key string
-	text                              string // in the last error
+	text                              string // found in the last error
 	olderThan, newerThan              age
 }
 
@@ -31,10 +31,10 @@ func (f *filter) addFlags(flags *pflag.FlagSet) {
 	flags.Var(&f.newerThan, "newer-than", "only rows that ended, or that live and were written, since this long ago")
 }
 
-// given tells whether the filter leaves anything out.
+// given tells whether the filter excludes any rows.
 func (f filter) given() bool { return f != filter{} }
 
-// check refuses what no table could answer.
+// check refuses a filter that no row could match.
 func (f filter) check() error {
 	if f.olderThan.given && f.newerThan.given && f.olderThan.Duration >= f.newerThan.Duration {
 		return usagef("no row is older than %v and newer than %v", f.olderThan.Duration, f.newerThan.Duration)
@@ -42,7 +42,8 @@ func (f filter) check() error {
 	return nil
 }
 
-// condition is the filter on rows r of a table, whose parameters follow the given number of others.
+// condition returns the filter as SQL over rows r of a table. Its parameters are numbered after the given number of
+// others.
 func (f filter) condition(l layout, others int) (text string, args []any, err error) {
 	c := conditions{layout: l, others: others}
 	for _, about := range []struct{ name, value string }{{"kind", f.kind}, {"queue", f.queue}, {"topic", f.topic},
@@ -65,10 +66,10 @@ func (f filter) condition(l layout, others int) (text string, args []any, err er
 	return "coalesce(" + strings.Join(c.all, " AND ") + ", false)", c.args, nil
 }
 
-// conditions are the parts of a filter, all of which a row meets, with their parameters.
+// conditions are the parts of a filter with their parameters. A row has to meet all of them.
 type conditions struct {
 	layout layout
-	others int // parameters before these
+	others int // number of parameters before these
 	all    []string
 	args   []any
 }
@@ -82,7 +83,7 @@ func (c *conditions) param(value any, kind string) string {
 	return fmt.Sprintf("$%d::%s", c.others+len(c.args), kind)
 }
 
-// key looks into each column of the table that holds keys.
+// key compares each of the table's columns that hold keys.
 func (c *conditions) key(key string) error {
 	if key == "" {
 		return nil
@@ -101,7 +102,7 @@ func (c *conditions) key(key string) error {
 	return nil
 }
 
-// failures are the conditions on a row's error and its age.
+// failures adds the conditions on a row's error and its age.
 func (c *conditions) failures(f filter) {
 	const since = "coalesce(r.failed_at, r.completed_at, r.created_at)"
 	if f.text != "" {
@@ -115,7 +116,7 @@ func (c *conditions) failures(f filter) {
 	}
 }
 
-// has tells whether the table has a column of the domain's.
+// has tells whether the domain's part of the table has the column.
 func (l layout) has(name string) bool {
 	return slices.ContainsFunc(l.plain, func(c column) bool { return c.Name == name })
 }

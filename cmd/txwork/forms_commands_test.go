@@ -17,23 +17,23 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A jsonRun is a command line, without --json, that succeeds or fails as it should.
+// A jsonRun is a command line, without --json, and its expected exit code.
 type jsonRun struct {
 	line    string
 	code    int
 	stdin   string
 	nowhere bool // there is no database
-	locked  bool // somebody has locked a table
+	locked  bool // a table is locked
 }
 
-// elsewhere tells commands whose form other tests check, since they run for long: TestDemoEndsWithOneObject,
+// elsewhere tells whether other tests check a command's output, because it runs for long: TestDemoEndsWithOneObject,
 // TestAlarmsServeKeepsWithinItsConnections and TestBench.
 func elsewhere(command string) bool {
 	return command == "txwork demo" || command == "txwork alarms serve" || strings.HasPrefix(command, "txwork bench ")
 }
 
-// Each command with --json runs on a database in which everything has happened once, succeeds and fails. What it prints
-// is a form of docs/json.md, and each field that is always there was there.
+// Each command with --json runs on a database with every kind of data, once successfully and once with an error. Its
+// output has a form of docs/json.md, and each field that is always present occurs.
 func TestEachCommandPrintsItsForms(t *testing.T) {
 	c := newMigratedCLI(t)
 	seen := map[string][]map[string]bool{}
@@ -92,7 +92,7 @@ func TestEachCommandPrintsItsForms(t *testing.T) {
 	})
 }
 
-// within tells a field of an object that may be missing itself.
+// within tells whether a field belongs to an object that may be missing itself.
 func within(f jsonForm, path string) bool {
 	for parent, field := range f {
 		if field.missing && (strings.HasPrefix(path, parent+".") || strings.HasPrefix(path, parent+"[")) {
@@ -102,7 +102,7 @@ func within(f jsonForm, path string) bool {
 	return false
 }
 
-// everyForm makes what the commands show, and lists their command lines in their order.
+// everyForm prepares what the commands show, and returns their command lines in order.
 func (c *cli) everyForm() []jsonRun {
 	c.t.Helper()
 	dir := c.t.TempDir()
@@ -186,7 +186,7 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "migrate export " + filepath.Join(dir, "new")}, {line: "migrate export --format none " + dir,
 			code: exitUsage},
 	}
-	// Last, for they break and drop what the others need.
+	// These come last, because they break or drop what the others need.
 	return append(runs,
 		jsonRun{line: "migrate down", code: exitUsage},
 		jsonRun{line: "migrate down --to 5 --yes --drop-rows"},

@@ -22,16 +22,16 @@ import (
 	documentation "github.com/txwork/txwork/internal/page"
 )
 
-// What --json prints is described by docs/json.md, which is written from the types that are printed and their
-// comments. The tests hold what commands print to the page: tests of all commands by the way, see execute.
+// docs/json.md describes the output of --json. It is generated from the printed types and the comments of their fields.
+// The tests compare what commands print with the page, also in all other tests of commands, see execute.
 
 const formsPage = root + "/docs/json.md"
 
-// A formField is a field of a form, as the page has it.
+// A formField is a field of a form, as shown on the page.
 type formField struct {
-	path    string // such as rows[].id; a * stands for any name
+	path    string // for example rows[].id; a * stands for any name
 	kind    string
-	missing bool // where it says nothing
+	missing bool // may be missing
 	null    bool
 	meaning string
 }
@@ -45,7 +45,7 @@ var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 )
 
-// fieldsOf are the fields of a type and of those that it contains.
+// fieldsOf returns the fields of a type, including those of nested types.
 func fieldsOf(t *testing.T, of reflect.Type) (fields []formField) {
 	t.Helper()
 	for field := range of.Fields() {
@@ -91,7 +91,7 @@ func fieldsOf(t *testing.T, of reflect.Type) (fields []formField) {
 	return fields
 }
 
-// kindOf is what JSON calls a type, and the struct that it is made of, if the page lists its fields.
+// kindOf returns the JSON name of a type, and the struct whose fields the page lists, if any.
 func kindOf(of reflect.Type) (kind string, within reflect.Type) {
 	switch {
 	case of == reflect.TypeFor[time.Time]():
@@ -126,12 +126,12 @@ func kindOf(of reflect.Type) (kind string, within reflect.Type) {
 	return "integer", nil
 }
 
-// sources are parsed packages, by their folder.
+// sources are the structs of parsed packages, by folder.
 type sources map[string]map[string]*ast.StructType
 
 var parsed = sources{}
 
-// meaningOf is the comment of a field in the source.
+// meaningOf returns the comment of a field in the source.
 func meaningOf(t *testing.T, of reflect.Type, field string) string {
 	t.Helper()
 	dir := strings.TrimPrefix(of.PkgPath(), "github.com/txwork/txwork/")
@@ -180,7 +180,7 @@ func structsIn(t *testing.T, dir string) map[string]*ast.StructType {
 	return found
 }
 
-// formsOf are the types that a command prints; nil without --json.
+// formsOf returns the types that a command prints, or nil if it has no --json.
 func formsOf(cmd *cobra.Command) []any {
 	if f := cmd.Flags().Lookup("json"); f != nil {
 		return f.Value.(*jsonValue).forms
@@ -188,7 +188,7 @@ func formsOf(cmd *cobra.Command) []any {
 	return nil
 }
 
-// eachWithJSON visits those with --json, in the order of the help.
+// eachWithJSON visits the commands with --json, in the order of the help.
 func eachWithJSON(visit func(cmd *cobra.Command, forms []any)) {
 	eachCommand(newRootCommand(&app{}), func(cmd *cobra.Command) {
 		if forms := formsOf(cmd); forms != nil {
@@ -197,7 +197,7 @@ func eachWithJSON(visit func(cmd *cobra.Command, forms []any)) {
 	})
 }
 
-// TestTheFormsPage holds the page to the types.
+// TestTheFormsPage compares the page with the types.
 func TestTheFormsPage(t *testing.T) {
 	var titles []string
 	sections := map[string]string{}
@@ -206,7 +206,7 @@ func TestTheFormsPage(t *testing.T) {
 		for _, form := range forms {
 			text += formTable(t, form)
 		}
-		for i, title := range titles { // commands that print the same share a section
+		for i, title := range titles { // commands with the same output share a section
 			if sections[title] == text {
 				titles[i] += ", `" + cmd.CommandPath() + "`"
 				sections[titles[i]] = text
@@ -253,7 +253,7 @@ type jsonForm map[string]formField
 
 var formRow = regexp.MustCompile("^\\| `([^`]+)` \\| ([^|]+) \\| .* ?\\|$")
 
-// readForms reads the page: the forms of each command, and that of failures as one of "".
+// readForms reads the page: the forms of each command, and the form of failures under the empty name.
 func readForms(t *testing.T) map[string][]jsonForm {
 	t.Helper()
 	text, err := os.ReadFile(formsPage)
@@ -295,7 +295,7 @@ func (r *reading) wrongf(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-// object reads what stands below a prefix such as rows[]. .
+// object compares the fields below a prefix such as rows[]. with the form.
 func (r *reading) object(prefix string, fields map[string]any) {
 	for name, value := range fields {
 		path := prefix + name
@@ -380,8 +380,8 @@ func isText(kind, text string) bool {
 	return strings.HasPrefix(kind, "string")
 }
 
-// formed fails the test unless each line is one of the forms that the page has of a command, or of failures. It returns
-// the fields that were there, by the number of the form.
+// formed fails the test unless each line has one of the forms that the page lists for a command, or the form of
+// failures. It returns the fields that were present, by the index of the form.
 func formed(t *testing.T, command, lines string) []map[string]bool {
 	t.Helper()
 	all := readForms(t)
@@ -406,7 +406,7 @@ func formed(t *testing.T, command, lines string) []map[string]bool {
 				wrong = append(wrong, strings.Join(r.wrong, ", "))
 				return false
 			}
-			seen[len(wrong)] = r.seen // one form after the other did not fit
+			seen[len(wrong)] = r.seen // the number of forms tried before is the form's index
 			return true
 		})
 		if fits < 0 {
@@ -417,8 +417,8 @@ func formed(t *testing.T, command, lines string) []map[string]bool {
 	return seen
 }
 
-// printsForms fails the test unless what a command line has printed is as the page says. Only the last line of a
-// relay's standard error is one.
+// printsForms fails the test unless the output of a command line is as the page says. Of a relay's standard error only
+// the last line is JSON.
 func printsForms(t *testing.T, args []string, stdout, stderr string) (command string, seen []map[string]bool) {
 	t.Helper()
 	cmd, _, err := newRootCommand(&app{}).Find(args)

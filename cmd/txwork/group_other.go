@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// There are no process groups here: only the shell itself can be ended.
+// Process groups do not exist on this platform, so only the shell itself can be ended.
 
 func ownGroup(*exec.Cmd) {}
 

@@ -20,5 +20,5 @@ func terminateGroup(leader *os.Process) error {
 	return err
 }
 
-// killGroup does nothing where none of the group is left.
+// killGroup does nothing if no process of the group is left.
 func killGroup(leader *os.Process) { syscall.Kill(-leader.Pid, syscall.SIGKILL) }

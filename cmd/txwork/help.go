@@ -11,7 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// helpFiles say what each command does, in a file by the words that call it, and below "Examples:" how it is called.
+// helpFiles are the texts of the commands, one file for each, named after the words that call it. Below "Examples:" a
+// file shows how the command is called.
 //
 //go:embed help/*.txt
 var helpFiles embed.FS
@@ -19,14 +20,15 @@ var helpFiles embed.FS
 // helpExamples is the line above a command's examples.
 const helpExamples = "\nExamples:\n"
 
-// A helpPage is what the files may ask for.
+// A helpPage provides the values that the help files refer to.
 type helpPage struct{}
 
 func (helpPage) States() string      { return listingNames() }
 func (helpPage) ColumnTypes() string { return strings.Join(postgres.ColumnTypes, ", ") }
 func (helpPage) MaxBackfill() int    { return periodic.MaxBackfill }
 
-// addHelp gives a command and all below it what its file says. A command that only holds others need not have one.
+// addHelp gives a command and all its subcommands the texts of their files. A command that only groups others may have
+// none.
 func addHelp(root *cobra.Command) {
 	pages := template.Must(template.ParseFS(helpFiles, "help/*.txt"))
 	eachCommand(root, func(c *cobra.Command) {
@@ -36,20 +38,20 @@ func addHelp(root *cobra.Command) {
 		}
 		var text strings.Builder
 		if err := page.Execute(&text, helpPage{}); err != nil {
-			panic(err) // a test has them all
+			panic(err) // a test renders all of them
 		}
 		long, examples, _ := strings.Cut("\n"+text.String(), helpExamples)
 		c.Long, c.Example = strings.TrimSpace(long), strings.TrimRight(examples, "\n")
 	})
 }
 
-// helpName is the file of a command.
+// helpName returns the name of a command's help file.
 func helpName(c *cobra.Command) string {
 	words := strings.Fields(c.CommandPath())
 	return strings.Join(words[min(1, len(words)-1):], "_") + ".txt"
 }
 
-// eachCommand visits a command and all below it.
+// eachCommand visits a command and all its subcommands, however deep.
 func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 	visit(c)
 	for _, sub := range c.Commands() {

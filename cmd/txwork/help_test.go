@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every command says what it does and shows how it is used, and what it shows is a command line that it takes.
+// Every command has a description and examples, and each example is a command line that it accepts.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
 	unused := map[string]bool{}
 	files, err := helpFiles.ReadDir("help")
 	must(t, err)
 	for _, f := range files {
-		unused[f.Name()] = !strings.HasPrefix(f.Name(), "_") // which others include
+		unused[f.Name()] = !strings.HasPrefix(f.Name(), "_") // files with an underscore are included by others
 	}
 	eachCommand(newRootCommand(&app{}), func(c *cobra.Command) {
 		delete(unused, helpName(c))
@@ -29,7 +29,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			line, _, _ = strings.Cut(line, " > ")
 			args := strings.Fields(line)
 			if len(args) == 0 || args[0] != "txwork" || strings.ContainsAny(line, `'"\|$`) {
-				continue // for a shell
+				continue // needs a shell
 			}
 			root := newRootCommand(&app{})
 			found, rest, err := root.Find(args[1:])

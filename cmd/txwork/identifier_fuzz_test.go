@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// Whatever stands in the flags that name tables, columns and roles: it is refused, with a word of why and nothing
-// printed, or what is printed works and touches nothing that is not its own.
+// Whatever the flags that name tables, columns and roles contain: either it is refused with a reason and nothing is
+// printed, or the printed SQL works and changes nothing but its own objects.
 func FuzzTableFlags(f *testing.F) {
 	for _, s := range [][4]string{
 		{"billing", "invoices", "customer", "shop"}, {"order", "user", "group", "select"}, {"_", "_", "_", "_"},
@@ -54,7 +54,7 @@ func FuzzTableFlags(f *testing.F) {
 	})
 }
 
-// worksAlone runs what was printed in a transaction that is rolled back.
+// worksAlone runs the printed SQL in a transaction that is rolled back.
 func worksAlone(t *testing.T, db *pgtest.DB, schema, table, prefix, up, roles string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -62,7 +62,7 @@ func worksAlone(t *testing.T, db *pgtest.DB, schema, table, prefix, up, roles st
 	must(t, err)
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	before := bystanders(ctx, t, tx)
-	table, _, _ = strings.Cut(table, ":") // as --table of roles has it
+	table, _, _ = strings.Cut(table, ":") // the table without the part that --table of roles may have
 	run := func(statement string, args ...any) {
 		t.Helper()
 		if _, err := tx.Exec(ctx, statement, args...); err != nil {
@@ -78,11 +78,11 @@ func worksAlone(t *testing.T, db *pgtest.DB, schema, table, prefix, up, roles st
 	run("LISTEN " + pgx.Identifier{schema + "." + table}.Sanitize())
 	run("RESET ROLE")
 	if after := bystanders(ctx, t, tx); after != before {
-		t.Fatalf("what is not ours was %s and is %s", before, after)
+		t.Fatalf("objects that must not change were %s and are %s", before, after)
 	}
 }
 
-// bystanders is what is known of somebody else's objects.
+// bystanders describes objects that must not change.
 func bystanders(ctx context.Context, t *testing.T, tx pgx.Tx) (all string) {
 	t.Helper()
 	must(t, tx.QueryRow(ctx, `

@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// invoices is a table of an application's own, with lanes, a document and a name that needs quoting.
+// invoices is an application's own table, with lanes, a document and a name that needs quoting.
 var invoices = workqueue.Spec{
 	Table: "invoices",
 	Columns: []workqueue.Column{
@@ -32,8 +32,7 @@ func invoice(region string, priority, order int) workqueue.NewRow {
 	return workqueue.NewRow{Values: []any{region, priority, order, fmt.Sprintf(`{"secret": %d}`, order)}}
 }
 
-// populate makes rows in every state: 2 ready, 1 scheduled, 2 in progress of which 1 has expired, 1 done,
-// 1 failed.
+// populate writes rows in every state: 2 ready, 1 scheduled, 2 in progress (1 of them expired), 1 done and 1 failed.
 func (c *cli) populate() {
 	c.t.Helper()
 	ids := c.enqueue(make5("t")...)
@@ -81,7 +80,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// tables are the names of all tables that the migrations make, and others, in order.
+// tables returns the names of all tables that the migrations create, and the others, sorted.
 func (c *cli) tables(others ...string) []string {
 	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(domains)), others)))
 }
@@ -195,7 +194,7 @@ func TestListPages(t *testing.T) {
 	if got := c.walk("outbox", "in_progress", 7); !slices.Equal(got, ids) {
 		t.Error("pages of rows in progress differ")
 	}
-	for i, id := range ids { // one by one, so that each has a time of its own
+	for i, id := range ids { // one by one, so that each has its own time
 		if i%2 == 0 {
 			_, err = c.queue().Ack(t.Context(), owner, []uuid.UUID{id})
 		} else {
@@ -219,7 +218,7 @@ func TestListPages(t *testing.T) {
 	}
 	c.exec("UPDATE {schema}.outbox SET completed_at = '2026-01-01' WHERE status = 2")
 	if got := c.walk("outbox", "done", 4); len(got) != len(done) {
-		t.Errorf("of rows done at one time %d were listed, want %d", len(got), len(done))
+		t.Errorf("%d rows that were done at the same time were listed, want %d", len(got), len(done))
 	}
 }
 
@@ -268,7 +267,7 @@ func TestListShowsNoControlCharacters(t *testing.T) {
 	}
 }
 
-// A page costs the same however large the table is: every listing reads an index in its order.
+// A page costs the same however large the table is, because every listing reads an index in its order.
 func TestListUsesTheIndexes(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.createTable(invoices)

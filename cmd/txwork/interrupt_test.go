@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A command that is interrupted while it waits for the database says so, and not what the driver made of it.
+// A command that is interrupted while it waits for the database reports the interruption, not the driver's error.
 func TestAnInterruptedCommandSaysSo(t *testing.T) {
 	c := newMigratedCLI(t)
 	tables := value[string](c, "SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') FROM pg_tables WHERE "+
@@ -37,13 +37,13 @@ func TestAnInterruptedCommandSaysSo(t *testing.T) {
 	}
 }
 
-// waitsFor tells whether somebody waits for a lock of the transaction.
+// waitsFor tells whether a session waits for a lock of the transaction.
 func (c *cli) waitsFor(holder pgx.Tx) bool {
 	return value[bool](c, "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
 		holder.Conn().PgConn().PID())
 }
 
-// interrupted is the result of a command that is interrupted while it waits for a lock of the transaction.
+// interrupted runs a command, interrupts it while it waits for a lock of the transaction, and returns its result.
 func (c *cli) interrupted(holder pgx.Tx, args ...string) result {
 	c.t.Helper()
 	ctx, interrupt := context.WithCancelCause(c.t.Context())

@@ -28,7 +28,7 @@ func newJobsCommand(a *app) *cobra.Command {
 	)
 }
 
-// withJobs connects and makes sure that the table of jobs is there.
+// withJobs connects and makes sure that the table of jobs exists.
 func (a *app) withJobs(ctx context.Context, do func(*database, *jobs.Client) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
 		c, err := jobs.Open(jobs.Options{Schema: d.schema, Telemetry: a.telemetry()})
@@ -114,16 +114,16 @@ type shownJob struct {
 	Priority     string     `json:"priority"` // high, normal or low
 	Status       string     `json:"status"`   // ready, in_progress, done or failed
 	Waiting      bool       `json:"waiting"`  // ready, but held back
-	Attempts     int        `json:"attempts"` // begun so far
+	Attempts     int        `json:"attempts"` // attempts begun so far
 	MaxAttempts  int        `json:"max_attempts"`
-	DueAt        time.Time  `json:"due_at"`                  // when it may be claimed, or could be when it was
+	DueAt        time.Time  `json:"due_at"`                  // when it may be claimed, or became due if it was claimed
 	CreatedAt    time.Time  `json:"created_at"`              // when it was written
 	CompletedAt  *time.Time `json:"completed_at,omitempty"`  // when it ended
-	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`  // when its cancel was asked for
-	LastError    string     `json:"last_error,omitempty"`    // of its last failed attempt
-	Schedule     string     `json:"schedule,omitempty"`      // that wrote it
-	Progress     *int       `json:"progress,omitempty"`      // per cent, as its handler reports it
-	ProgressNote string     `json:"progress_note,omitempty"` // what its handler says beside
+	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`  // when its cancel was requested
+	LastError    string     `json:"last_error,omitempty"`    // error of its last failed attempt
+	Schedule     string     `json:"schedule,omitempty"`      // schedule that wrote it
+	Progress     *int       `json:"progress,omitempty"`      // in per cent, as reported by its handler
+	ProgressNote string     `json:"progress_note,omitempty"` // note of its handler on the progress
 	ArgsBytes    int        `json:"args_bytes"`              // size of its encoded args
 }
 
@@ -147,7 +147,7 @@ func (j shownJob) state() string {
 	return j.Status
 }
 
-// when is the time that matters in the job's state.
+// when is the most relevant time of the job's state.
 func (j shownJob) when() time.Time {
 	if j.CompletedAt != nil {
 		return *j.CompletedAt
@@ -174,7 +174,7 @@ func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsL
 	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
 		now = at
 		f := o.filter
-		f.Limit++ // one more than shown tells whether there is a next page
+		f.Limit++ // one more row than is shown reveals whether there is a next page
 		list, err := c.List(ctx, tx, f)
 		for _, i := range list[:min(len(list), o.filter.Limit)] {
 			p.Jobs = append(p.Jobs, newShownJob(i))

@@ -31,7 +31,7 @@ func newJobsShowCommand(a *app) *cobra.Command {
 // A shownJobRow is what show prints of a job.
 type shownJobRow struct {
 	shownRow
-	History []endedAttempt `json:"history"` // of its attempts, the first one first
+	History []endedAttempt `json:"history"` // its attempts, the first one first
 }
 
 // An endedAttempt is how an attempt ended.

@@ -154,13 +154,13 @@ func TestJobsQueues(t *testing.T) {
 	c.run("jobs", "limit", "mail", "--max-running", "0").ok()
 	after := decode[struct{ Queues []shownQueue }](c.run("jobs", "queues", "--json").ok()).Queues
 	if after[1].Paused || after[1].MaxRunning != 0 || after[1].Rate != 0 {
-		t.Errorf("after it was resumed and freed: %+v", after[1])
+		t.Errorf("after its resume and the removal of its limits: %+v", after[1])
 	}
 	c.run("jobs", "limit", "mail", "--rate", "-1").exits(exitUsage).says("rate is -1")
 	c.run("jobs", "pause", "").exits(exitUsage).says("queue")
 }
 
-// A name that was mistyped is as good as one that is yet to come, but is told.
+// A mistyped name cannot be told from that of a new queue, so the command works but prints a hint.
 func TestAQueueThatNobodyKnows(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.greet(jobs.InsertOptions{Queue: "mail"})
@@ -171,13 +171,13 @@ func TestAQueueThatNobodyKnows(t *testing.T) {
 	c.run("jobs", "pause", "mial").ok().prints("queue mial paused", hint)
 	c.run("jobs", "limit", "mial2", "--rate", "1").ok().prints("queue mial2 limited", hint)
 	c.run("jobs", "pause", "mial3", "--json").ok().prints(`"known":false`)
-	c.run("jobs", "resume", "mial3", "--json").ok().prints(`"known":true`) // it has a rule now
+	c.run("jobs", "resume", "mial3", "--json").ok().prints(`"known":true`) // pausing gave it a rule
 }
 
-// behind writes two messages of one key, fails the first, and returns both: the second waits.
+// behind writes two messages with the same key, makes the first a dead letter, and returns both. The second waits.
 func (c *cli) behind(policy string) (first, second uuid.UUID) {
 	c.t.Helper()
-	line := fmt.Sprintf("{\"k\":%q}\n", policy) // the key of others has its own failed messages
+	line := fmt.Sprintf("{\"k\":%q}\n", policy) // a key for each policy, so that failed messages do not mix
 	c.send(line+line, "--topic", policy, "--key-field", "k", "--per-key", "--on-failure", policy).ok()
 	ids := value[[]string](c, "SELECT array_agg(id::text ORDER BY key_seq) FROM {schema}.outbox WHERE topic = $1",
 		policy)
@@ -223,7 +223,7 @@ func TestOutboxUnblock(t *testing.T) {
 	r.says("was not unblocked: it is ready", "was not unblocked: there is no such row", "2 rows of ")
 }
 
-// A relay that is to end when there is nothing left does not wait for what waits behind a failed message.
+// A relay with --until-empty does not wait for messages that are blocked by a dead letter.
 func TestRelayUntilEmptyLeavesBlockedMessages(t *testing.T) {
 	c := newMigratedCLI(t)
 	first, second := c.behind("block")
@@ -252,7 +252,7 @@ func TestSendPerKeyPolicies(t *testing.T) {
 	}
 }
 
-// Each sweep of a table is run: here the tombstones of the inbox.
+// Reap runs each sweep of a table: here, that of the inbox's tombstones.
 func TestReapSweeps(t *testing.T) {
 	c := newMigratedCLI(t)
 	box, err := inbox.Open(inbox.Options{Schema: c.db.Schema, DedupWindow: 30 * 24 * time.Hour})
@@ -281,8 +281,8 @@ func TestReapSweeps(t *testing.T) {
 	}
 }
 
-// An application has cancelled a task of a workflow and leaves its transaction open: what expired of the same workflow,
-// and of others, is reaped meanwhile.
+// While an application that has cancelled a task of a workflow keeps its transaction open, expired rows of this
+// workflow and of others are still reaped.
 func TestReapWaitsForNoApplication(t *testing.T) {
 	c := newMigratedCLI(t)
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
@@ -318,7 +318,7 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 	}
 }
 
-// What the migrations make can be listed and shown by every state, and lists fit on a line.
+// Rows of all tables of the migrations can be listed by state and shown, and each listed row fits on one line.
 func TestListKnowsEveryTable(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.greet(jobs.InsertOptions{})

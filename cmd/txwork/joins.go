@@ -14,15 +14,15 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// joinStates are those of joins, by their number.
+// joinStates are the states of joins, indexed by their number in the database.
 var joinStates = []string{"pending", "completed", "failed", "cancelled"}
 
 // A shownJoin is a fan-in of rows: a batch, a workflow's step, or one of messages.
 type shownJoin struct {
 	ID           string     `json:"id"`
-	Label        string     `json:"label,omitempty"` // that the application gave it
+	Label        string     `json:"label,omitempty"` // label given by the application
 	Status       string     `json:"status"`          // pending, completed, failed or cancelled
-	Expected     int32      `json:"expected"`        // members
+	Expected     int32      `json:"expected"`        // number of members
 	Succeeded    int32      `json:"succeeded"`       // members that have been counted as done
 	Failed       int32      `json:"failed"`          // members that have been counted as failed
 	CreatedAt    time.Time  `json:"created_at"`
@@ -30,8 +30,8 @@ type shownJoin struct {
 	CompletedAt  *time.Time `json:"completed_at,omitempty"`    // when it ended
 	Continuation *string    `json:"continuation,omitempty"`    // the row that starts when it ends
 	WaitsFor     *string    `json:"waits_for,omitempty"`       // one of the members that have not ended
-	State        string     `json:"waits_for_state,omitempty"` // of that member
-	Error        string     `json:"last_error,omitempty"`      // of that member
+	State        string     `json:"waits_for_state,omitempty"` // state of that member
+	Error        string     `json:"last_error,omitempty"`      // error of that member
 }
 
 // A joinsPage is what joins prints.
@@ -51,10 +51,10 @@ type joinMembers struct {
 // A shownMember is a row that a join waits for, or has counted.
 type shownMember struct {
 	ID      string `json:"id"`
-	State   string `json:"state"`                // of its row: ready, in_progress, done, gone and so on
+	State   string `json:"state"`                // state of its row: ready, in_progress, done, gone and so on
 	Counted string `json:"counted,omitempty"`    // succeeded or failed; missing while the join waits for it
 	About   string `json:"about,omitempty"`      // topic or kind
-	Error   string `json:"last_error,omitempty"` // of its last failed attempt
+	Error   string `json:"last_error,omitempty"` // error of its last failed attempt
 }
 
 func newShownJoin(j survey.Join) shownJoin {
@@ -126,7 +126,7 @@ func (a *app) listJoins(ctx context.Context, table string, o joinsOptions) error
 	})
 }
 
-// newJoinsPage shows at most limit of the joins; another one that was found is on the next page.
+// newJoinsPage shows at most limit of the joins. A further one only says that there is a next page.
 func newJoinsPage(table string, found []survey.Join, limit int) joinsPage {
 	p := joinsPage{Table: table, Joins: []shownJoin{}}
 	for _, j := range found[:min(len(found), limit)] {

@@ -11,10 +11,10 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// listTimeout is how long a statement of a listing may take that an index does not bound.
+// listTimeout is how long a statement of a listing may take if no index bounds its work.
 const listTimeout = 10 * time.Second
 
-// maxBehind is how many rows behind a key are counted.
+// maxBehind is the largest number of rows behind a key that are counted.
 const maxBehind = 1000
 
 // A shownKey is an ordered key with rows that wait.
@@ -27,7 +27,7 @@ type shownKey struct {
 	Reason  string  `json:"reason"`               // what it waits for: dead_letter, in_progress, expired, ready, scheduled or fold
 	Blocker *string `json:"blocker,omitempty"`    // the id of the row that it waits for
 	About   string  `json:"about,omitempty"`      // topic or kind of the blocker
-	Error   *string `json:"last_error,omitempty"` // of the blocker
+	Error   *string `json:"last_error,omitempty"` // last error of the blocker
 }
 
 // A keysPage is what keys prints.
@@ -93,7 +93,7 @@ func textOrDash(text *string) string {
 	return dashed(*text)
 }
 
-// withFacts connects and learns what a table is, which has to have a column for what it is about to be asked.
+// withFacts connects and reads what a table is like. The table must have the column that the question is about.
 func (a *app) withFacts(ctx context.Context, name, column, what string,
 	do func(survey.Reader, *survey.Facts) error) error {
 	return a.withDatabase(ctx, func(d *database) error {

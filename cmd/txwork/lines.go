@@ -20,7 +20,7 @@ type line struct {
 	failure error // the input cannot be read any further
 }
 
-// readLines reads in the background, so that a command which waits for input still hears of its end. The
+// readLines reads in the background, so that a command that waits for input still notices the end of its context. The
 // channel is closed after the last line.
 func readLines(ctx context.Context, r io.Reader, limit int) <-chan line {
 	lines := make(chan line, 64)
@@ -46,7 +46,7 @@ func readLines(ctx context.Context, r io.Reader, limit int) <-chan line {
 	return lines
 }
 
-// A lineReader reads lines of any length, but keeps no more of one than the limit.
+// A lineReader reads lines of any length, but keeps only the first limit bytes of each.
 type lineReader struct {
 	r      *bufio.Reader
 	limit  int
@@ -69,7 +69,7 @@ func (l *lineReader) next() (line, error) {
 	}
 }
 
-// whole reads up to the next newline. A line over the limit comes back cut, with its whole size.
+// whole reads up to the next newline. A line over the limit is returned truncated, with its full size.
 func (l *lineReader) whole() (text []byte, size int, err error) {
 	for {
 		part, err := l.r.ReadSlice('\n')
@@ -101,7 +101,7 @@ func (l *lineReader) check(text []byte, size int) error {
 	return checkJSON(text)
 }
 
-// checkJSON refuses what is not one JSON value in UTF-8.
+// checkJSON refuses a text that is not exactly one JSON value in UTF-8.
 func checkJSON(text []byte) error {
 	if json.Valid(text) && utf8.Valid(text) {
 		return nil

@@ -20,26 +20,26 @@ import (
 const (
 	defaultListLimit = 50
 
-	// maxListLimit bounds what is held in memory at once. There is --after for more.
+	// maxListLimit bounds what is held in memory at once. To read more, --after continues where the page ended.
 	maxListLimit = 10_000
 
-	// cellWidth keeps a row on a line.
+	// cellWidth keeps each row on one line.
 	cellWidth = 40
 )
 
-// A listing is the rows of one state in an order that an index gives, so that a page costs the same
-// however large the table is.
+// A listing is the rows of one state in an order that an index provides, so that a page costs the same however large
+// the table is.
 type listing struct {
 	where string
-	order []column // after the lanes, where they lead the index
+	order []column // without the lanes, which lead the index
 	lanes bool
-	down  bool // the newest first
+	down  bool // newest first
 	when  string
 	time  func(*row) *time.Time
-	since string // the column that says since when a row has the state; created_at without one
+	since string // the column that says since when a row has been in the state; empty for created_at
 }
 
-// deadLetters are failed rows that nobody has cancelled.
+// deadLetters are failed rows that were not cancelled.
 var deadLetters = listing{where: "r.failed_at IS NOT NULL AND r.cancelled_at IS NULL", order: failOrder,
 	since: "failed_at"}
 
@@ -50,8 +50,9 @@ var (
 	lockedAt   = func(r *row) *time.Time { return r.LockedUntil }
 )
 
-// listings are the states that can be listed: those of the core, and those that stats counts apart. A row
-// in progress was due when it was claimed and has been since, which spares reading those due later.
+// listings are the states that can be listed: those of the core, and those that stats counts separately. A row in
+// progress was due when it was claimed and still is, so a condition on due_at spares the listing the rows that are due
+// later.
 var listings = map[string]listing{
 	"ready": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0", order: claimOrder, lanes: true,
 		when: "DUE", time: dueAt},
@@ -146,7 +147,7 @@ func (d *database) list(ctx context.Context, t *workqueue.Table, o listOptions) 
 			return err
 		}
 		q := listings[o.status].query(l)
-		args := []any{o.limit + 1} // one more than shown tells whether there is a next page
+		args := []any{o.limit + 1} // one more row than is shown reveals whether there is a next page
 		if o.after != "" {
 			values, err := q.resume(o)
 			if err != nil {
@@ -171,7 +172,7 @@ func (p *page) read(ctx context.Context, tx *sqlx.Tx, t *workqueue.Table, q list
 	return tx.SelectContext(ctx, &p.Rows, text, args...)
 }
 
-// listFiltered looks for the page's rows first, a bounded number of rows in one statement, and then reads them.
+// listFiltered first finds the page's rows, examining a bounded number of rows in each statement, and then reads them.
 func (d *database) listFiltered(ctx context.Context, t *workqueue.Table, o listOptions) (*page, error) {
 	p := &page{Table: t.Name(), Rows: []listedRow{}}
 	s, err := d.newScan(ctx, t, listings[o.status], o.filter)
@@ -231,7 +232,7 @@ func (l listing) query(table layout) listQuery {
 	return q
 }
 
-// text is the statement of a page.
+// text returns the statement that reads a page.
 func (q listQuery) text(after bool) string {
 	return q.selecting(q.fields(), after)
 }
@@ -241,8 +242,8 @@ func (q listQuery) fields() string {
 		q.layout.plainJSON(), q.position())
 }
 
-// selecting is a statement of the listing's rows. Its first parameter is the limit; with after, a position's values
-// follow.
+// selecting returns a statement that selects fields of the listing's rows. Its first parameter is the limit; if after
+// is true, the values of a position follow.
 func (q listQuery) selecting(fields string, after bool) string {
 	names, params := make([]string, len(q.keys)), make([]string, len(q.keys))
 	for i, k := range q.keys {
@@ -271,7 +272,7 @@ func (q listQuery) ordering() string {
 	return strings.Join(names, ", ")
 }
 
-// resume are the values of --after.
+// resume returns the position that --after names.
 func (q listQuery) resume(o listOptions) ([]string, error) {
 	status, values, err := decodePosition(o.after)
 	if err != nil || len(values) != len(q.keys) {
@@ -283,7 +284,7 @@ func (q listQuery) resume(o listOptions) ([]string, error) {
 	return values, nil
 }
 
-// A position is opaque to the user, and safe in a shell and in a URL.
+// encodePosition makes a position that is opaque to the user and safe in a shell and in a URL.
 func encodePosition(status, values string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(status + " " + values))
 }

@@ -1,6 +1,6 @@
-// Command txwork runs and looks after the queues of txwork: it migrates a schema, sends and relays outbox
-// messages, sets timers and schedules, rules the queues of jobs, shows what is in the tables and repairs it.
-// `txwork help` lists the commands.
+// Command txwork runs and operates the queues of txwork: it migrates a schema, sends and relays outbox messages, sets
+// timers and schedules, configures the queues of jobs, shows what is in the tables and repairs it. `txwork help` lists
+// the commands.
 package main
 
 import (
@@ -11,12 +11,12 @@ import (
 	"syscall"
 )
 
-// errInterrupted is why a command's context ends at a signal.
+// errInterrupted is the cause with which a command's context ends after a signal.
 var errInterrupted = errors.New("interrupted")
 
 func main() { os.Exit(realMain()) }
 
-// realMain ends the command gracefully at the first signal and at once at the second.
+// realMain lets the command finish gracefully at the first signal, and exits immediately at the second.
 func realMain() int {
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -35,8 +35,9 @@ func realMain() int {
 		os.Exit(exitInterrupted)
 	}()
 
-	// A reader that went away is then an error of the write, which a relay has to see: the messages that
-	// it holds go back. Ignoring the signal instead would be inherited by the commands that relay runs.
+	// With this signal caught, a write to a reader that went away returns an error. A relay has to see that error, so
+	// that it returns the messages it holds to the queue. Ignoring the signal instead would be inherited by the
+	// commands that relay runs.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return a.run(ctx, os.Args[1:])
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// asCommand makes the test binary the command itself, for tests of signals and pipes.
+// asCommand makes the test binary run the command, for tests of signals and pipes.
 const asCommand = "TXWORK_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -31,15 +31,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A cli runs command lines on a schema of its own.
+// A cli runs command lines on its own schema.
 type cli struct {
 	t      *testing.T
 	db     *pgtest.DB
-	url    string // without the schema on its search_path
+	url    string // without the schema in its search_path
 	outbox *outbox.Outbox
 }
 
-// newCLI makes an empty schema.
+// newCLI creates an empty schema.
 func newCLI(t *testing.T) *cli {
 	t.Helper()
 	t.Parallel()
@@ -49,7 +49,7 @@ func newCLI(t *testing.T) *cli {
 	return &cli{t: t, db: db, url: pgtest.URL(t), outbox: box}
 }
 
-// newMigratedCLI makes a schema with the tables of txwork.
+// newMigratedCLI creates a schema with the tables of txwork.
 func newMigratedCLI(t *testing.T) *cli {
 	t.Helper()
 	c := newCLI(t)
@@ -59,21 +59,21 @@ func newMigratedCLI(t *testing.T) *cli {
 	return c
 }
 
-// in is the same schema for a subtest.
+// in returns the same cli for a subtest.
 func (c *cli) in(t *testing.T) *cli {
 	sub := *c
 	sub.t = t
 	return &sub
 }
 
-// A result is what a command line did.
+// A result is the exit code and the output of a command line.
 type result struct {
 	t              *testing.T
 	code           int
 	stdout, stderr string
 }
 
-// args are the arguments with those that name the schema.
+// args appends the flags that name the database and the schema.
 func (c *cli) args(args ...string) []string {
 	return append(args, "--database-url", c.url, "--schema", c.db.Schema)
 }
@@ -166,10 +166,10 @@ func (c *cli) enqueue(msgs ...outbox.Message) []uuid.UUID {
 	return workqueue.IDs(enqueued)
 }
 
-// queue is the outbox's operations.
+// queue returns the operations of the outbox.
 func (c *cli) queue() *workqueue.Queue { return c.outbox.Table().On(c.db.Pool) }
 
-// fold applies what has been noted, as workers do.
+// fold applies the notes, as workers do.
 func (c *cli) fold() {
 	c.t.Helper()
 	_, err := c.queue().Fold(c.t.Context())
@@ -187,7 +187,7 @@ func (c *cli) fail(cause string, ids ...uuid.UUID) {
 	must(c.t, err)
 }
 
-// exec runs a statement in which {schema} is the schema.
+// exec runs a statement in which {schema} is replaced by the schema.
 func (c *cli) exec(statement string, args ...any) {
 	c.t.Helper()
 	_, err := c.db.Pool.Exec(c.t.Context(), strings.ReplaceAll(statement, "{schema}", c.db.Schema), args...)
@@ -201,7 +201,7 @@ func value[T any](c *cli, query string, args ...any) (v T) {
 	return v
 }
 
-// createTable makes a table of the application's own.
+// createTable creates a table of the application's own.
 func (c *cli) createTable(spec workqueue.Spec) *workqueue.Table {
 	c.t.Helper()
 	spec.Schema = c.db.Schema

@@ -13,7 +13,8 @@ import (
 	"github.com/txwork/txwork/reaper"
 )
 
-// defaultMetricsListen is this machine only, at the port of OpenTelemetry's Prometheus exporters.
+// defaultMetricsListen accepts connections from this machine only, at the usual port of OpenTelemetry's Prometheus
+// exporters.
 const defaultMetricsListen = "127.0.0.1:9464"
 
 func newMetricsCommand(a *app) *cobra.Command {

@@ -26,7 +26,7 @@ func newMigrateCommand(a *app) *cobra.Command {
 	)
 }
 
-// domainFlag has a command be about some domains.
+// domainFlag adds a flag that restricts a command to some domains.
 func domainFlag(cmd *cobra.Command, domains *[]migrations.Domain, meaning string) {
 	cmd.Flags().Func("domain", meaning+"; one of "+domainNames+", repeat for more", func(name string) error {
 		if !slices.Contains(migrations.Domains(), migrations.Domain(name)) {
@@ -58,7 +58,7 @@ func (a *app) withMigrator(ctx context.Context, o migrations.Options, do func(*m
 	})
 }
 
-// A waitTeller passes on what a migrator warns of, and tells people that it waits for another one.
+// A waitTeller passes on the warnings of a migrator, and tells the user if it waits for another one.
 type waitTeller struct {
 	slog.Handler
 	to io.Writer
@@ -81,7 +81,7 @@ func (w waitTeller) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return waitTeller{w.Handler.WithAttrs(attrs), w.to}
 }
 
-// lockTimeoutFlag is for what changes tables that are in use.
+// lockTimeoutFlag adds the lock timeout to a command that changes tables in use.
 func lockTimeoutFlag(cmd *cobra.Command, o *migrations.Options) {
 	cmd.Flags().DurationVar(&o.LockTimeout, "lock-timeout", migrations.DefaultLockTimeout,
 		"give up if a table is in use for longer than this; later transactions wait meanwhile")
@@ -112,14 +112,15 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// upTo are the migrations up to a version; none if the version is not among them, which is not ours to judge.
+// upTo returns the migrations up to a version. It returns none if the version is not among them: the migrator reports
+// that.
 func upTo(all []migrations.Status, version int64) []migrations.Status {
 	is := func(s migrations.Status) bool { return s.Version == version }
 	return all[:slices.IndexFunc(all, is)+1]
 }
 
-// stepsUp are a step for each pending migration, so that each is told of when it is done. The last one is all that is
-// left, also where that is nothing.
+// stepsUp returns one step for each pending migration, so that each is reported when it is done. The last step applies
+// everything that is left, even if that is nothing.
 func stepsUp(m *migrations.Migrator, all []migrations.Status, rest migrateFunc) (steps []step) {
 	for _, s := range all {
 		if !s.Applied {
@@ -137,36 +138,36 @@ func stepsUp(m *migrations.Migrator, all []migrations.Status, rest migrateFunc) 
 
 type migrateFunc func(context.Context) ([]migrations.Applied, error)
 
-// A step is one migration on the way.
+// A step is one migration that is to be applied or taken back.
 type step struct {
-	name string // empty if there is nothing to do
+	name string // empty if no migration is left
 	run  migrateFunc
 }
 
-// migrating is one direction.
+// migrating is a run of migrations in one direction.
 type migrating struct {
 	doing, verb string
 	json        bool
-	rows        []migrations.TableRows // what goes down with its tables
+	rows        []migrations.TableRows // rows that are dropped with their tables
 	steps       []step
 }
 
 // migrated is what up and down print.
 type migrated struct {
 	Schema      string                 `json:"schema"`
-	Version     int64                  `json:"version"`                // of the schema, in the end
-	Migrations  []appliedMigration     `json:"migrations"`             // that were applied or taken back, in this order
-	DroppedRows []migrations.TableRows `json:"dropped_rows,omitempty"` // of the tables that went
+	Version     int64                  `json:"version"`                // version of the schema at the end
+	Migrations  []appliedMigration     `json:"migrations"`             // migrations applied or taken back, in this order
+	DroppedRows []migrations.TableRows `json:"dropped_rows,omitempty"` // rows of the dropped tables
 }
 
 type appliedMigration struct {
 	Version int64             `json:"version"`
-	Domain  migrations.Domain `json:"domain"`  // to which it belongs
+	Domain  migrations.Domain `json:"domain"`  // domain to which it belongs
 	Name    string            `json:"name"`    // such as 001_outbox
-	Seconds float64           `json:"seconds"` // that it took
+	Seconds float64           `json:"seconds"` // how long it took
 }
 
-// migrate runs one direction and prints each migration when it is done.
+// migrate runs the steps of one direction and reports each migration when it is done.
 func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migrating) (err error) {
 	result := migrated{Schema: a.schema, Migrations: []appliedMigration{}, DroppedRows: what.rows}
 	for i, step := range what.steps {
@@ -229,7 +230,7 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 // A migrationsList is what status prints.
 type migrationsList struct {
 	Schema     string              `json:"schema"`
-	Migrations []migrations.Status `json:"migrations"` // of this version of txwork, and what else is applied
+	Migrations []migrations.Status `json:"migrations"` // those of this version of txwork, and others that are applied
 }
 
 func (a *app) printMigrations(all []migrations.Status) error {

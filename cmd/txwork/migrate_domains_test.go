@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// A schema of one domain is made by one flag, and the commands work with what it has.
+// A schema for a single domain is created with one flag, and the commands work with the tables that it has.
 func TestASchemaOfJobsAlone(t *testing.T) {
 	c := newCLI(t)
 	c.run("migrate", "up", "--domain", "mail").exits(exitUsage).says("there are outbox, reaper, inbox, timers, " +
@@ -45,7 +45,7 @@ func TestMigrationsAsFiles(t *testing.T) {
 	if !strings.HasPrefix(string(text), "-- +goose Up\n") || !strings.Contains(string(text), c.db.Schema) {
 		t.Errorf("%.200s", text)
 	}
-	dir = filepath.Join(t.TempDir(), "ours") // of all domains, by their versions
+	dir = filepath.Join(t.TempDir(), "ours") // all domains, ordered by version
 	if got := decode[exported](c.run("migrate", "export", "--json", dir).ok()); len(got.Written) != 12 ||
 		got.Directory != dir {
 		t.Errorf("%+v", got)

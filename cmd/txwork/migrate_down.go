@@ -15,7 +15,7 @@ import (
 type downOptions struct {
 	migrations.Options
 	to                  int64
-	last                bool   // without --to
+	last                bool   // --to was not given
 	steps               []step // the newest first
 	yes, dropRows, json bool
 }
@@ -58,8 +58,8 @@ func (a *app) migrateDown(ctx context.Context, m *migrations.Migrator, o downOpt
 		steps: o.steps})
 }
 
-// takesBack names the migrations that go, plans the steps, and sets the version that remains where the last one is
-// meant.
+// takesBack returns the names of the migrations that are taken back, and plans the steps. Without --to it takes back
+// the last migration and sets the version that remains.
 func (o *downOptions) takesBack(ctx context.Context, m *migrations.Migrator) (names []string, err error) {
 	all, err := m.Status(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *downOptions) refuse(names []string, rows []migrations.TableRows) error 
 	}
 }
 
-// countRows is a sum with its parts.
+// countRows says how many rows there are, in total and by table.
 func countRows(rows []migrations.TableRows) string {
 	sum := 0
 	parts := make([]string, len(rows))

@@ -29,7 +29,7 @@ func TestMigrateUpAndDown(t *testing.T) {
 	c.run("migrate", "validate").ok().prints("as this version of txwork needs it")
 	status := decode[struct{ Migrations []migrations.Status }](c.run("migrate", "status", "--json").ok())
 	if len(status.Migrations) != 6 {
-		t.Errorf("%d migrations are told of, want 6", len(status.Migrations))
+		t.Errorf("%d migrations are reported, want 6", len(status.Migrations))
 	}
 	for _, m := range status.Migrations {
 		if !m.Applied {
@@ -49,7 +49,7 @@ func TestMigrateUpAndDown(t *testing.T) {
 	c.run("migrate", "up", "--to", "99").exits(exitFailure).says("version 99 is unknown")
 }
 
-// Rows are counted, and dropped by none but who says so.
+// Rows are counted, and are not dropped without --drop-rows.
 func TestMigrateDownDropsNoRowsUnasked(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "b"})
@@ -62,23 +62,23 @@ func TestMigrateDownDropsNoRowsUnasked(t *testing.T) {
 	c.run("migrate", "validate").ok()
 	c.run("migrate", "down", "--yes", "--drop-rows").ok().prints("took back 006_jobs", "dropped 1 row (jobs 1)",
 		"is at version 5")
-	c.run("migrate", "down", "--yes", "--to", "1").ok().prints("is at version 1") // the outbox stays
+	c.run("migrate", "down", "--yes", "--to", "1").ok().prints("is at version 1") // the tables of the outbox stay
 	down := decode[migrated](c.run("migrate", "down", "--yes", "--drop-rows", "--json").ok())
 	if want := []migrations.TableRows{{Table: "outbox", Rows: 2}}; !slices.Equal(down.DroppedRows, want) ||
 		down.Version != 0 {
 		t.Errorf("%+v, want the rows %v and version 0", down, want)
 	}
-	c.run("migrate", "down").ok().prints("is at version 0") // there is nothing to ask about
+	c.run("migrate", "down").ok().prints("is at version 0") // nothing to drop, so no question
 }
 
-// Who waits for another migrator is told so.
+// A command that waits for another migrator says so.
 func TestMigrateSaysThatItWaits(t *testing.T) {
 	c := newMigratedCLI(t)
 	holder, err := c.db.Pool.Begin(t.Context())
 	must(t, err)
 	defer holder.Rollback(context.Background())
 	lock := fnv.New64a()
-	lock.Write([]byte("txwork migrations " + c.db.Schema)) // as the migrators of this schema
+	lock.Write([]byte("txwork migrations " + c.db.Schema)) // the lock of this schema's migrators
 	_, err = holder.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", int64(lock.Sum64()))
 	must(t, err)
 	r, w := io.Pipe()
@@ -113,7 +113,7 @@ func TestMigrateDownWaitsForNobodyForLong(t *testing.T) {
 	c.run("migrate", "validate").ok()
 }
 
-// What is wrong is printed as SQL that mends it, or as JSON; both with exit code 1.
+// Differences are printed with the SQL that repairs them, or as JSON; the exit code is 1 in both cases.
 func TestMigrateValidatePrintsWhatMends(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.exec("ALTER TABLE outbox SET (fillfactor = 90)")
@@ -135,7 +135,7 @@ func TestMigrateValidatePrintsWhatMends(t *testing.T) {
 			"REPLACE FUNCTION ",
 		"\n-- note: table "+c.db.Schema+".outbox has the storage parameters ")
 	if strings.Contains(r.stdout, "\nDROP SCHEMA public;\n") || strings.Contains(r.stdout, "SET (fillfactor") {
-		t.Errorf("prints what is not to be run:\n%s", r.stdout)
+		t.Errorf("the output contains SQL that must not be run:\n%s", r.stdout)
 	}
 
 	found := decode[validated](c.run("migrate", "validate", "--json").exits(exitFailure))

@@ -25,9 +25,9 @@ func newMigrateValidateCommand(a *app) *cobra.Command {
 // validated is what validate prints.
 type validated struct {
 	Schema      string                 `json:"schema"`
-	Version     int64                  `json:"version"`     // of the schema
+	Version     int64                  `json:"version"`     // version of the schema
 	Valid       bool                   `json:"valid"`       // this version of txwork can use it
-	Differences migrations.Differences `json:"differences"` // to what the migrations make, harmless ones included
+	Differences migrations.Differences `json:"differences"` // differences from what the migrations create, including harmless ones
 }
 
 func (a *app) validateSchema(ctx context.Context, m *migrations.Migrator, asJSON bool) error {
@@ -70,9 +70,9 @@ func (a *app) printValidated(v validated, asJSON bool) error {
 	return err
 }
 
-// printDifference prints what can be read and run, of a valid schema only what can be read.
+// printDifference prints a description, and for an invalid schema also the SQL that repairs it.
 func printDifference(b *strings.Builder, d migrations.Difference, valid bool) {
-	what := harmless(d.String()) // one line, so that none of it is run
+	what := harmless(d.String()) // a single line, so that no part of it runs if it is pasted
 	switch {
 	case valid:
 		fmt.Fprintf(b, "note: %s\n", what)

@@ -13,7 +13,7 @@ func newOutboxCommand(a *app) *cobra.Command {
 		newUnblockCommand(a))
 }
 
-// withOutbox connects and makes sure that the outbox is there, before any input is read.
+// withOutbox connects and makes sure that the outbox exists before any input is read.
 func (a *app) withOutbox(ctx context.Context, o outbox.Options, do func(*database, *outbox.Outbox) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
 		o.Schema, o.Telemetry = d.schema, a.telemetry()

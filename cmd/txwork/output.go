@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A jsonValue is the flag --json: whether it is set, and what the command then prints.
+// A jsonValue is the flag --json: whether it is set, and which types the command then prints.
 type jsonValue struct {
 	set   *bool
 	forms []any // a value of each type
@@ -30,17 +30,18 @@ func (v *jsonValue) Set(text string) (err error) {
 	return err
 }
 
-// jsonUsage is what --json does almost everywhere.
+// jsonUsage describes --json for almost all commands.
 const jsonUsage = "print one JSON object on one line"
 
-// jsonFlag gives a command the flag --json, with which it prints one value of these types. docs/json.md has them.
+// jsonFlag adds the flag --json to a command, which then prints one value of the given types. docs/json.md documents
+// them.
 func jsonFlag(cmd *cobra.Command, forms ...any) *bool {
 	set := new(bool)
 	jsonVar(cmd.Flags(), set, jsonUsage, forms...)
 	return set
 }
 
-// jsonVar is jsonFlag for a variable that there is.
+// jsonVar is jsonFlag for a variable that already exists.
 func jsonVar(flags *pflag.FlagSet, set *bool, usage string, forms ...any) {
 	flags.VarPF(&jsonValue{set, forms}, "json", "", usage).NoOptDefVal = "true"
 }
@@ -57,7 +58,7 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// A grid is aligned columns of text.
+// A grid is text in aligned columns.
 type grid struct {
 	out *tabwriter.Writer
 }
@@ -74,7 +75,7 @@ func (g *grid) add(cells ...string) { fmt.Fprintln(g.out, strings.Join(cells, "\
 
 func (g *grid) flush() error { return g.out.Flush() }
 
-// stamp is a time in UTC and relative to now, which is the database's.
+// stamp formats a time in UTC and relative to now, which is the time of the database.
 func stamp(t, now time.Time) string {
 	return fmt.Sprintf("%s (%s)", t.UTC().Format("2006-01-02 15:04:05Z"), relative(t.Sub(now)))
 }
@@ -93,7 +94,7 @@ func relative(d time.Duration) string {
 	return rough(-d) + " ago"
 }
 
-// rough is a duration in its largest unit, as people say it.
+// rough formats a duration in its largest unit, for people.
 func rough(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -109,7 +110,7 @@ func rough(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d/day))
 }
 
-// cell makes a text of the table fit for one cell of a terminal: one line, bounded, and without control
+// cell makes a text from the table fit for one cell on a terminal: one line, of bounded width, and without control
 // characters, which could rewrite what the operator sees.
 func cell(s string, width int) string {
 	s, _, more := strings.Cut(s, "\n")
@@ -122,7 +123,7 @@ func cell(s string, width int) string {
 	return harmless(s)
 }
 
-// harmless escapes what is not printable.
+// harmless escapes characters that are not printable.
 func harmless(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
 		return s
@@ -133,7 +134,7 @@ func harmless(s string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// plural is a number with its noun.
+// plural formats a number with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -141,7 +142,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// dashed is a text for a cell, or a dash in the place of none.
+// dashed returns a text for a cell, or a dash if it is empty.
 func dashed(text string) string {
 	if text == "" {
 		return "-"
@@ -149,7 +150,7 @@ func dashed(text string) string {
 	return cell(text, cellWidth)
 }
 
-// hintMore says how to get the next page. The position may be any text, so it is quoted for a shell.
+// hintMore says how to read the next page. The position may contain any text, so it is quoted for a shell.
 func (a *app) hintMore(flag, position string) error {
 	_, err := fmt.Fprintf(a.stderr, "txwork: there is more: %s '%s'\n", flag, strings.ReplaceAll(harmless(position),
 		"'", `'\''`))

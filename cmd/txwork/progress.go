@@ -10,14 +10,14 @@ import (
 	"golang.org/x/term"
 )
 
-// A progress is a bar on a terminal's standard error, and nothing elsewhere.
+// A progress is a bar if standard error is a terminal. Otherwise it shows nothing.
 type progress struct {
 	bar  *progressbar.ProgressBar
 	stop context.CancelFunc
 }
 
-// newBar makes a bar where standard error is a terminal and people are to read the answer. Without a total it shows
-// the time that has passed until its end, also while nothing is set.
+// newBar makes a bar if standard error is a terminal and the output is for people. Without a total it shows the elapsed
+// time until its end, even while no progress is reported.
 func (a *app) newBar(total int64, doing string, options func(terminal io.Writer) []progressbar.Option) *progress {
 	f, ok := a.stderr.(*os.File)
 	if !ok || a.asJSON || !term.IsTerminal(int(f.Fd())) {
@@ -28,10 +28,10 @@ func (a *app) newBar(total int64, doing string, options func(terminal io.Writer)
 		progressbar.OptionSetDescription(doing),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetSpinnerChangeInterval(0), // the bar's own goroutine reads without its lock
+		progressbar.OptionSetSpinnerChangeInterval(0), // the bar's own goroutine would read without the lock
 	)...)}
 	if total >= 0 {
-		return p // it has nothing to say before the first of them
+		return p // there is nothing to show before the first of them
 	}
 	go func() {
 		for ctx.Err() == nil {
@@ -42,18 +42,18 @@ func (a *app) newBar(total int64, doing string, options func(terminal io.Writer)
 	return p
 }
 
-// newProgress makes a bar over so many bytes; a spinner where they are not known.
+// newProgress makes a bar over a number of bytes, or a spinner if the size is -1.
 func (a *app) newProgress(size int64) *progress {
 	return a.newBar(size, "sending", func(terminal io.Writer) []progressbar.Option {
 		return []progressbar.Option{progressbar.OptionSetWriter(terminal), progressbar.OptionShowBytes(true)}
 	})
 }
 
-// tallyAfter is how long something takes before it is worth a bar.
+// tallyAfter is how long an operation must take before its bar is shown.
 const tallyAfter = time.Second
 
-// newTally makes a bar with rate and remaining time over so many things, -1 where that is not known. It shows once they
-// have taken a second.
+// newTally makes a bar with the rate and the remaining time over a number of things, or -1 if that is unknown. It
+// appears after a second.
 func (a *app) newTally(doing, things string, total int64) *progress {
 	return a.newBar(total, doing, func(terminal io.Writer) []progressbar.Option {
 		return []progressbar.Option{
@@ -66,14 +66,14 @@ func (a *app) newTally(doing, things string, total int64) *progress {
 	})
 }
 
-// newWait shows what is being done and for how long, once that is a second.
+// newWait shows what is being done and for how long, after a second.
 func (a *app) newWait(doing string) *progress {
 	return a.newBar(-1, doing, func(terminal io.Writer) []progressbar.Option {
 		return []progressbar.Option{progressbar.OptionSetWriter(&late{terminal, time.Now().Add(tallyAfter)})}
 	})
 }
 
-// late writes nothing before its time.
+// late discards what is written before its time.
 type late struct {
 	to   io.Writer
 	from time.Time
@@ -92,7 +92,7 @@ func (p *progress) set(n int64) {
 	}
 }
 
-// of is set where the total changes.
+// of reports progress when the total changes too.
 func (p *progress) of(n, total int64) {
 	if p.bar != nil {
 		p.bar.ChangeMax64(total)
@@ -100,7 +100,7 @@ func (p *progress) of(n, total int64) {
 	}
 }
 
-// end takes the bar from the terminal for good.
+// end removes the bar from the terminal for good.
 func (p *progress) end() {
 	if p.bar != nil {
 		p.stop()
@@ -108,7 +108,7 @@ func (p *progress) end() {
 	}
 }
 
-// clear takes the bar from the terminal, to make room for text.
+// clear removes the bar from the terminal to make room for text.
 func (p *progress) clear() {
 	if p.bar != nil {
 		p.bar.Clear()

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// purgeBatch is how many rows one transaction deletes: few enough to hold locks for an instant only.
+// purgeBatch is how many rows one transaction deletes. The number is small, so that its locks are held only briefly.
 const purgeBatch = 1000
 
 // purgeOptions are the flags of purge.
@@ -60,19 +60,19 @@ type purged struct {
 
 func (p purged) rows() int { return p.Done + p.Failed }
 
-// ended are the rows that purge calls done.
+// ended are the rows that purge calls done: completed and cancelled ones.
 var ended = listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)",
 	order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, since: "completed_at"}
 
-// A purging is what one of the ages says to delete.
+// A purging deletes the rows that one of the two ages selects.
 type purging struct {
 	age
 	part  listing
-	purge func(*workqueue.Queue, context.Context, time.Duration, int) (int, error) // without a filter
+	purge func(*workqueue.Queue, context.Context, time.Duration, int) (int, error) // used if there is no filter
 	count func(*purged) *int
 }
 
-// purge counts, asks, and reports what it deleted, also before an error.
+// purge counts, asks, and reports what it deleted, even if it fails later.
 func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions) error {
 	now, err := d.now(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 	return nil
 }
 
-// run deletes the rows of a part in transactions of their own, and tells of each that is committed.
+// run deletes the rows of one part, each batch in its own transaction, and reports every batch that is committed.
 func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, committed func(int)) error {
 	delete := func(some func(workqueue.Tx) (int, error)) (n int, err error) {
 		err = d.write(ctx, func(tx workqueue.Tx) error {
@@ -151,7 +151,7 @@ func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o pur
 	})
 }
 
-// inBatches deletes until the limit or until there are no more.
+// inBatches deletes until it reaches the limit or no rows are left.
 func inBatches(limit int, purge func(size int) (int, error)) error {
 	for done := 0; limit == 0 || done < limit; {
 		size := purgeBatch
@@ -166,7 +166,8 @@ func inBatches(limit int, purge func(size int) (int, error)) error {
 	return nil
 }
 
-// deleteRows deletes those of some rows that still are of a listing, and waits for nobody who has them in hand.
+// deleteRows deletes those of the given rows that still belong to a listing. It skips rows that other transactions have
+// locked.
 func deleteRows(ctx context.Context, tx workqueue.Tx, t *workqueue.Table, l listing, ids []uuid.UUID) (int, error) {
 	table := pgx.Identifier{t.Spec().Schema, t.Spec().Table}.Sanitize()
 	text := fmt.Sprintf(`DELETE FROM %[1]s AS t
@@ -187,7 +188,7 @@ func (a *app) printPurged(p purged, asJSON bool) error {
 	return err
 }
 
-// An age is a flag for a duration that may be in days and weeks.
+// An age is a flag for a duration, which may also be given in days and weeks.
 type age struct {
 	given bool
 	time.Duration

@@ -19,11 +19,11 @@ type shownQueue struct {
 	Paused     bool    `json:"paused"`
 	Ready      int64   `json:"ready"`                     // jobs that are due
 	Scheduled  int64   `json:"scheduled"`                 // jobs that are due later
-	Waiting    int64   `json:"waiting"`                   // jobs that something else holds back
+	Waiting    int64   `json:"waiting"`                   // jobs that are held back
 	InProgress int64   `json:"in_progress"`               // jobs that are running
 	MaxRunning int     `json:"max_running,omitempty"`     // the limit of jobs in progress; missing without one
 	Rate       float64 `json:"rate_per_second,omitempty"` // the limit of jobs started in a second; missing without one
-	Burst      int     `json:"burst,omitempty"`           // jobs that may start at once after a quiet time
+	Burst      int     `json:"burst,omitempty"`           // number of jobs that may start at once after a quiet period
 }
 
 func newQueuesCommand(a *app) *cobra.Command {
@@ -79,7 +79,7 @@ func (a *app) printQueues(all []shownQueue) error {
 	return g.flush()
 }
 
-// positive is a number for a cell, or a dash in the place of 0.
+// positive formats a number for a cell, or a dash if it is 0.
 func positive(n int) string {
 	if n == 0 {
 		return "-"
@@ -87,7 +87,7 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
-// newQueueChangeCommand is a command that does one thing to one queue.
+// newQueueChangeCommand makes a command that changes one queue.
 func newQueueChangeCommand(
 	a *app, verb, short, done string, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
@@ -103,9 +103,9 @@ func newQueueChangeCommand(
 type changedQueue struct {
 	Queue   string `json:"queue"`
 	Known   bool   `json:"known"`             // it had a rule or a live job before
-	Paused  bool   `json:"paused,omitempty"`  // by pause
-	Resumed bool   `json:"resumed,omitempty"` // by resume
-	Limited bool   `json:"limited,omitempty"` // by limit
+	Paused  bool   `json:"paused,omitempty"`  // set by pause
+	Resumed bool   `json:"resumed,omitempty"` // set by resume
+	Limited bool   `json:"limited,omitempty"` // set by limit
 }
 
 func (a *app) changeQueue(
@@ -135,7 +135,8 @@ func (a *app) changeQueue(
 	})
 }
 
-// knowsQueue tells whether a queue has a rule or a live job. One that has not may be a typing error, or is yet to come.
+// knowsQueue tells whether a queue has a rule or a live job. An unknown name may be a typing error, or a queue that is
+// not used yet.
 func knowsQueue(ctx context.Context, c *jobs.Client, tx workqueue.Tx, queue string) (bool, error) {
 	all, err := c.Queues(ctx, tx)
 	return slices.ContainsFunc(all, func(q jobs.QueueInfo) bool { return q.Name == queue }), err

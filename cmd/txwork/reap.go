@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// defaultReapLimit is that of the tables' SQL functions.
+// defaultReapLimit is the default of the tables' SQL functions.
 const defaultReapLimit = 1000
 
 func newReapCommand(a *app) *cobra.Command {
@@ -53,14 +53,14 @@ type reaped struct {
 type reapedTable struct {
 	Table string `json:"table"` // with its schema
 	workqueue.Reaped
-	Swept        int  `json:"swept"`         // rows that the sweeps changed: deadlines of joins, keys that may go on, tombstones
+	Swept        int  `json:"swept"`         // rows changed by the sweeps: deadlines of joins, keys that can continue, tombstones
 	PurgedDone   int  `json:"purged_done"`   // done and cancelled rows past their retention
 	PurgedFailed int  `json:"purged_failed"` // dead letters past their retention
 	FoldBusy     bool `json:"fold_busy"`     // another session folds, so keys and joins are left to it
 	More         bool `json:"more"`          // the limit was reached, so there may be more
 }
 
-// reapAll returns what was done also beside an error.
+// reapAll returns what was done, even if it also returns an error.
 func (d *database) reapAll(ctx context.Context, names []string, limit int, purge bool) (all []reapedTable, err error) {
 	all = []reapedTable{}
 	tables, err := d.tables(ctx, names...)
@@ -82,7 +82,7 @@ func (d *database) reapAll(ctx context.Context, names []string, limit int, purge
 	return all, nil
 }
 
-// reapTable folds last, since everything before may leave notes.
+// reapTable folds last, because all earlier steps may leave notes.
 func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int, purge bool) (r reapedTable,
 	err error) {
 	r.Table = t.Name()
@@ -108,8 +108,8 @@ func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int,
 	return r, nil
 }
 
-// noteMaintained notes for the doctor, the gauges and reapers when the table was maintained. A schema of the
-// application's own tables alone has nowhere to note it. A role that may not has done everything else.
+// noteMaintained records when the table was maintained, for doctor, the gauges and reapers. A schema that only has the
+// application's own tables has no function to record it. A role without the privilege has done everything else.
 func (d *database) noteMaintained(ctx context.Context, t *workqueue.Table) error {
 	note := pgx.Identifier{t.Spec().Schema, "leader_note"}.Sanitize()
 	_, err := d.pool.Exec(ctx, "SELECT "+note+"($1)", t.Name())
@@ -127,8 +127,8 @@ func (d *database) noteMaintained(ctx context.Context, t *workqueue.Table) error
 	return err
 }
 
-// reap calls the table's own function: the backoff is that of the migration which made the table, and
-// this command does not know it.
+// reap calls the table's own function, because it has the backoff of the migration that created the table, which this
+// command does not know.
 func (d *database) reap(ctx context.Context, t *workqueue.Table, limit int) (r workqueue.Reaped, err error) {
 	err = d.callFunction(ctx, t, "reap_expired", "requeued, failed", limit, &r.Requeued, &r.Failed)
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *database) reap(ctx context.Context, t *workqueue.Table, limit int) (r w
 	return r, nil
 }
 
-// callFunction calls one of the table's functions and reads its row.
+// callFunction calls one of the table's functions and reads the row that it returns.
 func (d *database) callFunction(ctx context.Context, t *workqueue.Table, name, columns string, limit int,
 	into ...any) error {
 	function := pgx.Identifier{t.Spec().Schema, t.Spec().Table + "_" + name}.Sanitize()

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A fold of another session is not waited for, and told.
+// Reap does not wait for a fold of another session, and says so.
 func TestReapTellsWhoFolds(t *testing.T) {
 	c := newMigratedCLI(t)
 	holder, err := c.db.Pool.Begin(t.Context())

@@ -14,13 +14,13 @@ import (
 
 var update = flag.Bool("update", false, "write what is recorded in docs anew")
 
-// The sessions of the documentation are what the commands print, but for figures, times and ids.
+// The sessions shown in the documentation are what the commands print, except for figures, times and ids.
 func TestRecordedSessions(t *testing.T) {
 	c := newShop(t)
 	c.trouble()
 	c.connect("shop-api", 3)
 	c.connect("shop-worker", 4)
-	c.db.Pool.Reset() // so that nobody else is connected
+	c.db.Pool.Reset() // so that no other session is connected
 	sections := map[string]map[string]string{"docs/top.md": {}, "docs/doctor.md": {}}
 	for _, width := range []int{80, 200} {
 		at := fmt.Sprint(width)
@@ -56,7 +56,7 @@ func TestRecordedSessions(t *testing.T) {
 			_, rest, _ := strings.Cut(string(text), begin)
 			recorded, _, _ := strings.Cut(rest, end)
 			if got, want := form(section), form(recorded); got != want {
-				t.Errorf("%s: what is recorded as %s is not what the commands print; go test ./cmd/txwork -run "+
+				t.Errorf("%s: the recorded session %s is not what the commands print; go test ./cmd/txwork -run "+
 					"Recorded -update\n%s\nwant the form of\n%s", page, name, got, want)
 			}
 		}
@@ -75,7 +75,7 @@ var (
 	whiteSpace = regexp.MustCompile(`\s+`)
 )
 
-// form is a text without what differs from one run to the next.
+// form returns a text without the parts that differ between runs.
 func form(text string) string {
 	text = anID.ReplaceAllString(text, "id")
 	text = aFigure.ReplaceAllString(text, "#")

@@ -21,10 +21,11 @@ const (
 	// defaultExecConcurrency is modest because every message is a process.
 	defaultExecConcurrency = 8
 
-	// stdoutShutdown is short because a write that blocks cannot be interrupted, and needs no longer.
+	// stdoutShutdown is short because a write that is blocked cannot be interrupted, and any other write takes less
+	// time.
 	stdoutShutdown = 3 * time.Second
 
-	// foreignDelay is how long a message of another topic rests before another relay may find it.
+	// foreignDelay is how long a message of an unselected topic is postponed, so that another relay can claim it.
 	foreignDelay = 5 * time.Second
 )
 
@@ -48,7 +49,7 @@ func newRelayCommand(a *app) *cobra.Command {
 		Short: "Deliver messages to standard output or to a command",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.relays, a.answers = true, a.stderr // standard output may be the messages'
+			a.relays, a.answers = true, a.stderr // standard output may be used for messages
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -112,10 +113,10 @@ func newRelay(a *app, d *database, box *outbox.Outbox, o relayOptions) *relay {
 	return &relay{relayOptions: o, app: a, db: d, outbox: box}
 }
 
-// errEmpty is why a relay stops that was to stop when the outbox is empty.
+// errEmpty is why a relay stops that was told to stop once the outbox is empty.
 var errEmpty = errors.New("the outbox is empty")
 
-// run delivers until it is interrupted, there is nothing left, or the output is broken.
+// run delivers until it is interrupted, nothing is left, or the output is broken.
 func (r *relay) run(ctx context.Context) error {
 	if err := r.db.mayClaim(ctx, r.outbox.Table()); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (r *relay) run(ctx context.Context) error {
 	return r.conclude(ctx, err, context.Cause(stopped))
 }
 
-// parts are the worker and what goes on beside the deliveries.
+// parts returns the worker and what runs beside it.
 func (r *relay) parts(worker *outbox.Relay, stop context.CancelCauseFunc) []service.Part {
 	parts := []service.Part{worker}
 	if !r.noReaper {
@@ -175,8 +176,8 @@ func (r *relay) handler(stop context.CancelCauseFunc) outbox.Handler {
 	return func(ctx context.Context, m *outbox.Delivery) error { return c.handle(ctx, messageTask(m)) }
 }
 
-// selected leaves the messages of other topics to other relays: nothing is wrong with them, so they keep
-// their attempts.
+// selected returns messages of other topics to the queue for other relays. They have not failed, so they keep their
+// attempts.
 func (r *relay) selected(next outbox.Handler) outbox.Handler {
 	if len(r.topics) == 0 {
 		return next
@@ -189,7 +190,7 @@ func (r *relay) selected(next outbox.Handler) outbox.Handler {
 	}
 }
 
-// errPermanent marks a failure for good on its way through the counters.
+// errPermanent marks a permanent failure on its way through the counters.
 var errPermanent = errors.New("the command refused the message")
 
 func (r *relay) counted(next outbox.Handler) outbox.Handler {
@@ -207,11 +208,12 @@ func (r *relay) counted(next outbox.Handler) outbox.Handler {
 	}
 }
 
-// minEmptyCheck is the shortest pause between two looks whether the outbox is empty.
+// minEmptyCheck is the shortest pause between two checks for an empty outbox.
 const minEmptyCheck = 100 * time.Millisecond
 
-// awaitEmpty stops the relay when nothing is ready or in progress, here or in any other process, two times in a row:
-// the message before may have made room for another. Looking costs more the more there is, so the pauses grow with it.
+// awaitEmpty stops the relay once two checks in a row find no message that is ready or in progress in any process. One
+// check is not enough, because a message that has just ended may have released another one. A check costs more the more
+// messages there are, so the pauses grow with its duration.
 func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 	bar := &progress{}
 	if _, messages := terminalOf(r.app.stdout); !r.stdout || !messages {
@@ -238,11 +240,11 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 			stop(errEmpty)
 			return
 		}
-		sleep(ctx, max(minEmptyCheck, 4*time.Since(start))) // an error is the worker's, too, which reports it
+		sleep(ctx, max(minEmptyCheck, 4*time.Since(start))) // the worker sees the same error, and reports it
 	}
 }
 
-// depth counts the messages that this relay delivers.
+// depth counts the messages of the topics that this relay delivers.
 func (r *relay) depth(ctx context.Context) (workqueue.Stats, error) {
 	if len(r.topics) == 0 {
 		return r.outbox.Table().On(r.db.pool).Stats(ctx)
@@ -253,7 +255,7 @@ func (r *relay) depth(ctx context.Context) (workqueue.Stats, error) {
 // relayed is what a relay has done, and what it left where it was to end with an empty outbox.
 type relayed struct {
 	Delivered int64      `json:"delivered"`           // messages
-	Retried   int64      `json:"retried"`             // attempts that are to be repeated
+	Retried   int64      `json:"retried"`             // attempts that will be retried
 	Failed    int64      `json:"failed"`              // messages that became dead letters
 	Remaining *remaining `json:"remaining,omitempty"` // messages that --until-empty does not wait for
 	Error     string     `json:"error,omitempty"`     // why it ended early
@@ -263,10 +265,10 @@ type relayed struct {
 type remaining struct {
 	Scheduled int64 `json:"scheduled"` // due later, also after a failed attempt
 	Failed    int64 `json:"failed"`    // dead letters
-	Waiting   int64 `json:"waiting"`   // held back by something else
+	Waiting   int64 `json:"waiting"`   // messages that are held back
 }
 
-// conclude reports what was done and why it ended.
+// conclude reports what was done, and why the relay ended.
 func (r *relay) conclude(ctx context.Context, err, cause error) error {
 	done := relayed{Delivered: r.delivered.Load(), Retried: r.retried.Load(), Failed: r.failed.Load()}
 	if err == nil && errors.Is(cause, errEmpty) {
@@ -275,7 +277,7 @@ func (r *relay) conclude(ctx context.Context, err, cause error) error {
 			done.Remaining = &remaining{rest.Scheduled, rest.Failed, rest.Waiting}
 		}
 	}
-	// a signal is how a relay is meant to end that does not end by itself
+	// A signal is the normal way to end a relay that does not end by itself.
 	if err == nil && !errors.Is(cause, errEmpty) && (r.untilEmpty || cause != context.Cause(ctx)) {
 		err = cause
 	}
@@ -309,11 +311,11 @@ func (r *relay) report(done relayed) error {
 	return nil
 }
 
-// A lineWriter writes messages to standard output.
+// A lineWriter writes messages to standard output, one line for each.
 type lineWriter struct {
 	w    io.Writer
 	stop context.CancelCauseFunc
-	turn chan struct{} // held by who writes
+	turn chan struct{} // held by the goroutine that writes
 	buf  []byte
 	err  error
 }
@@ -322,8 +324,8 @@ func newLineWriter(w io.Writer, stop context.CancelCauseFunc) *lineWriter {
 	return &lineWriter{w: w, stop: stop, turn: make(chan struct{}, 1)}
 }
 
-// handle writes one message as a whole. When the output is broken the message goes back as it was: the
-// fault is not its own.
+// handle writes one whole message. If the output is broken, the message returns to the queue unchanged, because it is
+// not at fault.
 func (l *lineWriter) handle(ctx context.Context, m *outbox.Delivery) error {
 	select {
 	case l.turn <- struct{}{}:

@@ -21,8 +21,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// generated is NDJSON as commits, orders and logs look like: short and long lines, in many scripts, and
-// some lines more than once.
+// generated returns NDJSON like commits, orders and logs: short and long lines, in many scripts, and some lines
+// repeated.
 func generated(n int) []string {
 	lines := make([]string, n)
 	for i := range lines {
@@ -57,7 +57,7 @@ func TestRoundTripIsTheInputEachLineOnce(t *testing.T) {
 	}
 }
 
-// A viewer sees that there is work, and would wait for ever to do it.
+// A viewer's role sees messages but may not claim them: the relay refuses to start instead of waiting forever.
 func TestRelayWithoutTheRightToClaim(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.send("{}\n", "--topic", "t").ok()
@@ -83,7 +83,7 @@ func TestRelayToStdoutIsInOrderAndWhole(t *testing.T) {
 	c.send(strings.Join(lines, "\n"), "--topic", "t").ok()
 	r := c.run("outbox", "relay", "--stdout", "--until-empty").ok()
 	if r.stdout != strings.Join(lines, "\n")+"\n" {
-		t.Error("one relay with the default concurrency wrote something else than what was sent")
+		t.Error("one relay with the default concurrency did not write exactly what was sent")
 	}
 	c.send(strings.Join(lines, "\n"), "--topic", "t").ok()
 	r = c.run("outbox", "relay", "--stdout", "--until-empty", "--concurrency", "16").ok()
@@ -114,7 +114,7 @@ func TestSeveralRelaysShareTheWork(t *testing.T) {
 	}
 }
 
-// A broken pipe acknowledges nothing that was not written, and costs no attempt.
+// If the pipe breaks, messages that were not written are not acknowledged, and lose no attempt.
 func TestRelayToAReaderThatLeft(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.send("1\n2\n3\n", "--topic", "t").ok()
@@ -130,7 +130,7 @@ func TestRelayToAReaderThatLeft(t *testing.T) {
 	}
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND attempts = 0 AND due_at <= "+
 		"now() + interval '1 second'"); n != 3 {
-		t.Errorf("%d messages are as they were, want 3", n)
+		t.Errorf("%d messages are unchanged, want 3", n)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestRelayAcknowledgesWhatWasWrittenBeforeAnError(t *testing.T) {
 	}
 }
 
-// outcomes are a message's state after its command exited.
+// A state is what a message looks like after its command exited.
 type state struct {
 	status   workqueue.Status
 	attempts int
@@ -195,7 +195,7 @@ func TestRelayExecSettlesByExitCode(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newMigratedCLI(t)
-			// Its backoff is not over before the relay has counted, however busy the machine is.
+			// The backoff is so long that it is not over before the relay has counted, even on a busy machine.
 			id := c.enqueue(outbox.Message{Topic: "t", Payload: bytes.Repeat([]byte("payload "), 50_000),
 				Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour}})[0]
 			r := c.run("outbox", "relay", "--exec", test.command, "--until-empty").ok()
@@ -240,7 +240,7 @@ func TestRelayExecGetsPayloadAndMetadata(t *testing.T) {
 		"TXWORK_ATTEMPT=1\n", `TXWORK_HEADERS={"a":"b\"c"}`+"\n")
 }
 
-// What a command leaves running when its time is up is killed with it.
+// Processes that a command leaves running are killed with it when its time is up.
 func TestRelayExecKillsTheProcessGroup(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
@@ -255,7 +255,7 @@ func TestRelayExecKillsTheProcessGroup(t *testing.T) {
 	eventually(t, "the grandchild is gone", func() bool { return processEnded(strings.TrimSpace(string(text))) })
 }
 
-// processEnded also takes a zombie for ended: whoever inherits it need not have looked yet.
+// processEnded also counts a zombie as ended, because its new parent may not have waited for it yet.
 func processEnded(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
@@ -308,13 +308,13 @@ func TestRelayOfOneTopicLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// What a relay has done is one object for programs, apart from what it writes to standard output.
+// With --json, the relay's result is one object, separate from what it writes to standard output.
 func TestRelayReportsInJSON(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.enqueue(outbox.Message{Topic: "t", Payload: []byte("0")}, outbox.Message{Topic: "t", Payload: []byte("65")},
 		outbox.Message{Topic: "t", ScheduledAt: time.Now().Add(time.Hour)})
 	r := c.run("outbox", "relay", "--exec", `read code; exit "$code"`, "--until-empty", "--json").ok()
-	lines := strings.SplitAfter(strings.TrimSuffix(r.stderr, "\n"), "\n") // those before are of the log
+	lines := strings.SplitAfter(strings.TrimSuffix(r.stderr, "\n"), "\n") // the lines before it are the log
 	got := decode[relayed](result{t: t, stdout: lines[len(lines)-1] + "\n"})
 	want := relayed{Delivered: 1, Failed: 1, Remaining: &remaining{Scheduled: 1, Failed: 1}}
 	if got.Remaining == nil || *got.Remaining != *want.Remaining || got.Delivered != 1 || got.Failed != 1 ||
@@ -323,12 +323,12 @@ func TestRelayReportsInJSON(t *testing.T) {
 	}
 }
 
-// A relay has one listener, and all else shares the connections of one runtime and the pool.
+// A relay has one listener. Everything else shares the connections of one runtime and the pool.
 func TestRelayKeepsWithinItsConnections(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.url += "&application_name=" + c.db.Schema + "&pool_max_conns=2"
 	relay := c.startRelay("--concurrency", "50")
-	const poolAndRuntime = 2 + 8 + 1 // of the runtime seven and the listener, and an announcer
+	const poolAndRuntime = 2 + 8 + 1 // 7 of the runtime, the listener, and an announcer
 	for i := range 20 {
 		payload := fmt.Sprint(i)
 		c.enqueue(outbox.Message{Topic: "t", Payload: []byte(payload)})
@@ -345,7 +345,7 @@ func TestRelayKeepsWithinItsConnections(t *testing.T) {
 	relay.stops()
 }
 
-// orphan makes a message that a relay has claimed and died with.
+// orphan writes a message that a relay has claimed before it died.
 func (c *cli) orphan(payload string) uuid.UUID {
 	c.t.Helper()
 	id := c.enqueue(outbox.Message{Topic: "t", Payload: []byte(payload)})[0]
@@ -378,7 +378,7 @@ func TestRelayUntilEmptyWaitsForOthers(t *testing.T) {
 	relay.interrupt(errInterrupted)
 	<-relay.done
 	if relay.code != exitInterrupted {
-		t.Errorf("exit code %d, want that of an outbox which is not empty", relay.code)
+		t.Errorf("exit code %d, want the one for an outbox that is not empty", relay.code)
 	}
 	contains(t, "stderr", relay.stderr.String(), "delivered 1 message\n", "interrupted")
 }
@@ -394,7 +394,7 @@ func TestRelayDeliversWhatComesLater(t *testing.T) {
 	relay.stops()
 }
 
-// A runningRelay writes to a pipe.
+// A runningRelay is a relay that writes to a pipe.
 type runningRelay struct {
 	t         *testing.T
 	output    *os.File

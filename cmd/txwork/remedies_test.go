@@ -20,15 +20,15 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A remedy is a condition and the commands that the doctor prints against it.
+// A remedy is a problem and the commands that doctor prints for it.
 type remedy struct {
 	code string
-	only string // the command to run, where those printed are alternatives
+	only string // the command to run, if the printed ones are alternatives
 	make func(*testing.T) *cli
-	then func(*cli) // what else the remedy says; nil without
+	then func(*cli) // what the remedy requires in addition; may be nil
 }
 
-// expired is a message whose worker has died.
+// expired writes a message whose worker has died.
 func (c *cli) expired() {
 	c.t.Helper()
 	c.enqueue(outbox.Message{Topic: "order.placed", Payload: []byte("{}")})
@@ -37,7 +37,7 @@ func (c *cli) expired() {
 	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 }
 
-// deployed is a worker that has the handlers.
+// deployed acts as a worker that has the handlers.
 func (c *cli) deployed() {
 	c.t.Helper()
 	owner := uuid.New()
@@ -49,7 +49,7 @@ func (c *cli) deployed() {
 	}
 }
 
-// blocked is a dead letter before another message of its key.
+// blocked makes a dead letter that blocks another message of its key.
 func blocked(t *testing.T) *cli {
 	t.Helper()
 	c := newMigratedCLI(t)
@@ -137,7 +137,7 @@ var remedies = []remedy{
 	})},
 }
 
-// Each command is run by a shell as the doctor prints it, and mends what it is printed against.
+// Each command runs in a shell as doctor prints it, and fixes the problem that it is printed for.
 func TestPrintedCommandsMend(t *testing.T) {
 	t.Parallel()
 	rows := make([]string, len(remedies))
@@ -180,7 +180,7 @@ func TestPrintedCommandsMend(t *testing.T) {
 
 func remediesPage() string { return filepath.Join(root, "docs/doctor-conditions.md") }
 
-// printed is what one examination prints against a condition.
+// printed returns what one examination prints for a problem.
 func (c *cli) printed(r remedy) (title string, took float64, commands []string) {
 	c.t.Helper()
 	p := decode[printed](c.doctor("--json", "--fail-on", "never").ok())
@@ -202,7 +202,7 @@ func (c *cli) printed(r remedy) (title string, took float64, commands []string) 
 	return "", 0, nil
 }
 
-// shell has a shell run a command line in which txwork is this program. A question is answered with yes.
+// shell runs a command line in a shell in which txwork is this program, and answers a question with yes.
 func (c *cli) shell(line string) {
 	c.t.Helper()
 	self, err := os.Executable()

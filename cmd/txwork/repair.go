@@ -25,7 +25,7 @@ func newRedriveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// redrive gives a command the flags of a redrive and returns what it does with a table and ids.
+// redrive adds the flags of a redrive to a command, and returns the function that redrives rows of a table.
 func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) error {
 	s := selection{parts: []listing{deadLetters}}
 	flags := cmd.Flags()
@@ -47,10 +47,10 @@ func newCancelCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// liveStates are those of rows that can be cancelled; ready includes what is scheduled.
+// liveStates are the states of rows that can be cancelled. Scheduled rows count as ready.
 var liveStates = []string{"ready", "waiting", "in_progress"}
 
-// cancel gives a command the flags of a cancel and returns what it does with a table and ids.
+// cancel adds the flags of a cancel to a command, and returns the function that cancels rows of a table.
 func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts []string) error {
 	s, states := selection{}, []string(nil)
 	flags := cmd.Flags()
@@ -82,7 +82,7 @@ func liveParts(states []string) (parts []listing, err error) {
 	return parts, nil
 }
 
-// repairRows changes the rows that are named, or those that a selection finds.
+// repairRows changes the rows that are named, or those that a selection matches.
 func (a *app) repairRows(cmd *cobra.Command, table string, texts []string, all string, s selection,
 	make func(*workqueue.Queue) repair) error {
 	ids, err := parseIDs(texts)
@@ -108,18 +108,18 @@ func (a *app) repairRows(cmd *cobra.Command, table string, texts []string, all s
 type repair struct {
 	db         *database
 	table      *workqueue.Table
-	verb       string // what was done to the rows
-	imperative string // the same as a question
+	verb       string // what was done to the rows, such as "redriven"
+	imperative string // the verb of the question
 	change     func([]uuid.UUID) ([]uuid.UUID, error)
-	// settled tells a row that was left alone because it is already as it is to be.
+	// settled tells whether a row was left alone because it already is in the intended state.
 	settled func(foundRow) bool
 
-	selecting *selected // nil where rows are named
+	selecting *selected // nil if the rows were named
 	changed   int
 	unchanged []unchangedRow
 }
 
-// A foundRow is one that was named and left alone.
+// A foundRow is a row that was named but not changed.
 type foundRow struct {
 	Status    rowStatus `db:"status"`
 	Cancelled bool      `db:"cancelled"`
@@ -163,7 +163,7 @@ func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
 		case err != nil:
 			return err
 		case r.settled(found):
-			continue // a repetition
+			continue // already as intended, for example because the command was repeated
 		default:
 			reason = fmt.Sprintf("it is %s", found.Status)
 		}
@@ -177,11 +177,11 @@ func (r *repair) quoted() string {
 	return pgx.Identifier{spec.Schema, spec.Table}.Sanitize()
 }
 
-// report prints what was done, also beside an error.
+// report prints what was done, even if there is an error.
 func (r *repair) report(err error, asJSON bool) error {
 	a := r.db.app
 	if errors.As(err, new(usageError)) {
-		return err // nothing was begun
+		return err // nothing was started
 	}
 	if printErr := r.print(a, asJSON); err == nil {
 		err = printErr
@@ -199,8 +199,8 @@ func (r *repair) report(err error, asJSON bool) error {
 type repairedRows struct {
 	Table string `json:"table"` // with its schema
 	*selected
-	Changed   int            `json:"changed"`   // rows
-	Unchanged []unchangedRow `json:"unchanged"` // of those that were named
+	Changed   int            `json:"changed"`   // number of changed rows
+	Unchanged []unchangedRow `json:"unchanged"` // named rows that were not changed
 }
 
 func (r *repair) print(a *app, asJSON bool) error {

@@ -45,13 +45,13 @@ func TestRedriveAllFailed(t *testing.T) {
 
 	some := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--limit", "1", "--yes", "--json").ok())
 	if some.Changed != 1 || c.state(ids[2000]).status != workqueue.Ready {
-		t.Errorf("the oldest was to be redriven: %+v", some)
+		t.Errorf("the oldest should have been redriven: %+v", some)
 	}
 	all := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--yes", "--json").ok())
 	if all.Changed != 2499 {
 		t.Errorf("%d rows were redriven, want 2499", all.Changed)
 	}
-	c.run("redrive", "outbox", "--all-failed").ok().prints("0 rows of ") // without a question
+	c.run("redrive", "outbox", "--all-failed").ok().prints("0 rows of ") // nothing to redrive, so no question
 }
 
 func TestCancel(t *testing.T) {
@@ -81,7 +81,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// The backoff is the table's own, which only its function knows.
+// The backoff is the table's own, which only the table's function knows.
 func TestReapCallsTheTablesOwnFunction(t *testing.T) {
 	c := newMigratedCLI(t)
 	spec := invoices
@@ -130,7 +130,7 @@ func TestReapLimit(t *testing.T) {
 	}
 }
 
-// Retention is the migration's, as a reaper applies it.
+// Reap deletes by the retention in the migration, as a reaper does.
 func TestReapDeletesWhatIsPastItsRetention(t *testing.T) {
 	c := newMigratedCLI(t)
 	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 4)...)
@@ -147,7 +147,7 @@ func TestReapDeletesWhatIsPastItsRetention(t *testing.T) {
 		}
 	}
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 3"); n != 1 {
-		t.Errorf("%d failed rows are left, want the one: they are kept for ever", n)
+		t.Errorf("%d failed rows are left, want 1: they are kept forever", n)
 	}
 }
 

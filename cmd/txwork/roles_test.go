@@ -11,14 +11,14 @@ func TestRolesArePrinted(t *testing.T) {
 	r.ok().prints(`CREATE ROLE "eshop_owner" NOLOGIN`, `CREATE ROLE "eshop_worker" LOGIN`, `'"shop"."outbox"'`,
 		`GRANT EXECUTE ON ROUTINE "shop"."outbox_claim"`, `"shop"."jobs_key_seq"`, `"shop"."schema_version"`)
 	if strings.Contains(r.stdout, "txwork_") {
-		t.Error("--prefix left a name of the default's")
+		t.Error("the output with --prefix contains a name with the default prefix")
 	}
 	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table",
 		"letters:keys:join")
 	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`,
 		`"txwork_producer"`)
 	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_key") {
-		t.Error("--table printed what was not asked for")
+		t.Error("--table printed SQL for other tables")
 	}
 }
 

@@ -58,25 +58,25 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
-// newCommand is one whose flags and action are still to be added. What it says is in help/, see addHelp.
+// newCommand makes a command whose flags and action are still to be added. Its help is in help/, see addHelp.
 func newCommand(use, short string, args cobra.PositionalArgs) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: args}
 }
 
-// newGroup is a command that only holds others.
+// newGroup makes a command that only groups others.
 func newGroup(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                        use,
 		Short:                      short,
 		Args:                       refuseUnknown,
-		SuggestionsMinimumDistance: 2, // as cobra has it for the root
+		SuggestionsMinimumDistance: 2, // the default that cobra gives the root command
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(subcommands...)
 	return cmd
 }
 
-// refuseUnknown does for a group what cobra does for the root only.
+// refuseUnknown refuses unknown subcommands of a group, which cobra does only for the root command.
 func refuseUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -126,7 +126,7 @@ func TestDatabaseThatIsNotThere(t *testing.T) {
 	}
 }
 
-// A server that answers is not said to be away.
+// A server that answers is not reported as unreachable.
 func TestServerThatRefuses(t *testing.T) {
 	c := newMigratedCLI(t)
 	for change, want := range map[string]string{
@@ -159,7 +159,7 @@ func TestVersionAndHelp(t *testing.T) {
 	execute(t, t.Context(), nil, nil, "outbox").ok().prints("send", "relay")
 }
 
-// Whatever reads the database has --json; the exceptions print SQL, what Prometheus reads, or nothing.
+// Every command that reads the database has --json. The exceptions print SQL, metrics for Prometheus, or nothing.
 func TestCommandsThatReadHaveJSON(t *testing.T) {
 	t.Parallel()
 	exceptions := map[string]bool{"txwork migrate sql": true, "txwork table new": true, "txwork demo worker": true,

@@ -19,24 +19,24 @@ import (
 type row struct {
 	ID          uuid.UUID  `db:"id" json:"id"`
 	Status      rowStatus  `db:"status" json:"status"`     // ready, in_progress, done or failed
-	Attempts    int        `db:"attempts" json:"attempts"` // begun so far
+	Attempts    int        `db:"attempts" json:"attempts"` // attempts begun so far
 	MaxAttempts int        `db:"max_attempts" json:"max_attempts"`
 	Waiting     bool       `db:"waiting" json:"waiting"`                     // ready, but held back
-	DueAt       time.Time  `db:"due_at" json:"due_at"`                       // when it may be claimed, or could be when it was
+	DueAt       time.Time  `db:"due_at" json:"due_at"`                       // when it may be claimed, or became due if it was claimed
 	CreatedAt   time.Time  `db:"created_at" json:"created_at"`               // when it was written
 	LockedUntil *time.Time `db:"locked_until" json:"locked_until,omitempty"` // when the lease ends
 	CompletedAt *time.Time `db:"completed_at" json:"completed_at,omitempty"` // when it ended
 	FailedAt    *time.Time `db:"failed_at" json:"failed_at,omitempty"`       // when it became a dead letter or was cancelled
-	CancelledAt *time.Time `db:"cancelled_at" json:"cancelled_at,omitempty"` // when its cancel was asked for
-	LastError   *string    `db:"last_error" json:"last_error,omitempty"`     // of its last failed attempt
-	Columns     document   `db:"columns" json:"columns"`                     // those of the domain, by name, without payloads
+	CancelledAt *time.Time `db:"cancelled_at" json:"cancelled_at,omitempty"` // when its cancel was requested
+	LastError   *string    `db:"last_error" json:"last_error,omitempty"`     // error of its last failed attempt
+	Columns     document   `db:"columns" json:"columns"`                     // columns of the domain by name, without payloads
 }
 
-// coreFields are what row has of the core's columns.
+// coreFields selects the core's columns that row has.
 const coreFields = `r.id, r.status, r.attempts, r.max_attempts, r.waiting, r.due_at, r.created_at, r.locked_until,
 	r.completed_at, r.failed_at, r.cancelled_at, r.last_error`
 
-// rowStatus is a status by name in JSON.
+// rowStatus is a status that JSON shows by name.
 type rowStatus workqueue.Status
 
 func (s rowStatus) String() string               { return workqueue.Status(s).String() }
@@ -58,10 +58,10 @@ func (r *row) utc() {
 	}
 }
 
-// cells are the values of the domain's columns as text.
+// cells returns the values of the domain's columns as text.
 func (r *row) cells(columns []column) []string {
 	var values map[string]json.RawMessage
-	json.Unmarshal([]byte(r.Columns), &values) // the server made it
+	json.Unmarshal([]byte(r.Columns), &values) // cannot fail: the server made the document
 	cells := make([]string, len(columns))
 	for i, c := range columns {
 		raw := values[c.Name]
@@ -85,7 +85,8 @@ type column struct {
 
 func (c column) quoted() string { return pgx.Identifier{c.Name}.Sanitize() }
 
-// payload tells the columns whose content is shown only on request: documents, whatever they are called.
+// payload tells whether a column's content is shown only on request. That is so for documents, whatever the column is
+// called.
 func (c column) payload() bool {
 	return c.Name == "payload" || slices.Contains([]string{"bytea", "json", "jsonb", "xml"}, c.Type)
 }
@@ -96,7 +97,7 @@ var coreColumns = []string{
 	"completed_at", "failed_at", "cancelled_at", "last_error", "headers", "retry",
 }
 
-// A layout is what a table looks like in the database: its Spec is not known here.
+// A layout is the columns of a table as the database has them, since the table's Spec is not known here.
 type layout struct {
 	table    string   // quoted and qualified
 	plain    []column // the domain's columns without payloads
@@ -123,7 +124,7 @@ func readLayout(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spec) (layout, 
 	return l, err
 }
 
-// readLanes are the columns of the index of claims but the last two, due_at and id.
+// readLanes returns the columns of the claim index except the last two, due_at and id.
 func readLanes(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spec) ([]column, error) {
 	claim, err := readColumns(ctx, tx, pgx.Identifier{spec.Schema, spec.Table + "_claim_idx"}.Sanitize())
 	return claim[:max(len(claim)-2, 0)], err
@@ -139,7 +140,7 @@ func readColumns(ctx context.Context, tx *sqlx.Tx, relation string) (columns []c
 	return columns, err
 }
 
-// plainJSON is the plain columns as one JSON object.
+// plainJSON selects the plain columns as one JSON object.
 func (l layout) plainJSON() string {
 	names := make([]string, len(l.plain))
 	for i, c := range l.plain {

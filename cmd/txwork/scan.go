@@ -12,16 +12,16 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// scanBatch is how many rows one statement of a scan reads, whatever the filter leaves of them.
+// scanBatch is how many rows one statement of a scan reads, however many of them the filter matches.
 const scanBatch = 5000
 
-// A scan finds the rows of a state that a filter matches. It reads the state's index a bounded number of rows at a
-// time, each in a transaction of its own, so it holds back neither vacuum nor anybody else however many rows there are.
+// A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
+// transaction, so a long scan does not hold back vacuum or block other sessions.
 type scan struct {
 	db     *database
 	query  listQuery
 	filter filter
-	after  []string // the values of the last row that was read; none at the beginning
+	after  []string // the position of the last row that was read; none at the beginning
 	read   int
 }
 
@@ -41,12 +41,12 @@ func (d *database) newScan(ctx context.Context, t *workqueue.Table, l listing, f
 		return err
 	})
 	if err == nil {
-		_, _, err = f.condition(s.query.layout, 0) // what the table cannot answer is refused before anything is done
+		_, _, err = f.condition(s.query.layout, 0) // refuses at once what the table cannot answer
 	}
 	return s, err
 }
 
-// next are the matching ones of the rows that follow, and whether there may be more.
+// next reads the next batch, and returns the rows that match and whether more rows may follow.
 func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err error) {
 	text, args, err := s.statement()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *scan) statement() (text string, args []any, err error) {
 	return s.query.selecting(fields, s.after != nil), append(args, values...), err
 }
 
-// position are the values of the order, as text.
+// position selects the values of the order, as text.
 func (q listQuery) position() string {
 	texts := make([]string, len(q.keys))
 	for i, k := range q.keys {

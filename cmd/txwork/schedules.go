@@ -68,7 +68,7 @@ func newSchedulesPutCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// check refuses what needs no database to be refused.
+// check refuses invalid flags as far as that needs no database.
 func (o *putOptions) check(expr string) (err error) {
 	if err := o.validate(); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules,
 	return err
 }
 
-// inZone is a time by the clocks of a zone, and in UTC.
+// inZone formats a time by the clocks of a zone, and in UTC.
 func inZone(t time.Time, zone string) string {
 	if location, err := time.LoadLocation(zone); err == nil {
 		t = t.In(location)
@@ -125,19 +125,19 @@ type shownSchedule struct {
 	Name         string     `json:"name"`
 	Expr         string     `json:"expr"`                  // the cron expression
 	Zone         string     `json:"zone"`                  // IANA time zone
-	Topic        string     `json:"topic"`                 // of its timers
+	Topic        string     `json:"topic"`                 // topic of its timers
 	State        string     `json:"state"`                 // active, paused or ended
-	NextAt       *time.Time `json:"next_at,omitempty"`     // its next time
-	LastAt       *time.Time `json:"last_at,omitempty"`     // its last time that became a timer
-	BufferedAt   *time.Time `json:"buffered_at,omitempty"` // a time that waits for the timer before it to end
-	Fired        int64      `json:"fired"`                 // times that became timers
-	Skipped      int64      `json:"skipped"`               // times that did not, by its rules
-	Misfire      string     `json:"misfire"`               // rule for times that were missed: skip, once or all
-	Cap          int        `json:"cap"`                   // how many missed times are made up for at most
-	Grace        float64    `json:"grace_seconds"`         // how late a time may be without being missed
-	Overlap      string     `json:"overlap"`               // rule while the timer before is live: skip, buffer or allow
-	Jitter       float64    `json:"jitter_seconds"`        // by how much a time may be put off
-	MaxAttempts  int        `json:"max_attempts"`          // of its timers
+	NextAt       *time.Time `json:"next_at,omitempty"`     // next occurrence
+	LastAt       *time.Time `json:"last_at,omitempty"`     // last occurrence that became a timer
+	BufferedAt   *time.Time `json:"buffered_at,omitempty"` // an occurrence that waits for the previous timer to end
+	Fired        int64      `json:"fired"`                 // number of occurrences that became timers
+	Skipped      int64      `json:"skipped"`               // number of occurrences skipped by its rules
+	Misfire      string     `json:"misfire"`               // rule for missed occurrences: skip, once or all
+	Cap          int        `json:"cap"`                   // how many missed occurrences are made up for at most
+	Grace        float64    `json:"grace_seconds"`         // how late an occurrence may be without counting as missed
+	Overlap      string     `json:"overlap"`               // rule while the previous timer is live: skip, buffer or allow
+	Jitter       float64    `json:"jitter_seconds"`        // by how much an occurrence may be delayed
+	MaxAttempts  int        `json:"max_attempts"`          // maximum number of attempts of its timers
 	PayloadBytes int        `json:"payload_bytes"`         // size of the payload of its timers
 	LastError    string     `json:"last_error,omitempty"`  // why it failed
 	CreatedAt    time.Time  `json:"created_at"`
@@ -190,7 +190,7 @@ func (a *app) listSchedules(ctx context.Context, d *database, s *timers.Schedule
 	p := schedulesPage{Schedules: []shownSchedule{}}
 	limit := f.Limit
 	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
-		f.Limit++ // one more than shown tells whether there is a next page
+		f.Limit++ // one more row than is shown reveals whether there is a next page
 		list, err := s.List(ctx, tx, f)
 		for _, i := range list[:min(len(list), limit)] {
 			p.Schedules = append(p.Schedules, newShownSchedule(i))

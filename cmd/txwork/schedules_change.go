@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// newScheduleChangeCommand is a command that does one thing to one schedule.
+// newScheduleChangeCommand makes a command that changes one schedule.
 func newScheduleChangeCommand(
 	a *app, verb, short, done string, change func(*timers.Schedules, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
@@ -35,21 +35,21 @@ func newScheduleChangeCommand(
 // A changedSchedule is what pause, resume and delete print.
 type changedSchedule struct {
 	Name    string `json:"name"`
-	Paused  bool   `json:"paused,omitempty"`  // by pause
-	Resumed bool   `json:"resumed,omitempty"` // by resume
-	Deleted bool   `json:"deleted,omitempty"` // by delete
+	Paused  bool   `json:"paused,omitempty"`  // set by pause
+	Resumed bool   `json:"resumed,omitempty"` // set by resume
+	Deleted bool   `json:"deleted,omitempty"` // set by delete
 }
 
 // A triggeredSchedule is what trigger prints.
 type triggeredSchedule struct {
 	Name string `json:"name"`
-	Key  string `json:"key"` // of the timer
+	Key  string `json:"key"` // key of the timer
 }
 
 // A backfilledSchedule is what backfill prints.
 type backfilledSchedule struct {
 	Name string `json:"name"`
-	Set  int    `json:"set"` // timers that were set
+	Set  int    `json:"set"` // number of timers that were set
 }
 
 // reportSchedule says what was done to a schedule.

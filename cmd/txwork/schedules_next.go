@@ -48,16 +48,16 @@ func newSchedulesNextCommand(a *app) *cobra.Command {
 
 // upcoming is what next prints.
 type upcoming struct {
-	Expr string       `json:"expr"` // as it was read
+	Expr string       `json:"expr"` // the expression as it was parsed
 	Zone string       `json:"zone"` // IANA time zone
-	Next []occurrence `json:"next"` // its next times
+	Next []occurrence `json:"next"` // its next occurrences
 }
 
 // An occurrence is a time as the zone's clock shows it, and as it is.
 type occurrence struct {
 	Local  string    `json:"local"`  // by the clocks of the zone, without an offset
-	Day    string    `json:"day"`    // of the week, such as Mon
-	Offset string    `json:"offset"` // of the zone from UTC at that time
+	Day    string    `json:"day"`    // day of the week, such as Mon
+	Offset string    `json:"offset"` // offset of the zone from UTC at that time
 	UTC    time.Time `json:"utc"`    // the same time
 }
 

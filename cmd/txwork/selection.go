@@ -11,16 +11,17 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A selection is the flags for which rows a command changes that are not named one by one, and whether it asks.
+// A selection is the flags that say which rows a command changes if they are not named one by one, and whether it asks
+// first.
 type selection struct {
 	filter
 	parts []listing
-	all   bool // no filter is wanted
+	all   bool // all rows, without a filter
 	limit int
 	asking
 }
 
-// An asking is the flags of a command that does what cannot be undone.
+// An asking is the flags of a command whose effect cannot be undone.
 type asking struct{ yes, dryRun, json bool }
 
 func (k *asking) addFlags(flags *pflag.FlagSet, form any) {
@@ -29,7 +30,7 @@ func (k *asking) addFlags(flags *pflag.FlagSet, form any) {
 	jsonVar(flags, &k.json, jsonUsage, form)
 }
 
-// check refuses flags with which nobody could be asked.
+// check refuses flags under which the command could not ask.
 func (k asking) check() error {
 	if k.json && !k.yes && !k.dryRun {
 		return usagef("--json cannot ask: pass --yes or --dry-run")
@@ -43,7 +44,8 @@ func (s *selection) addFlags(flags *pflag.FlagSet, form any) {
 	s.asking.addFlags(flags, form)
 }
 
-// check tells what is wrong with the flags beside ids, if there are any. The flag for all rows is named so.
+// check says what is wrong with the flags, given whether ids were named. The parameter all is the name of the flag that
+// selects all rows.
 func (s selection) check(named bool, all string) error {
 	selects := s.all || s.filter.given()
 	switch {
@@ -79,7 +81,7 @@ func (s *selected) text(table, verb string, changed int) string {
 	return fmt.Sprintf("%s of %s %s\n", plural(changed, "row"), table, verb)
 }
 
-// selected counts, asks, and changes what had the state before the count, in batches.
+// selected counts, asks, and changes in batches the rows that were already in the state when it counted.
 func (r *repair) selected(ctx context.Context, s selection) error {
 	now, err := r.db.now(ctx)
 	if err != nil {
@@ -108,12 +110,13 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 	})
 }
 
-// now is the database's clock.
+// now returns the time of the database.
 func (d *database) now(ctx context.Context) (now time.Time, err error) {
 	return now, d.reader.GetContext(ctx, &now, "SELECT now()")
 }
 
-// before are the listing's rows that have its state since before a time, as far as their index tells, the oldest first.
+// before returns the listing's rows that have been in its state since before a time, as far as the index tells, oldest
+// first.
 func (l listing) before(t time.Time) listing {
 	column := l.since
 	if column == "" {
@@ -124,7 +127,7 @@ func (l listing) before(t time.Time) listing {
 	return l
 }
 
-// count is how many rows of some listings a filter matches, up to a limit that is not 0.
+// count returns how many rows of some listings match a filter, up to limit; a limit of 0 is none.
 func (d *database) count(ctx context.Context, t *workqueue.Table, f filter, limit int, parts ...listing) (n int,
 	err error) {
 	progress := d.app.newTally("counting", "rows", -1)
@@ -137,8 +140,8 @@ func (d *database) count(ctx context.Context, t *workqueue.Table, f filter, limi
 	return n, err
 }
 
-// each passes the rows of some listings that a filter matches to do, in batches, until so many were done that a limit
-// which is not 0 is reached.
+// each passes the rows of some listings that match a filter to do, in batches, until do has changed limit rows in
+// total; a limit of 0 is none.
 func (d *database) each(
 	ctx context.Context, t *workqueue.Table, f filter, limit int, parts []listing, do func([]uuid.UUID) (int, error),
 ) error {

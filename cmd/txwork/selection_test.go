@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// deadLetters makes so many of a topic and an error.
+// deadLetters makes n dead letters with a topic and an error.
 func (c *cli) deadLetters(n int, topic, cause string) []uuid.UUID {
 	c.t.Helper()
 	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: topic}}, n)...)
@@ -22,7 +22,7 @@ func (c *cli) deadLetters(n int, topic, cause string) []uuid.UUID {
 	return ids
 }
 
-// The same filters find rows for a list and for what changes them, in tables that are larger than a statement's bound.
+// Lists and changes find rows by the same filters, even in tables larger than what one statement may read.
 func TestFiltersOfListsAndRepairs(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.deadLetters(scanBatch+10, "noise", "refused")
@@ -101,8 +101,8 @@ func TestCancelBySelection(t *testing.T) {
 	if s := c.state(other[0]); s.status != workqueue.Ready {
 		t.Errorf("the row of another topic is %+v", s)
 	}
-	c.run("redrive", "outbox", "--topic", "a", "--yes").ok().prints("0 rows of ") // cancelled rows are no dead letters
-	c.run("redrive", "outbox", due[1].String()).ok().prints("1 row of ")          // unless they are named
+	c.run("redrive", "outbox", "--topic", "a", "--yes").ok().prints("0 rows of ") // cancelled rows are not dead letters
+	c.run("redrive", "outbox", due[1].String()).ok().prints("1 row of ")          // but they are redriven if named
 }
 
 func TestPurgeWithAFilter(t *testing.T) {
@@ -110,7 +110,7 @@ func TestPurgeWithAFilter(t *testing.T) {
 	c.deadLetters(3, "a", "no")
 	c.deadLetters(2, "b", "no")
 	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days', failed_at = now() - interval '8 days'")
-	c.deadLetters(1, "a", "no") // is not old enough
+	c.deadLetters(1, "a", "no") // not old enough
 	purge := []string{"purge", "outbox", "--failed-older-than", "1w", "--topic", "a", "--json"}
 	if p := decode[purged](c.run(append(purge, "--dry-run")...).ok()); p.Failed != 3 || p.Done != 0 || !p.DryRun {
 		t.Errorf("would purge %+v, want 3 failed", p)
@@ -123,11 +123,11 @@ func TestPurgeWithAFilter(t *testing.T) {
 	}
 }
 
-// Ctrl-C between two batches says what was done.
+// After Ctrl-C between two batches, the command reports what it has done.
 func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.deadLetters(3*repairBatch, "a", "no")
-	// The second batch waits for a row that somebody else holds.
+	// The second batch waits for a row that another transaction has locked.
 	holder, err := c.db.Pool.Begin(t.Context())
 	must(t, err)
 	defer holder.Rollback(t.Context())
@@ -138,7 +138,7 @@ func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
 	r.prints("1000 of 3000 rows of " + c.db.Schema + ".outbox redriven").says("interrupted")
 }
 
-// A batch whose commit is under way is waited for, and counted.
+// A batch whose commit is under way at an interruption is waited for and counted.
 func TestAnInterruptedPurgeCountsWhatIsCommitted(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.deadLetters(2*purgeBatch, "a", "no")
@@ -166,6 +166,6 @@ func TestAnInterruptedPurgeCountsWhatIsCommitted(t *testing.T) {
 	left := value[int](c, "SELECT count(*) FROM {schema}.outbox")
 	r.prints(fmt.Sprintf("%d failed", 2*purgeBatch-left))
 	if left != purgeBatch {
-		t.Errorf("%d rows are left, want those of one batch", left)
+		t.Errorf("%d rows are left, want one batch", left)
 	}
 }

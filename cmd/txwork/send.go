@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// defaultSendBatch is large enough that the commit's wait for the disk is shared by many lines, and small
-// enough that a bad line takes little back.
+// defaultSendBatch is large enough that many lines share the wait of a commit for the disk, and small enough that a bad
+// line rolls back little.
 const defaultSendBatch = 1000
 
 // sendOptions are the flags of send.
@@ -85,7 +85,7 @@ func (o sendOptions) validate() error {
 	return nil
 }
 
-// send writes the input and prints the summary, also of what was committed before an error.
+// send writes the input and prints the summary, even after an error, since earlier batches are committed.
 func (a *app) send(ctx context.Context, o sendOptions) error {
 	input, size, err := a.openInput(o.file)
 	if err != nil {
@@ -110,7 +110,7 @@ func (o sendOptions) outbox() outbox.Options {
 	return options
 }
 
-// openInput returns the size too, -1 where it is not known.
+// openInput also returns the size of the input, -1 if it is unknown.
 func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), -1, nil
@@ -131,12 +131,12 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 
 // A sendSummary is what send ends with.
 type sendSummary struct {
-	Sent       int     `json:"sent"`                       // messages
+	Sent       int     `json:"sent"`                       // messages that were sent
 	Duplicates int     `json:"duplicates"`                 // lines whose dedup key was in the topic already
 	Skipped    int     `json:"skipped"`                    // bad lines, with --skip-bad
-	Batches    int     `json:"batches"`                    // transactions
-	Seconds    float64 `json:"seconds"`                    // that it took
-	ResumeFrom int     `json:"resume_from_line,omitempty"` // line to go on from, after an error
+	Batches    int     `json:"batches"`                    // number of transactions
+	Seconds    float64 `json:"seconds"`                    // how long it took
+	ResumeFrom int     `json:"resume_from_line,omitempty"` // line to resume from after an error
 	Error      string  `json:"error,omitempty"`            // why it ended early
 }
 
@@ -145,7 +145,7 @@ func (a *app) printSummary(o sendOptions, sum sendSummary) error {
 		return a.printJSON(sum)
 	}
 	if sum.Error != "" {
-		return nil // the error says it all
+		return nil // the error has said it
 	}
 	text := fmt.Sprintf("sent %s to topic %s in %s", plural(sum.Sent, "message"), harmless(o.topic),
 		batches(sum.Batches))

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// payloads are those in the outbox, in the order of writing.
+// payloads returns the payloads in the outbox, in the order of writing.
 func (c *cli) payloads() []string {
 	c.t.Helper()
 	return value[[]string](c, "SELECT coalesce(array_agg(convert_from(payload, 'UTF8') ORDER BY id), '{}') FROM "+
@@ -127,7 +127,7 @@ func TestSendSkipsBadLines(t *testing.T) {
 	for _, test := range badLines {
 		t.Run(test.name, func(t *testing.T) {
 			c := c.in(t)
-			input := goodLine(1) + test.line + "\n" + goodLine(2) + test.line // the last one, too
+			input := goodLine(1) + test.line + "\n" + goodLine(2) + test.line // the last line too
 			args := append([]string{"--topic", test.name, "--skip-bad"}, test.args...)
 			c.send(input, args...).ok().prints("sent 2 messages", "skipped 2 bad lines").
 				says("txwork: skipped: line 2 ", "txwork: skipped: line 4 ", test.want)
@@ -163,7 +163,7 @@ func TestSendLargeLines(t *testing.T) {
 	c.send(huge, "--topic", "t", "--max-payload", "6000000").ok()
 }
 
-// A batch over the bound of memory is sent piecemeal, in one transaction all the same.
+// A batch larger than the memory bound is sent in pieces, but in one transaction.
 func TestSendLargeBatchIsOneTransaction(t *testing.T) {
 	c := newMigratedCLI(t)
 	megabyte := `"` + strings.Repeat("x", 1<<20-2) + `"` + "\n"
@@ -196,11 +196,11 @@ func TestSendInterrupted(t *testing.T) {
 	c := newMigratedCLI(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r, w := io.Pipe()
-	defer r.Close() // lets the reader in the background go
+	defer r.Close() // ends the reader in the background
 	go func() {
 		fmt.Fprint(w, "1\n2\n3\n")
 		pgtest.Await(patience, func() bool { return len(c.payloads()) >= 2 || t.Context().Err() != nil })
-		pgtest.Pass(200 * time.Millisecond) // for the third line to be taken
+		pgtest.Pass(200 * time.Millisecond) // the third line is read meanwhile
 		cancel(errInterrupted)
 	}()
 	c.runWith(ctx, r, "outbox", "send", "--topic", "t", "--batch", "2").exits(exitInterrupted).

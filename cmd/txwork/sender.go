@@ -19,8 +19,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// sendChunkBytes is how much of a batch is kept in memory. What is more goes to the server before the
-// batch is complete, in the batch's transaction all the same.
+// sendChunkBytes is how much of a batch is kept in memory. A larger batch is sent to the server in chunks, within one
+// transaction.
 const sendChunkBytes = 16 << 20
 
 // A sender turns lines into messages and commits them in batches.
@@ -32,19 +32,19 @@ type sender struct {
 	progress *progress
 
 	batch batch
-	done  int // the last line of which it is settled whether it was written
+	done  int // the last line of which it is certain whether it was written
 	sum   sendSummary
 }
 
 // A batch is what one transaction is to hold.
 type batch struct {
-	tx         pgx.Tx // nil until something was sent to the server
+	tx         pgx.Tx // nil until something has been sent to the server
 	first      int    // its first line
 	last       int
 	lines      int
 	duplicates int
 	pending    []pendingMessage // not sent to the server yet
-	bytes      int              // of pending
+	bytes      int              // size of pending
 }
 
 type pendingMessage struct {
@@ -60,7 +60,7 @@ type badLine struct {
 
 func (e *badLine) Error() string { return fmt.Sprintf("line %d %s", e.number, detail(e.reason)) }
 
-// detail drops the prefix of the library's errors.
+// detail returns the reason of a refusal, without the prefix of the library's errors.
 func detail(err error) string {
 	var invalid *workqueue.InvalidError
 	if errors.As(err, &invalid) {
@@ -69,7 +69,7 @@ func detail(err error) string {
 	return err.Error()
 }
 
-// sumUp writes the lines, and sums up what came of it.
+// sumUp writes the lines, and fills in the summary.
 func (s *sender) sumUp(ctx context.Context, lines <-chan line) error {
 	begun := time.Now()
 	err := s.sendAll(ctx, lines)
@@ -82,11 +82,11 @@ func (s *sender) sumUp(ctx context.Context, lines <-chan line) error {
 	return err
 }
 
-// sendAll writes the lines, in batches. On an error the open batch is rolled back.
+// sendAll writes the lines in batches. On an error, the open batch is rolled back.
 func (s *sender) sendAll(ctx context.Context, lines <-chan line) error {
 	err := s.eachLine(ctx, lines)
 	if s.batch.tx != nil {
-		s.batch.tx.Rollback(context.WithoutCancel(ctx)) // nothing to do after a commit
+		s.batch.tx.Rollback(context.WithoutCancel(ctx)) // no effect after a commit
 	}
 	if err != nil {
 		return s.explain(err)
@@ -110,7 +110,7 @@ func (s *sender) eachLine(ctx context.Context, lines <-chan line) error {
 	}
 }
 
-// take adds a line to the batch and commits the batch if that makes it full.
+// take adds a line to the batch, and commits the batch when it is full.
 func (s *sender) take(ctx context.Context, l line) error {
 	if l.failure != nil {
 		return fmt.Errorf("reading line %d: %w", l.number, l.failure)
@@ -146,7 +146,7 @@ func (b *batch) add(m outbox.Message, line int) {
 	b.pending = append(b.pending, pendingMessage{m, line})
 }
 
-// refuse reports a bad line and goes on, or ends the sending with it.
+// refuse reports a bad line and goes on if --skip-bad was given. Otherwise the bad line ends the command.
 func (s *sender) refuse(bad *badLine) error {
 	if !s.skipBad {
 		return bad
@@ -157,7 +157,8 @@ func (s *sender) refuse(bad *badLine) error {
 	return nil
 }
 
-// message is a line as a message. Its id is made here, so that a duplicate shows in getting another one.
+// message makes a message from a line. It chooses the id itself: if the outbox returns another one, the message is a
+// duplicate.
 func (s *sender) message(l line) (outbox.Message, error) {
 	if l.bad != nil {
 		return outbox.Message{}, l.bad
@@ -174,7 +175,7 @@ func (s *sender) message(l line) (outbox.Message, error) {
 	return m, err
 }
 
-// keys are those that fields of the line name.
+// keys returns the keys from the fields of a line that the flags name.
 func (s *sender) keys(text []byte) (key, dedup string, err error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
@@ -187,7 +188,7 @@ func (s *sender) keys(text []byte) (key, dedup string, err error) {
 	return key, dedup, err
 }
 
-// textField reads a field as text; a number is taken as it is written.
+// textField reads a field as text. A number is taken exactly as it is written.
 func textField(fields map[string]json.RawMessage, name string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -213,8 +214,8 @@ func textField(fields map[string]json.RawMessage, name string) (string, error) {
 	return text, nil
 }
 
-// flush sends the pending messages to the server, in the batch's transaction. The outbox validates them
-// before it writes the first, so one that it refuses can be left out.
+// flush sends the pending messages to the server, in the batch's transaction. The outbox validates all of them before
+// it writes the first, so a message that it refuses can be left out and the others sent again.
 func (s *sender) flush(ctx context.Context) error {
 	for len(s.batch.pending) > 0 {
 		err := s.enqueue(ctx)
@@ -256,7 +257,7 @@ func (s *sender) enqueue(ctx context.Context) (err error) {
 	return err
 }
 
-// commit ends the batch.
+// commit commits the batch.
 func (s *sender) commit(ctx context.Context) error {
 	if err := s.flush(ctx); err != nil {
 		return err
@@ -276,11 +277,11 @@ func (s *sender) commit(ctx context.Context) error {
 	return nil
 }
 
-// errUnknown says that a commit's reply was lost.
+// errUnknown says that the reply to a commit was lost, so it may have succeeded.
 var errUnknown = errors.New("the reply to the commit was lost")
 
-// commit tells a commit that certainly did not happen from one that the server may have carried out. The
-// driver's own word for an error before anything was sent, SafeToRetry, does not: a lost reply has it, too.
+// commit tells a commit that certainly did not happen from one that the server may have carried out. SafeToRetry, the
+// driver's test for errors before anything was sent, cannot tell: it is also true of a lost reply.
 func commit(ctx context.Context, tx pgx.Tx) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -295,14 +296,14 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
-// refused reports the server's word that it did not commit. One that ends the session (FATAL) may have
-// committed before.
+// refused tells whether the server reported that it did not commit. If the error also ended the session (FATAL), the
+// commit may have happened before.
 func refused(err error) bool {
 	var pg *pgconn.PgError
 	return errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
 }
 
-// explain says what of the input was written, and where to go on.
+// explain says which part of the input was written, and where to resume.
 func (s *sender) explain(err error) error {
 	written := "nothing was written before"
 	if s.done > 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A line becomes a message as it is, with the keys that a JSON reader finds in it, or is refused.
+// A line becomes a message unchanged, with the keys that any JSON reader would find in it, or it is refused.
 func FuzzMessageOfLine(f *testing.F) {
 	for _, text := range []string{
 		`{"k": "a", "d": 7}`, `{"k": -1.50e3, "d": "\u0000"}`, `{"k": "", "d": "x"}`, `{"k": null}`,
@@ -33,7 +33,7 @@ func FuzzMessageOfLine(f *testing.F) {
 	})
 }
 
-// fieldAsText reads a field the way of a program that knows nothing of keys.
+// fieldAsText reads a field without the code under test.
 func fieldAsText(t *testing.T, text []byte, field string) string {
 	if field == "" {
 		return ""

@@ -40,7 +40,7 @@ func (c *losingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// losingPool is a pool of such connections.
+// losingPool returns a pool of losingConns.
 func (c *cli) losingPool(loseCommit bool) *pgxpool.Pool {
 	c.t.Helper()
 	config, err := pgxpool.ParseConfig(c.url)
@@ -56,8 +56,8 @@ func (c *cli) losingPool(loseCommit bool) *pgxpool.Pool {
 	return pool
 }
 
-// A sender that hears nothing of its commit must not say that nothing was written: whoever believed it would
-// send the lines again.
+// If the reply to a commit is lost, the sender must not report that nothing was written: the user would send the lines
+// again.
 func TestSendSaysWhenACommitIsUnknown(t *testing.T) {
 	c := newMigratedCLI(t)
 	for name, test := range map[string]struct {
@@ -74,7 +74,7 @@ func TestSendSaysWhenACommitIsUnknown(t *testing.T) {
 				progress: &progress{}}
 			err := s.sendAll(t.Context(), readLines(t.Context(), strings.NewReader("1\n2\n"), 100))
 			if err == nil {
-				t.Fatal("the sender knows of no error")
+				t.Fatal("the sender reports no error")
 			}
 			contains(t, "the error", err.Error(), "the reply to the commit was lost",
 				"whether lines 1 to 2 were written is unknown, so look before you resume")

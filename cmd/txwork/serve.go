@@ -8,16 +8,16 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// takeOverInterval is how often a command that runs workers looks for rows of workers that died.
+// takeOverInterval is how often a command that runs workers requeues rows of workers that died.
 const takeOverInterval = 5 * time.Second
 
-// service runs a command's workers as an application does: over one runtime, stopped in order. Its maintenance is not
-// the reaper's, which would need the application's retention; see takeOver.
+// service runs a command's workers as an application does: on one runtime, stopped in order. It does not run the
+// reaper, which would need to know the application's retention; see takeOver.
 func (d *database) service(parts ...service.Part) (*service.Service, error) {
 	return service.New(d.pool, service.Options{MaintainedElsewhere: true, Logger: d.app.logger()}, parts...)
 }
 
-// A beside is a part of a service that serves no queue.
+// A beside is a part of a service that serves no queue itself.
 type beside func(ctx context.Context) error
 
 func (b beside) Run(ctx context.Context) error { return b(ctx) }
@@ -26,9 +26,9 @@ func (beside) Workers() []*workqueue.Worker { return nil }
 
 func (beside) Tables() []*workqueue.Table { return nil }
 
-// takeOver takes back what workers that died have left. It calls the table's own function, and leaves retention alone:
-// backoff and retention are the application's to set, and this command does not know them. It needs no election, since
-// it is safe anywhere.
+// takeOver requeues the rows of workers that died. It calls the table's own function and deletes nothing, because
+// backoff and retention are the application's settings, which this command does not know. The function is safe to call
+// from many processes at once, so no leader is elected.
 func (d *database) takeOver(t *workqueue.Table) service.Part {
 	return beside(func(ctx context.Context) error {
 		working := true

@@ -59,20 +59,20 @@ func parseIDs(texts []string) ([]uuid.UUID, error) {
 type shownRow struct {
 	Table string `json:"table"` // with its schema
 	row
-	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"` // of the claim that holds the row, or held it last
+	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"` // token of the claim that holds the row, or held it last
 	Headers    document   `db:"headers" json:"headers"`                   // by name, such as traceparent
 	Retry      *document  `db:"retry" json:"retry,omitempty"`             // the row's own backoff
-	Payloads   payloads   `db:"-" json:"payloads"`                        // by the name of their column
+	Payloads   payloads   `db:"-" json:"payloads"`                        // by the name of the column
 
 	now    time.Time
 	layout layout
-	domain string // the table's name
+	domain string // name of the table
 }
 
-// payloads are by the column's name; a NULL is not among them.
+// payloads are keyed by column name. A NULL is left out.
 type payloads map[string]payload
 
-// A payload is what may be shown of one.
+// A payload is the part of a payload that may be shown.
 type payload struct {
 	Bytes  int     `json:"bytes"`            // its size
 	Text   *string `json:"text,omitempty"`   // with --payload, if it is UTF-8
@@ -137,7 +137,7 @@ func (p *payload) fill(data []byte) {
 	p.Base64 = data
 }
 
-// printable is a payload for a terminal: as it is if it is plain text, as a hex dump otherwise.
+// printable formats a payload for a terminal: plain text as it is, anything else as a hex dump.
 func (p payload) printable() (string, bool) {
 	if p.Text == nil && p.Base64 == nil {
 		return "", false
@@ -198,7 +198,7 @@ func (a *app) printRow(r *shownRow) error {
 	return a.printBlocks(r)
 }
 
-// state says of a ready row that it is held back.
+// state names the status of the row, and says if a ready row is held back.
 func (r *row) state() string {
 	if r.Waiting {
 		return r.Status.String() + ", waiting"
@@ -213,7 +213,7 @@ func idOrDash(id *uuid.UUID) string {
 	return id.String()
 }
 
-// printBlocks prints what may have several lines.
+// printBlocks prints the values that may have several lines.
 func (a *app) printBlocks(r *shownRow) error {
 	var b strings.Builder
 	if r.LastError != nil {

@@ -25,8 +25,8 @@ func (c *cli) process(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// `txwork outbox relay --stdout | head -1` loses nothing: the signal of the broken pipe does not kill the
-// relay with its claims in hand.
+// `txwork outbox relay --stdout | head -1` loses nothing: the signal of the broken pipe does not kill the relay while
+// it holds claims.
 func TestPipeThatBreaksInAProcess(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.send(strings.Join(generated(500), "\n"), "--topic", "t").ok()
@@ -50,7 +50,7 @@ func TestPipeThatBreaksInAProcess(t *testing.T) {
 	}
 }
 
-// `txwork list … | head -1` ends without a word once its reader has what it wants.
+// `txwork list … | head -1` ends without an error message once its reader has gone away.
 func TestReaderThatHasReadEnough(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.send(strings.Join(generated(2000), "\n"), "--topic", "t").ok()
@@ -96,7 +96,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	eventually(t, "its command ends, too", func() bool { return processEnded(pid) })
 }
 
-// startSlowRelay returns once the relay's command runs, with the command's process id.
+// startSlowRelay returns once the relay's command runs, together with that command's process id.
 func (c *cli) startSlowRelay(then string) (*exec.Cmd, string) {
 	c.t.Helper()
 	c.enqueue(outbox.Message{Topic: "t"})

@@ -39,19 +39,19 @@ func newStatsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// counted is what stats prints, but for --announcers.
+// counted is what stats prints without --announcers.
 type counted struct {
 	Tables []tableStats `json:"tables"` // in the order of their names
 }
 
-// tableStats are a table's [workqueue.Stats] with a unit in the name of what has one.
+// tableStats are a table's [workqueue.Stats], with the unit in the name of each field that has one.
 type tableStats struct {
 	Table       string  `json:"table"`                // with its schema
 	Ready       int64   `json:"ready"`                // due now
 	Scheduled   int64   `json:"scheduled"`            // due later
 	InProgress  int64   `json:"in_progress"`          // claimed
 	Expired     int64   `json:"expired"`              // of those, with an expired lease
-	Waiting     int64   `json:"waiting"`              // held back by something else
+	Waiting     int64   `json:"waiting"`              // held back
 	Failed      int64   `json:"failed"`               // dead letters
 	Cancelled   int64   `json:"cancelled"`            // ended by a cancel
 	OldestReady float64 `json:"oldest_ready_seconds"` // how long the oldest ready row has been due

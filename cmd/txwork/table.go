@@ -34,7 +34,7 @@ func newTableNewCommand(a *app) *cobra.Command {
 }
 
 func (a *app) printTableMigration(spec workqueue.Spec, columns []string, attemptsGiven bool) (err error) {
-	if attemptsGiven && spec.MaxAttempts < 1 { // 0 is the default in a Spec, and no number of attempts here
+	if attemptsGiven && spec.MaxAttempts < 1 { // a Spec takes 0 for the default, but the flag does not
 		return usagef("--max-attempts is %d: a row needs at least one attempt", spec.MaxAttempts)
 	}
 	if spec.Columns, err = parseColumns(columns); err != nil {
@@ -44,7 +44,7 @@ func (a *app) printTableMigration(spec workqueue.Spec, columns []string, attempt
 	return a.printSQL(text, err)
 }
 
-// printSQL prints what was rendered. What could not be, for what the flags say, is their user's mistake.
+// printSQL prints rendered SQL. If the rendering failed, the flags were invalid.
 func (a *app) printSQL(text string, err error) error {
 	if errors.Is(err, workqueue.ErrInvalid) {
 		return usageError{err}

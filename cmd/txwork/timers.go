@@ -18,7 +18,7 @@ func newTimersCommand(a *app) *cobra.Command {
 		newTimersListCommand(a))
 }
 
-// withTimers connects and makes sure that the tables of timers are there.
+// withTimers connects and makes sure that the tables of timers exist.
 func (a *app) withTimers(ctx context.Context, do func(*database, *timers.Timers) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
 		t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: a.telemetry()})
@@ -101,19 +101,19 @@ func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o set
 // A shownTimer is a timer without its payload.
 type shownTimer struct {
 	Key          string     `json:"key"`
-	ID           uuid.UUID  `json:"id"` // of its row
+	ID           uuid.UUID  `json:"id"` // id of its row
 	Topic        string     `json:"topic"`
 	Status       string     `json:"status"`             // ready, in_progress, done or failed
 	FireAt       time.Time  `json:"fire_at"`            // when it fires, as it was set
-	DueAt        time.Time  `json:"due_at"`             // when it may be claimed, which retries put off
-	RearmAt      *time.Time `json:"rearm_at,omitempty"` // when it fires again: it was set during its firing
+	DueAt        time.Time  `json:"due_at"`             // when it may be claimed; retries delay it
+	RearmAt      *time.Time `json:"rearm_at,omitempty"` // when it fires again, because it was set during its firing
 	Generation   int        `json:"generation"`         // how often it was set
-	Schedule     string     `json:"schedule,omitempty"` // that set it
-	Attempts     int        `json:"attempts"`           // begun so far
+	Schedule     string     `json:"schedule,omitempty"` // schedule that set it
+	Attempts     int        `json:"attempts"`           // attempts begun so far
 	MaxAttempts  int        `json:"max_attempts"`
-	LastError    string     `json:"last_error,omitempty"`   // of its last failed attempt
+	LastError    string     `json:"last_error,omitempty"`   // error of its last failed attempt
 	CompletedAt  *time.Time `json:"completed_at,omitempty"` // when it ended
-	CancelledAt  *time.Time `json:"cancelled_at,omitempty"` // when its cancel was asked for
+	CancelledAt  *time.Time `json:"cancelled_at,omitempty"` // when its cancel was requested
 	PayloadBytes int        `json:"payload_bytes"`          // size of its payload
 }
 
@@ -127,7 +127,7 @@ func newShownTimer(i timers.Info) shownTimer {
 	}
 }
 
-// next is when the timer fires by its latest setting.
+// next is when the timer fires according to its latest setting.
 func (s shownTimer) next() time.Time {
 	if s.RearmAt != nil {
 		return *s.RearmAt
@@ -148,8 +148,8 @@ func newTimersCancelCommand(a *app) *cobra.Command {
 
 // cancelledTimers is what cancel prints.
 type cancelledTimers struct {
-	Changed   int              `json:"changed"`   // timers
-	Unchanged []unchangedTimer `json:"unchanged"` // of those that were named
+	Changed   int              `json:"changed"`   // number of cancelled timers
+	Unchanged []unchangedTimer `json:"unchanged"` // named timers that were not cancelled
 }
 
 // An unchangedTimer is one that was named, and why it was left alone.
@@ -185,7 +185,8 @@ func (a *app) cancelTimers(ctx context.Context, d *database, t *timers.Timers, k
 	return err
 }
 
-// whyNot looks at timers after a cancel: those that it was for are cancelled now, or are to be.
+// whyNot reads timers after a cancel, and says why some of them were not cancelled. Those that were cancelled, or whose
+// cancel is pending, are left out.
 func whyNot(ctx context.Context, tx workqueue.Tx, t *timers.Timers, keys []string) ([]unchangedTimer, error) {
 	list := []unchangedTimer{}
 	for _, key := range keys {

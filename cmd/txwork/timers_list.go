@@ -65,7 +65,7 @@ func (a *app) listTimers(ctx context.Context, d *database, t *timers.Timers, o t
 	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
 		now = at
 		f := o.filter
-		f.Limit++ // one more than shown tells whether there is a next page
+		f.Limit++ // one more row than is shown reveals whether there is a next page
 		list, err := t.List(ctx, tx, f)
 		for _, i := range list[:min(len(list), o.filter.Limit)] {
 			p.Timers = append(p.Timers, newShownTimer(i))

@@ -64,7 +64,7 @@ func TestTimersWithoutTables(t *testing.T) {
 	c.run("jobs", "list").exits(exitFailure).says("run `txwork migrate up`")
 }
 
-// fire ends timers that are due as a worker of theirs would, by what handle says of them.
+// fire ends due timers as a worker would, by what handle returns.
 func (c *cli) fire(handle timers.Handler) {
 	c.t.Helper()
 	box, err := timers.Open(timers.Options{Schema: c.db.Schema})
@@ -194,7 +194,7 @@ func TestScheduleBackfilled(t *testing.T) {
 		"2026-01-11T00:00:00Z").exits(exitFailure).says(`schedule "none" not found`)
 }
 
-// The night in which New York has no 02:30.
+// In this night, 02:30 does not exist in New York.
 func TestSchedulesNext(t *testing.T) {
 	t.Parallel()
 	args := []string{"schedules", "next", "30 2 * * *", "--zone", "America/New_York", "--from", "2027-03-13T00:00:00Z",

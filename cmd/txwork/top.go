@@ -52,7 +52,7 @@ func (a *app) top(ctx context.Context, d *database, o topOptions) error {
 	if o.once || o.json || !inOK || !outOK || !term.IsTerminal(int(in.Fd())) {
 		return a.topOnce(ctx, reader, o)
 	}
-	// What the library says meanwhile would tear the picture apart.
+	// Log messages of the library would break up the screen.
 	told := a.stderr
 	a.stderr = io.Discard
 	defer func() { a.stderr = told }()
@@ -86,7 +86,7 @@ func (a *app) topOnce(ctx context.Context, reader *topReader, o topOptions) erro
 	return err
 }
 
-// terminalOf is what is written to, where that is a terminal.
+// terminalOf returns the file that is written to, if it is a terminal.
 func terminalOf(w io.Writer) (*os.File, bool) {
 	if p, ok := w.(*pipe); ok {
 		w = p.Writer
@@ -95,17 +95,18 @@ func terminalOf(w io.Writer) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// sizeOf is a terminal's size. Serial lines, containers and programs that run others on a terminal often leave it
-// unset.
+// sizeOf returns a terminal's size, and 80 × 24 if it is unset, as is common on serial lines, in containers and under
+// programs that run others on a terminal.
 func sizeOf(terminal *os.File) (width, height int, err error) {
 	width, height, err = term.GetSize(int(terminal.Fd()))
 	return cmp.Or(width, 80), cmp.Or(height, 24), err
 }
 
-// colours tells whether the user of a terminal wants them, see no-color.org.
+// colours tells whether the user wants colours on the terminal, see no-color.org.
 func (a *app) colours() bool { return a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb" }
 
-// paint is the line with the escapes of its style. Without colours only what the cursor stands on looks different.
+// paint returns the line with the escape codes of its style. Without colours only the line under the cursor is
+// highlighted.
 func (l styledLine) paint(colours bool) string {
 	code := map[style]string{bold: "1", warning: "33", alarm: "31", reverse: "7"}[l.style]
 	if code == "" || !colours && l.style != reverse {

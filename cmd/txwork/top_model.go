@@ -12,24 +12,24 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// topStates are those whose rows top lists, in the order of the keys.
+// topStates are the states whose rows top can list, in the order in which the keys step through them.
 var topStates = []string{"ready", "scheduled", "in_progress", "expired", "waiting", "failed", "done"}
 
-// A topModel is what the screen shows, changed by keys and by what commands return. It knows nothing of terminals.
+// A topModel is what the screen shows. Keys and the results of commands change it. It knows nothing of terminals.
 type topModel struct {
 	db     *database
 	reader *topReader
 
 	frame   *topFrame
-	rows    *topPage   // of one item, over the frame
-	detail  []string   // of one row, over the rows
-	scroll  int        // lines of it above the screen
-	help    bool       // over everything
-	cursor  string     // the item that it stands on
-	asking  *topAsking // wants a y
-	message string     // the outcome of the last command
-	trouble string     // why there is no newer frame
-	paused  bool       // no frames are read
+	rows    *topPage   // rows of one item, shown instead of the frame
+	detail  []string   // lines of one row, shown instead of the rows
+	scroll  int        // lines of the detail above the screen
+	help    bool       // the help is shown instead of everything else
+	cursor  string     // the item under the cursor
+	asking  *topAsking // a question that waits for y
+	message string     // result of the last command
+	trouble string     // why the frame is not refreshed
+	paused  bool       // frames are not refreshed
 	quit    bool
 	height  int
 }
@@ -40,23 +40,24 @@ type topPage struct {
 	table  string
 	filter filter
 	state  string
-	after  []string // the positions of the pages before this one, which begins with the last
+	after  []string // the positions at which the pages so far begin; this page begins at the last
 	page   *page
 }
 
-// A topAsking is a question and what a yes does.
+// A topAsking is a question, and the command that y runs.
 type topAsking struct {
 	question string
 	command  topCommand
 }
 
-// A topCommand does something with the database, and returns how that changes the model. It may tell of its progress.
+// A topCommand works on the database, and returns how its result changes the model. It may report its progress with
+// tell.
 type topCommand func(ctx context.Context, tell func(string)) topChange
 
-// A topChange is applied between two keys.
+// A topChange changes the model. The loop applies it between two keys.
 type topChange func(*topModel)
 
-// say is a change that only says something.
+// say returns a change that only shows a message.
 func say(format string, args ...any) topChange {
 	text := harmless(fmt.Sprintf(format, args...))
 	return func(m *topModel) { m.message = text }
@@ -66,7 +67,7 @@ func failed(err error) topChange {
 	return say("%s", strings.TrimPrefix(explain(err).Error(), "txwork: "))
 }
 
-// refresh reads the next frame. A database that is away leaves the last one.
+// refresh reads the next frame. If the database cannot be reached, the last frame stays.
 func (m *topModel) refresh(ctx context.Context, _ func(string)) topChange {
 	f, err := m.reader.read(ctx)
 	return func(m *topModel) {
@@ -81,7 +82,7 @@ func (m *topModel) refresh(ctx context.Context, _ func(string)) topChange {
 	}
 }
 
-// thenRefresh is a command after which the frame is no older than what it did.
+// thenRefresh runs a command and then reads a frame, so that the frame shows what the command did.
 func (m *topModel) thenRefresh(command topCommand) topCommand {
 	return func(ctx context.Context, tell func(string)) topChange {
 		change := command(ctx, tell)
@@ -93,7 +94,7 @@ func (m *topModel) thenRefresh(command topCommand) topCommand {
 	}
 }
 
-// topKeys are for the help, in its order.
+// topKeys are the keys that the help lists, in this order.
 var topKeys = [][2]string{
 	{"↑ ↓ or k j", "move"},
 	{"enter", "rows of the queue, topic or error; then all of one row"},
@@ -107,7 +108,7 @@ var topKeys = [][2]string{
 	{"q", "quit"},
 }
 
-// key is what a key does. The command, if there is one, is to be run.
+// key handles a key. It returns the command to run, or nil.
 func (m *topModel) key(key string) topCommand {
 	if key == "ctrl-c" {
 		m.quit = true
@@ -151,7 +152,7 @@ var keyChanges = map[string]func(*topModel){
 	"backspace": (*topModel).back,
 }
 
-// answer takes every key but y for a no.
+// answer treats every key except y as no.
 func (m *topModel) answer(key string) topCommand {
 	asking := m.asking
 	m.asking = nil
@@ -171,7 +172,7 @@ func (m *topModel) stopOrGoOn() topCommand {
 	return nil
 }
 
-// items are what the cursor can stand on, from the top.
+// items are the items that the cursor can stand on, from the top.
 func (m *topModel) items() (items []string) {
 	switch {
 	case m.detail != nil || m.frame == nil:
@@ -216,7 +217,7 @@ func (m *topModel) back() {
 	}
 }
 
-// queue is the line of a queue that the cursor stands on, if it does.
+// queue returns the queue under the cursor, if there is one.
 func (m *topModel) queue() (topQueue, bool) {
 	if m.frame != nil && m.rows == nil {
 		for _, q := range m.frame.Queues {
@@ -228,7 +229,7 @@ func (m *topModel) queue() (topQueue, bool) {
 	return topQueue{}, false
 }
 
-// selected is the table and the filter of the line that the cursor stands on.
+// selected returns the table and the filter of the line under the cursor.
 func (m *topModel) selected() (table string, f filter, state string, ok bool) {
 	if q, found := m.queue(); found {
 		return q.Table, filterBy(q.By, q.Name), "ready", true
@@ -249,7 +250,7 @@ func (m *topModel) selected() (table string, f filter, state string, ok bool) {
 	return "", filter{}, "", false
 }
 
-// filterBy is the filter for what a line is about.
+// filterBy returns the filter for one value of a column.
 func filterBy(column, name string) (f filter) {
 	switch column {
 	case "kind":
@@ -264,7 +265,7 @@ func filterBy(column, name string) (f filter) {
 	return f
 }
 
-// literalPart is the longest part of a grouped error that all of its rows have.
+// literalPart returns the longest part that all errors of a group have in common.
 func literalPart(text string) (longest string) {
 	for part := range strings.SplitSeq(text, "…") {
 		if len(part) > len(longest) {
@@ -351,7 +352,7 @@ func (m *topModel) show() topCommand {
 	}
 }
 
-// rowLines is a row as txwork show prints it.
+// rowLines returns the lines that txwork show prints for a row.
 func (d *database) rowLines(ctx context.Context, table string, id uuid.UUID) ([]string, error) {
 	t, err := d.table(ctx, table)
 	if err != nil {
@@ -394,7 +395,7 @@ func (m *topModel) pause() topCommand {
 	return nil
 }
 
-// redrive counts dead letters and asks.
+// redrive counts the dead letters of the line under the cursor, and asks.
 func (m *topModel) redrive() topCommand {
 	if m.rows != nil {
 		return m.redriveRow()
@@ -418,7 +419,7 @@ func (m *topModel) redrive() topCommand {
 	}
 }
 
-// foundLetters are the dead letters that were counted, and none that come later.
+// foundLetters are the dead letters that were counted. Those that come later are not included.
 type foundLetters struct {
 	db     *database
 	table  *workqueue.Table
@@ -441,7 +442,7 @@ func (d *database) findLetters(ctx context.Context, table string, f filter) (r f
 	return r, err
 }
 
-// redrive tells how far it has come.
+// redrive redrives the rows and reports its progress.
 func (r foundLetters) redrive(ctx context.Context, tell func(string)) topChange {
 	changed := 0
 	sofar := func() string { return fmt.Sprintf("%d of %s redriven", changed, plural(r.found, "row")) }
@@ -485,7 +486,7 @@ func (m *topModel) redriveRow() topCommand {
 	return nil
 }
 
-// screen is what the model looks like, as high as it is told: a head that stays, a part of the body around the cursor,
+// screen returns the lines to show, exactly height of them: a head that stays, the part of the body around the cursor,
 // and a foot.
 func (m *topModel) screen(width, height int) []styledLine {
 	head, body := m.body(width)
@@ -503,7 +504,7 @@ func (m *topModel) screen(width, height int) []styledLine {
 	return append(append(slices.Clone(head), body...), foot...)[:max(height, 1)]
 }
 
-// marked is the body with the line that the cursor stands on reversed, and where that is: -1 if nowhere.
+// marked returns the body with the line under the cursor reversed, and the index of that line or -1.
 func (m *topModel) marked(body []styledLine) ([]styledLine, int) {
 	at := slices.IndexFunc(body, func(l styledLine) bool { return l.item != "" && l.item == m.cursor })
 	if at < 0 {
@@ -517,7 +518,7 @@ func (m *topModel) marked(body []styledLine) ([]styledLine, int) {
 	return body, at
 }
 
-// body is what stays at the top, and what scrolls.
+// body returns the lines that stay at the top, and those that scroll.
 func (m *topModel) body(width int) (head, body []styledLine) {
 	switch {
 	case m.help:
@@ -542,7 +543,7 @@ func (m *topModel) body(width int) (head, body []styledLine) {
 	return head, body
 }
 
-// lines are the page as a table under its title.
+// lines returns the page as a table under its title.
 func (p *topPage) lines(width int) []styledLine {
 	t := topTable{none: "no row is " + strings.ReplaceAll(p.state, "_", " ")}
 	about := p.filter.kind + p.filter.queue + p.filter.topic + p.filter.consumer
@@ -585,7 +586,7 @@ func (m *topModel) foot(width int) []styledLine {
 	return []styledLine{{}, {text: fit(m.keys(), width)}}
 }
 
-// keys are those that do something in this view.
+// keys names the keys that do something in this view.
 func (m *topModel) keys() string {
 	switch {
 	case m.help:

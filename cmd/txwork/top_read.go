@@ -12,10 +12,10 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// Bounds of what top reads.
+// Bounds on what top reads.
 const (
 	topRows     = 10_000 // of a table, due and due later; more are shown as at least so many
-	topSample   = 1000   // dead letters and rows about to be retried, for errors
+	topSample   = 1000   // dead letters and rows to be retried, to group errors
 	topGroups   = 8      // claims, errors and groups of sessions
 	topWindow   = 10 * time.Second
 	topErrorsOf = time.Hour
@@ -29,7 +29,7 @@ type topFrame struct {
 	Schema   string       `json:"schema"`
 	Database string       `json:"database"`
 	At       time.Time    `json:"at"`           // by the clock of the server
-	Took     float64      `json:"took_seconds"` // how long the look took
+	Took     float64      `json:"took_seconds"` // how long it took to read the frame
 	Queues   []topQueue   `json:"queues"`       // tables, each followed by its queues, topics or consumers
 	Leases   []topLease   `json:"leases"`       // claims that hold rows, those that expire first at the top
 	Sessions []topSession `json:"sessions"`     // by program, role and machine
@@ -42,7 +42,7 @@ type topFrame struct {
 // A topQueue is a table, or one of its queues, topics or consumers. A table's counts are those of all of them.
 type topQueue struct {
 	Table       string    `json:"table"`
-	By          string    `json:"by,omitempty"`         // the column that name is of; missing for the table
+	By          string    `json:"by,omitempty"`         // the column that name is a value of; missing for the table
 	Name        string    `json:"name,omitempty"`       // queue, topic or consumer; missing for the table
 	Ready       int64     `json:"ready"`                // due now
 	Scheduled   int64     `json:"scheduled"`            // due later
@@ -53,27 +53,27 @@ type topQueue struct {
 	Paused      bool      `json:"paused,omitempty"`
 	MaxRunning  int32     `json:"max_running,omitempty"`     // the limit of jobs in progress
 	Rate        float64   `json:"rate_per_second,omitempty"` // the limit of jobs started in a second
-	Of          *topWhole `json:"whole,omitempty"`           // what is known of a table, and not of its parts
+	Of          *topWhole `json:"whole,omitempty"`           // what is known only of the table as a whole
 }
 
 // A topWhole is what is known of a table, and not of its parts.
 type topWhole struct {
-	Waiting       int64    `json:"waiting"`                // rows that something else holds back
+	Waiting       int64    `json:"waiting"`                // rows that are held back
 	OldestWaiting float64  `json:"oldest_waiting_seconds"` // how long the first of them has waited
-	DeadLetters   int64    `json:"dead_letters"`           // rows
+	DeadLetters   int64    `json:"dead_letters"`           // number of dead letters
 	RecentDead    int64    `json:"dead_letters_last_hour"` // rows that became dead letters within an hour
-	Arrived       float64  `json:"arrived_per_second"`     // rows that were written, lately
+	Arrived       float64  `json:"arrived_per_second"`     // rows written in the last seconds
 	Claimed       *float64 `json:"claimed_per_second"`     // null in the first frame
 	// null in the first frame of a table whose rows are deleted when they are done
-	Settled *float64 `json:"settled_per_second"` // null in the first frame of a table whose rows are deleted when they are done
+	Settled *float64 `json:"settled_per_second"`
 }
 
 // A topLease is a claim that holds rows: one call of a worker's.
 type topLease struct {
 	Table   string  `json:"table"`
-	Owner   string  `json:"owner_token"`     // of one call of a worker
+	Owner   string  `json:"owner_token"`     // owner token of one claim
 	About   string  `json:"about"`           // topic or kind of one of its rows
-	Rows    int64   `json:"rows"`            // that it holds
+	Rows    int64   `json:"rows"`            // rows that it holds
 	Expired int64   `json:"expired"`         // of those, with an expired lease
 	Ends    float64 `json:"ends_in_seconds"` // when the first of its leases ends; negative once it has expired
 }
@@ -84,42 +84,42 @@ type topSession struct {
 	Role              string  `json:"role"`
 	Client            string  `json:"client"`                     // address of the machine
 	Sessions          int64   `json:"sessions"`                   // how many there are
-	Active            int64   `json:"active"`                     // that run a statement
-	Waiting           int64   `json:"waiting_for_locks"`          // that wait for a lock
-	InTransaction     int64   `json:"idle_in_transaction"`        // that are idle in a transaction
+	Active            int64   `json:"active"`                     // sessions that run a statement
+	Waiting           int64   `json:"waiting_for_locks"`          // sessions that wait for a lock
+	InTransaction     int64   `json:"idle_in_transaction"`        // sessions that are idle in a transaction
 	OldestTransaction float64 `json:"oldest_transaction_seconds"` // how long the oldest transaction has been open
-	Silent            float64 `json:"silent_seconds"`             // how long the one that said something last has been silent
+	Silent            float64 `json:"silent_seconds"`             // time since the last activity of any of them
 }
 
 // A topError is rows of one topic or kind with the same error; … stands for numbers and ids in it.
 type topError struct {
 	Table    string  `json:"table"`
-	By       string  `json:"by,omitempty"`           // the column that name is of
+	By       string  `json:"by,omitempty"`           // the column that name is a value of
 	Name     string  `json:"name,omitempty"`         // topic or kind
-	Error    string  `json:"error"`                  // with … in the place of numbers and ids
+	Error    string  `json:"error"`                  // with … instead of numbers and ids
 	Failed   int64   `json:"dead_letters_last_hour"` // rows that became dead letters within an hour
 	Retrying int64   `json:"retrying"`               // rows that are to be retried
 	Latest   float64 `json:"latest_seconds"`         // how long ago the latest of them was
-	ID       string  `json:"id"`                     // of one of them
+	ID       string  `json:"id"`                     // id of one of them
 }
 
 // A topSkipped is what could not be read in time.
 type topSkipped struct {
-	What   string `json:"what"`   // could not be read
-	Reason string `json:"reason"` // why
+	What   string `json:"what"`   // what could not be read
+	Reason string `json:"reason"` // why it could not be read
 }
 
-// A topCount is what a rate is a difference of.
+// A topCount holds the counters whose differences give the rates.
 type topCount struct{ running, deleted int64 }
 
 // A topReader reads frames.
 type topReader struct {
 	db     *database
-	limit  time.Duration // of a statement
+	limit  time.Duration // statement timeout
 	before *topFrame
 }
 
-// read makes a frame. What of it cannot be read is skipped; the error says why nothing can.
+// read makes a frame. Parts that cannot be read are listed as skipped. An error means that nothing could be read.
 func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 	begun := time.Now()
 	reader := survey.Reader{From: r.db.pool, Limit: r.limit}
@@ -142,7 +142,7 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 	return f, nil
 }
 
-// begin makes a frame, the tables of which are still to be read.
+// begin makes a frame whose tables are still to be read.
 func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFrame, tables []survey.Facts, err error) {
 	f = &topFrame{
 		Schema: r.db.schema, Queues: []topQueue{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{},
@@ -163,7 +163,7 @@ func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFram
 	return f, tables, err
 }
 
-// trim keeps the leases that end first, and the errors that most rows have.
+// trim keeps the leases that expire first and the errors with the most rows.
 func (f *topFrame) trim() {
 	slices.SortStableFunc(f.Leases, func(a, b topLease) int { return compare(a.Ends, b.Ends) })
 	f.Leases = f.Leases[:min(len(f.Leases), topGroups)]
@@ -181,7 +181,7 @@ func compare[T int64 | float64](a, b T) int {
 	return 0
 }
 
-// skip notes what could not be read, and tells whether that is so.
+// skip records what could not be read, and tells whether there was an error.
 func (f *topFrame) skip(what string, err error) bool {
 	if err != nil {
 		f.Skipped = append(f.Skipped, topSkipped{what, harmless(err.Error())})
@@ -189,11 +189,11 @@ func (f *topFrame) skip(what string, err error) bool {
 	return err != nil
 }
 
-// table reads what there is to say about one.
+// table adds everything about one table to the frame.
 func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, before *topFrame) {
 	parts, err := partsOf(ctx, r, t)
 	if f.skip("queues of "+t.Name, err) {
-		return // whatever keeps a statement from reading this table would keep others
+		return // whatever prevents this statement would prevent the others on this table too
 	}
 	whole := topQueue{Table: t.Name, Of: &topWhole{}}
 	for _, p := range parts {
@@ -231,7 +231,7 @@ func (f *topFrame) errors(ctx context.Context, r survey.Reader, t *survey.Facts)
 	}
 }
 
-// partsOf are a table's queues or consumers; its topics or kinds where it has none.
+// partsOf returns a table's queues or consumers or, if it has neither, its topics or kinds.
 func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, err error) {
 	if len(t.LaneNames) == 0 {
 		return groupsOf(ctx, r, t)
@@ -271,10 +271,10 @@ func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []to
 	return parts, err
 }
 
-// topLanes are the queues or consumers of a table that has such. One may have several heads, of different priority.
+// topLanes are the queues or consumers of a table. One of them may have several heads, one for each priority.
 type topLanes struct {
 	table *survey.Facts
-	bound int64 // rows that were looked at of each head
+	bound int64 // rows that were examined of each head
 	parts []topQueue
 }
 
@@ -312,7 +312,7 @@ func (l *topLanes) apply(rules []survey.QueueRule) {
 	}
 }
 
-// whole reads what is known of a table only.
+// whole reads what is known only of a table as a whole.
 func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
 	held, err := survey.HeldRows(ctx, r, t, topRows)
 	if !f.skip("waiting rows of "+t.Name, err) {
@@ -326,7 +326,7 @@ func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	f.rates(ctx, r, t, q, before)
 }
 
-// rates are those of the last minutes, and what changed since the frame before.
+// rates adds the rates of the last seconds, and those that come from the difference to the frame before.
 func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
 	rates, err := survey.RatesOver(ctx, r, t, topWindow, topRows)
 	if f.skip("rates of "+t.Name, err) {
@@ -351,7 +351,7 @@ func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	q.Of.Claimed = &claimed
 }
 
-// since tells what a table had in the frame before, and how many seconds ago that was: 0 if it was not there.
+// since returns a table's counts in the frame before, and how many seconds ago that was: 0 if it was not in it.
 func (f *topFrame) since(before *topFrame, table string) (topCount, float64) {
 	if before == nil {
 		return topCount{}, 0

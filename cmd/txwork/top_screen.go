@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// resizeInterval is how often the size of the terminal is looked at: a system call, which every platform has.
+// resizeInterval is how often the size of the terminal is checked. Polling works on every platform.
 const resizeInterval = 200 * time.Millisecond
 
 // A topScreen runs a model on a terminal.
@@ -26,11 +26,11 @@ type topScreen struct {
 	width, height int
 	drawn         string
 	changes       chan topChange
-	busy          bool // a command runs
+	busy          bool // a command is running
 }
 
-// run shows the model until the user quits or ctx ends. However it ends, the terminal is as it was; restore holds what
-// a second signal has to do, which waits for nobody.
+// run shows the model until the user quits or ctx ends, and then restores the terminal in any case. Through restore, a
+// second signal, which exits without waiting, can restore the terminal too.
 func (s *topScreen) run(ctx context.Context, restore *atomic.Pointer[func()]) error {
 	before, err := term.MakeRaw(int(s.in.Fd()))
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *topScreen) loop(ctx context.Context, keys <-chan string) error {
 			return nil
 		case key, ok := <-keys:
 			if !ok {
-				return nil // nobody is there any more
+				return nil // the terminal has gone away
 			}
 			if command := s.model.key(key); command != nil && !s.begin(ctx, command) {
 				s.model.message = "wait: the last command still runs"
@@ -85,7 +85,7 @@ func (s *topScreen) loop(ctx context.Context, keys <-chan string) error {
 	return nil
 }
 
-// begin runs a command beside the loop, unless another one runs.
+// begin runs a command in the background, unless another one is running.
 func (s *topScreen) begin(ctx context.Context, command topCommand) bool {
 	if s.busy {
 		return false
@@ -96,7 +96,7 @@ func (s *topScreen) begin(ctx context.Context, command topCommand) bool {
 		defer func() {
 			if p := recover(); p != nil {
 				text := fmt.Sprintf("%v\n%s", p, debug.Stack())
-				change = func(*topModel) { panic(text) } // where the terminal is restored first
+				change = func(*topModel) { panic(text) } // panics in the loop, which restores the terminal first
 			}
 			s.changes <- func(m *topModel) {
 				s.busy = false
@@ -114,14 +114,14 @@ func (s *topScreen) begin(ctx context.Context, command topCommand) bool {
 	return true
 }
 
-// wait lets a command end that was broken off.
+// wait waits for an interrupted command to end.
 func (s *topScreen) wait() {
 	for s.busy {
 		(<-s.changes)(&topModel{})
 	}
 }
 
-// draw writes what has changed, in one piece.
+// draw writes the lines that have changed in a single write.
 func (s *topScreen) draw() error {
 	width, height, err := sizeOf(s.out)
 	if err != nil {
@@ -146,7 +146,8 @@ func (s *topScreen) draw() error {
 	return err
 }
 
-// readKeys names the keys that are pressed. It ends with the program: a read of a terminal cannot be broken off.
+// readKeys sends the names of the keys that are pressed. It runs until the program ends, because a read from a terminal
+// cannot be interrupted.
 func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	defer close(keys)
 	buffer := make([]byte, 256)
@@ -165,13 +166,13 @@ func readKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	}
 }
 
-// keyNames are what terminals send for the keys that have no letter.
+// keyNames are the sequences that terminals send for keys without a letter.
 var keyNames = map[string]string{
 	"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left",
 	"\x1bOA": "up", "\x1bOB": "down", "\x1bOC": "right", "\x1bOD": "left",
 }
 
-// keysOf names the keys of what a terminal has sent at once.
+// keysOf names the keys in one piece of terminal input.
 func keysOf(text string) (keys []string) {
 	for text != "" {
 		if len(text) >= 3 && text[0] == '\x1b' && (text[1] == '[' || text[1] == 'O') {

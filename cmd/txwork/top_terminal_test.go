@@ -21,7 +21,7 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// A tty is a terminal that a test sits at.
+// A tty is a terminal that is controlled by a test.
 type tty struct {
 	t             *testing.T
 	master, slave *os.File
@@ -59,9 +59,9 @@ func newTTY(t *testing.T) *tty {
 		}
 	}()
 	t.Cleanup(func() {
-		master.WriteString("\n") // ends a read of a key that nobody waits for any more
+		master.WriteString("\n") // ends a pending read of a key
 		slave.Close()
-		<-read // its last writer is gone
+		<-read // the last writer is gone
 		master.Close()
 	})
 	return y
@@ -85,13 +85,13 @@ func (y *tty) text() string {
 	return y.shown.String()
 }
 
-// shows waits for a text.
+// shows waits for a text on the terminal.
 func (y *tty) shows(text string) {
 	y.t.Helper()
 	eventually(y.t, "the terminal shows "+text, func() bool { return strings.Contains(y.text(), text) })
 }
 
-// restored fails the test unless the terminal is as it was.
+// restored fails the test unless the terminal's settings are as before.
 func (y *tty) restored() {
 	y.t.Helper()
 	if now := termios(y.t, y.slave); now != y.before {
@@ -116,7 +116,7 @@ func TestTopOnATerminal(t *testing.T) {
 			must(t, cmd.Start())
 			y.shows("outbox")
 			if strings.Contains(y.text(), "WAITING FOR") {
-				t.Error("80 columns have room for what is meant for wide terminals")
+				t.Error("a column for wide terminals is shown at 80 columns")
 			}
 			y.resize(200, 50)
 			y.shows("WAITING FOR")
@@ -129,7 +129,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// Whoever makes a terminal need not say how large it is.
+// Top works on a terminal that does not report its size.
 func TestTopOnATerminalWithoutASize(t *testing.T) {
 	c := newMigratedCLI(t)
 	y := newTTY(t)
@@ -143,7 +143,7 @@ func TestTopOnATerminalWithoutASize(t *testing.T) {
 	y.restored()
 }
 
-// Colours are for terminals, and for those who want them.
+// Colours appear only on terminals, and only if the user has not turned them off.
 func TestColoursAreForTerminals(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.exec("GRANT SELECT ON {schema}.outbox TO PUBLIC")
@@ -155,19 +155,19 @@ func TestColoursAreForTerminals(t *testing.T) {
 		cmd := c.process(patiently...)
 		cmd.Env = append(cmd.Env, append([]string{"NO_COLOR=", "TERM=xterm"}, env...)...)
 		cmd.Stdout = y.slave
-		cmd.Run() // its exit code says that there are findings
+		cmd.Run() // its exit code is not 0, because there are findings
 		y.shows("REVOKE SELECT")
 		return y
 	}
 	on().shows("\x1b[33mWARNING  PUBLIC has 1 privilege")
 	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
 		if text := on(env).text(); strings.Contains(text, "\x1b") {
-			t.Errorf("with %s there is an escape in %q", env, text)
+			t.Errorf("with %s there is an escape sequence in %q", env, text)
 		}
 	}
 }
 
-// What takes over a second says how far it is, how fast, and how long it will take.
+// An operation that takes longer than a second shows its progress, its rate and the remaining time.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
@@ -192,14 +192,14 @@ func TestProgressOnATerminal(t *testing.T) {
 	y.shows("fixing")
 	wait.end()
 	if !wait.bar.IsFinished() || !p.bar.IsFinished() {
-		t.Error("a bar that ended may show again, over a question or an answer")
+		t.Error("a bar that has ended is drawn again")
 	}
 	if p := (&app{stderr: y.slave, asJSON: true}).newWait("fixing"); p.bar != nil {
-		t.Error("there is a bar beside JSON")
+		t.Error("a progress bar is shown although JSON was asked for")
 	}
 }
 
-// Who waits sees what for, and Ctrl-C says what was done by then.
+// A command that waits shows what it waits for, and after Ctrl-C it reports what was done.
 func TestWhatTakesLongIsToldOnATerminal(t *testing.T) {
 	for _, test := range []struct{ line, prepare, hold, shows, prints string }{
 		{"reap", `UPDATE outbox SET status = 1, owner_token = gen_random_uuid(), locked_until = now() - interval '1 hour',
@@ -245,7 +245,7 @@ func TestWhatTakesLongIsToldOnATerminal(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong inside, the terminal is given back before anybody is told.
+// Even after a panic, the terminal is restored before anything is printed.
 func TestTopRestoresTheTerminalOfAPanic(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// patientTop has a busy machine fail no test.
+// patientTop sets a timeout so high that no test fails on a busy machine.
 var patientTop = []string{"top", "--statement-timeout", "1m"}
 
 func (c *cli) top(args ...string) result {
@@ -25,7 +25,7 @@ func (c *cli) top(args ...string) result {
 	return c.run(append(slices.Clone(patientTop), args...)...)
 }
 
-// find is the line of a queue.
+// find returns the line of a queue.
 func (f *topFrame) find(t *testing.T, table, name string) topQueue {
 	t.Helper()
 	for _, q := range f.Queues {
@@ -42,8 +42,8 @@ func TestTopShowsWhatIsThere(t *testing.T) {
 	c.populate()
 	f := decode[topFrame](c.top("--json").ok())
 	q := f.find(t, "outbox", "")
-	// One of the two in progress has expired. The rows that came and ended did so in the last ten seconds, or the
-	// machine is that slow.
+	// One of the two in progress has expired. The rows arrived and ended within the last ten seconds, or earlier if the
+	// machine is slow.
 	if q.Ready != 2 || q.Scheduled != 1 || q.InProgress != 2 || q.Expired != 1 || q.Of.DeadLetters != 1 ||
 		q.Of.RecentDead != 1 || q.Of.Waiting != 0 || q.AtLeast ||
 		q.OldestReady < 0 || q.Of.Arrived > 0.8 || q.Of.Settled == nil || *q.Of.Settled > 0.3 || q.Of.Claimed != nil {
@@ -72,11 +72,11 @@ func TestTopShowsWhatIsThere(t *testing.T) {
 			}
 		}
 		if strings.Contains(out, "\x1b") {
-			t.Error("there are escapes without a terminal")
+			t.Error("there are escape sequences without a terminal")
 		}
 	}
 	if c.top().ok().stdout == "" {
-		t.Error("nothing is printed where there is no terminal")
+		t.Error("nothing is printed without a terminal")
 	}
 }
 
@@ -95,7 +95,7 @@ func TestTopOfAnEmptySchema(t *testing.T) {
 	newCLI(t).top("--once").exits(exitFailure).says("run `txwork migrate up`")
 }
 
-// A table that somebody has locked is left out, and said to be.
+// A locked table is skipped, and reported as skipped.
 func TestTopWaitsForNobody(t *testing.T) {
 	c := newMigratedCLI(t)
 	tx, err := c.db.Pool.Begin(t.Context())
@@ -109,7 +109,7 @@ func TestTopWaitsForNobody(t *testing.T) {
 	}
 }
 
-// model is a top without a terminal, whose commands run at once.
+// steps is a top without a terminal, whose commands run synchronously.
 type steps struct {
 	*cli
 	*topModel
@@ -149,7 +149,7 @@ func (s steps) on(item string) {
 	}
 }
 
-// sees is the screen at 80 columns, which has the texts.
+// sees fails the test unless the screen at 80 columns contains the texts. It returns the screen.
 func (s steps) sees(texts ...string) string {
 	s.t.Helper()
 	var b strings.Builder
@@ -176,7 +176,7 @@ func TestTopsRates(t *testing.T) {
 		owner := uuid.New()
 		rows, err := c.queue().Claim(t.Context(), owner, time.Minute, 30)
 		must(t, err)
-		s.press(" ", " ") // stopping and going on reads a frame
+		s.press(" ", " ") // pausing and continuing reads a frame
 		if claimed := s.frame.find(t, "outbox", "").Of.Claimed; claimed == nil || *claimed <= 0 {
 			t.Errorf("claimed %v, want some", claimed)
 		}
@@ -203,7 +203,7 @@ func TestTopsKeys(t *testing.T) {
 		s.sees("redrive the dead letters")
 		s.press("esc")
 
-		// Down to the row that blocks a key, and back.
+		// Move to the row that blocks a key, and back.
 		s.on("error outbox")
 		s.press("enter")
 		s.sees("outbox order.shipped  FAILED", blocker.String(), "35m ago")
@@ -221,7 +221,7 @@ func TestTopsKeys(t *testing.T) {
 			t.Errorf("the cursor is on %q", s.cursor)
 		}
 
-		// Only what is meant is redriven, after a yes.
+		// Only the selected rows are redriven, and only after a yes.
 		s.on("error jobs")
 		s.press("r")
 		s.sees("Redrive 6 dead letters of jobs greeting? [y/N]")
@@ -233,12 +233,12 @@ func TestTopsKeys(t *testing.T) {
 			t.Errorf("%d jobs are dead letters, want none", n)
 		}
 		if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 3"); n != 1 {
-			t.Errorf("%d messages are dead letters, want the one", n)
+			t.Errorf("%d messages are dead letters, want 1", n)
 		}
 		s.press("r")
 		s.sees("has no dead letters there")
 
-		// A queue is paused and resumed.
+		// A queue can be paused and resumed.
 		s.do(s.refresh)
 		s.on("queue jobs queue mail")
 		s.press("p")
@@ -257,7 +257,7 @@ func TestTopsKeys(t *testing.T) {
 		s.press("p")
 		s.sees("only queues of jobs can be paused")
 
-		// A single row.
+		// Redrive a single row.
 		s.press("enter", "left", "left")
 		s.sees("outbox  FAILED")
 		s.press("r", "y")
@@ -272,7 +272,7 @@ func TestTopsKeys(t *testing.T) {
 	})
 }
 
-// Whatever the size of the terminal, the picture fits and has the cursor in it.
+// The screen fits every size of the terminal and shows the cursor.
 func TestTopsSizes(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.populate()
@@ -294,7 +294,7 @@ func TestTopsSizes(t *testing.T) {
 	})
 }
 
-// A database that does not answer leaves the last frame, and is told.
+// If the database does not answer, the last frame stays and the screen says so.
 func TestTopWithoutADatabase(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.populate()
@@ -305,7 +305,7 @@ func TestTopWithoutADatabase(t *testing.T) {
 		s.sees("no news: ", "outbox")
 		s.do(s.refresh)
 		if s.topModel.trouble != "" {
-			t.Errorf("there is still trouble: %s", s.topModel.trouble)
+			t.Errorf("there are still findings: %s", s.topModel.trouble)
 		}
 	})
 }
@@ -335,7 +335,7 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// However large a table is, a frame reads a bounded number of its pages, in a bounded number of statements.
+// However large a table is, a frame reads a bounded number of its pages in a bounded number of statements.
 func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), localpg.Options{Settings: map[string]string{"autovacuum": "off",
@@ -355,7 +355,7 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 		before := value[int64](c, read)
 		f = decode[topFrame](c.top("--json").ok())
 		last := int64(-1)
-		eventually(t, "the session's statistics are there", func() bool { // it has ended, and sends them then
+		eventually(t, "the session's statistics are there", func() bool { // a session sends its statistics when it ends
 			pages = value[int64](c, read) - before
 			still := pages == last && pages > 100
 			last = pages
@@ -373,8 +373,8 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 	large, f := frame()
 	t.Logf("a frame of 60000 rows reads %d pages, one of %d more %d pages in %.0f ms", small, 3*size, large,
 		f.Took*1000)
-	// Of rows that are due or due later, claims and dead letters each statement reads so many, a page of the table
-	// each.
+	// Each statement reads a bounded number of due rows, later rows, claims and dead letters, and at most one page of
+	// the table for each row.
 	if budget := int64(6 * topRows); large > budget || large > small+small/5 {
 		t.Errorf("a frame reads %d pages of %d rows, and %d of 60000; the budget is %d", large, 3*size, small, budget)
 	}

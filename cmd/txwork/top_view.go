@@ -25,18 +25,18 @@ const (
 type styledLine struct {
 	text  string
 	style style
-	item  string // what the cursor stands on; empty if it cannot
+	item  string // the item that the cursor can stand on; empty if there is none
 }
 
-// topWidth is that of a frame that is not for a terminal.
+// topWidth is the width of a frame that is not printed to a terminal.
 const topWidth = 80
 
-// A topColumn is one of a table on the screen.
+// A topColumn is a column of a topTable.
 type topColumn struct {
 	head   string
-	left   bool // aligned, instead of right
-	grows  bool // takes what the others leave
-	beside bool // shown only where all of the others fit
+	left   bool // left-aligned; otherwise right-aligned
+	grows  bool // takes the width that the other columns leave
+	beside bool // shown only if all other columns fit
 }
 
 // A topTable is rows under a header.
@@ -44,7 +44,7 @@ type topTable struct {
 	title   string
 	columns []topColumn
 	rows    []topRow
-	none    string // in the place of rows
+	none    string // shown if there are no rows
 }
 
 type topRow struct {
@@ -53,7 +53,7 @@ type topRow struct {
 	item  string
 }
 
-// lines lays the table out: the columns that grow are cut to what fits.
+// lines lays out the table. Columns that grow are cut to the available width.
 func (t topTable) lines(width int) []styledLine {
 	lines := []styledLine{{text: ""}, {text: fit(t.title, width), style: bold}}
 	if len(t.rows) == 0 {
@@ -96,7 +96,7 @@ func gapOf(width int) int {
 	return 2
 }
 
-// layout are the columns that are shown, and the width of each.
+// layout returns the columns that are shown, and their widths.
 func (t topTable) layout(width int) (shown []int, widths []int) {
 	widths = make([]int, len(t.columns))
 	total, gap := -gapOf(width+2), gapOf(width+2)
@@ -127,7 +127,7 @@ func (t topTable) layout(width int) (shown []int, widths []int) {
 			}
 		}
 		if widest < 0 {
-			break // lines are cut
+			break // the lines are cut instead
 		}
 		widths[widest]--
 	}
@@ -154,7 +154,7 @@ func fit(s string, width int) string {
 	return b.String() + "…"
 }
 
-// lines are the whole frame, for a screen of any height.
+// lines returns the whole frame, whatever the height of the screen.
 func (f *topFrame) lines(width int) []styledLine {
 	title := fmt.Sprintf("txwork top  schema %s of database %s  %s  (%s)", f.Schema, harmless(f.Database),
 		f.At.Format("15:04:05Z"), rough(seconds(f.Took)))
@@ -235,7 +235,7 @@ func (q topQueue) rules() string {
 	return strings.Join(all, ", ")
 }
 
-// key names the line on the screen.
+// key identifies the line on the screen.
 func (q topQueue) key() string { return "queue " + q.Table + " " + q.By + " " + q.Name }
 
 func (f *topFrame) leaseTable() topTable {
@@ -306,7 +306,7 @@ func (f *topFrame) errorTable() topTable {
 
 func (e topError) key() string { return "error " + e.Table + " " + e.Name + " " + e.Error }
 
-// dashedName is a name in full, or a dash in the place of none.
+// dashedName returns a name in full, or a dash if it is empty.
 func dashedName(name string) string {
 	if name == "" {
 		return "-"
@@ -314,7 +314,7 @@ func dashedName(name string) string {
 	return harmless(name)
 }
 
-// brief is a number in at most five characters, with a + if there may be more.
+// brief formats a number in at most five characters, with a + if there may be more.
 func brief(n int64, more bool) string {
 	var text string
 	switch {
@@ -331,7 +331,7 @@ func brief(n int64, more bool) string {
 	return text
 }
 
-// perSecond is a rate, or a dash where it is not known yet.
+// perSecond formats a rate, or a dash if it is not known yet.
 func perSecond(rate *float64) string {
 	switch {
 	case rate == nil:

@@ -18,8 +18,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// newShop is a cli on a server of its own, with the tables in the usual schema: what is recorded there names nobody
-// else.
+// newShop is a cli on its own server with the tables in the default schema, so that recorded output contains no foreign
+// sessions.
 func newShop(t *testing.T) *cli {
 	t.Helper()
 	t.Parallel()
@@ -44,7 +44,7 @@ func newShopOn(t *testing.T, server *localpg.Server) *cli {
 		outbox: box}
 }
 
-// connect opens sessions as a program of the shop does.
+// connect opens sessions as a program of the shop would.
 func (c *cli) connect(application string, sessions int) {
 	c.t.Helper()
 	for range sessions {
@@ -57,8 +57,8 @@ func (c *cli) connect(application string, sessions int) {
 	}
 }
 
-// trouble makes what an operator on call finds: a key that is blocked by a dead letter, a process that died with
-// leases, a paused queue, and a provider that refuses cards.
+// trouble creates the problems that an operator on call finds: a key that is blocked by a dead letter, a process that
+// died with leases, a paused queue, and a provider that refuses cards.
 func (c *cli) trouble() (blocker uuid.UUID) {
 	c.t.Helper()
 	order := func(topic, key string) outbox.Message {

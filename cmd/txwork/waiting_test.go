@@ -109,8 +109,8 @@ func (c *cli) startJoin() (started outbox.Started) {
 	return started
 }
 
-// Joins that have ended are read past, a bounded number in one statement, and of a large join a bounded number of
-// members.
+// Joins that have ended are skipped, a bounded number in each statement, and of a large join a bounded number of
+// members is read.
 func TestJoinsBehindManyOthers(t *testing.T) {
 	c := newMigratedCLI(t)
 	pending := c.startJoin().ID.String()

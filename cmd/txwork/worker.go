@@ -21,7 +21,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// maxWorkerFile is far more than anybody writes.
+// maxWorkerFile is far larger than any file written by hand.
 const maxWorkerFile = 4 << 20
 
 // workerOptions are the flags of worker.
@@ -90,7 +90,7 @@ func (a *app) readWorkerFile(name string) (*workerFile, error) {
 
 // checked is what --check --json prints.
 type checked struct {
-	File     string               `json:"file"`     // as it was named
+	File     string               `json:"file"`     // file name as given
 	OK       bool                 `json:"ok"`       // there are no problems
 	Serves   []string             `json:"serves"`   // what the worker would serve
 	Problems []workerfile.Problem `json:"problems"` // in the order of their lines
@@ -115,11 +115,11 @@ func (a *app) reportWorkerFile(name string, f *workerFile, err error, asJSON boo
 	return errors.Join(err, printErr)
 }
 
-// spareConnections are those of a pool beside those that handlers of an inbox hold.
+// spareConnections are the connections of a pool beyond those that inbox handlers hold.
 const spareConnections = 4
 
-// configure gives the pool the connections that handlers of an inbox hold, one each, unless the file says how many
-// there are.
+// configure gives the pool one connection for each handler of an inbox that may run at once, and some spare ones,
+// unless the file sets the number.
 func (f *workerFile) configure(c *pgxpool.Config) {
 	if n := f.Database.MaxConnections; n > 0 {
 		c.MaxConns = int32(n)
@@ -135,7 +135,7 @@ func (f *workerFile) configure(c *pgxpool.Config) {
 	c.MaxConns = max(c.MaxConns, int32(need))
 }
 
-// concurrency is modest by default because a handler may be a process.
+// concurrency returns the section's concurrency. The default is modest because each handler may be a process.
 func concurrency(s workerfile.Serving) int {
 	if s.Concurrency > 0 {
 		return s.Concurrency
@@ -148,7 +148,7 @@ type workerRun struct {
 	app            *app
 	db             *database
 	file           *workerFile
-	stdout, stderr io.Writer // of all commands, and of the log
+	stdout, stderr io.Writer // shared by all commands and the log
 	logger         *slog.Logger
 	settled        counts
 }
@@ -163,7 +163,7 @@ func newWorkerRun(a *app, d *database, f *workerFile, o workerOptions) *workerRu
 	return w
 }
 
-// run works until it is interrupted. What cannot go on stops the rest.
+// run works until it is interrupted. If one part fails, the others are stopped.
 func (w *workerRun) run(ctx context.Context) error {
 	parts, err := w.parts()
 	if err != nil {
@@ -177,7 +177,7 @@ func (w *workerRun) run(ctx context.Context) error {
 		}
 		defer listener.Close()
 		w.logger.Info("serving probes", "url", "http://"+listener.Addr().String())
-		probes := &http.Server{ // s is made before it is asked
+		probes := &http.Server{ // s is set before the first request
 			Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				s.Handler().ServeHTTP(rw, r)
 			}),

@@ -10,10 +10,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A taskHandler does a task. Its result settles the row.
+// A taskHandler handles a task. Its result settles the row.
 type taskHandler func(ctx context.Context, t task) error
 
-// counts are what a worker has done.
+// counts are the settlements of a worker.
 type counts struct{ done, retried, failed atomic.Int64 }
 
 func (c *counts) add(err error) {
@@ -28,12 +28,12 @@ func (c *counts) add(err error) {
 	}
 }
 
-// handler is one of the file's, with its retries and counted.
+// handler returns a handler of the file, with its retry settings applied and its results counted.
 func (w *workerRun) handler(h *workerfile.Handler) taskHandler {
 	do := w.doing(h)
 	return func(ctx context.Context, t task) error {
 		err := do(ctx, t)
-		if ctx.Err() != nil { // the shutdown, a lost lease or a cancel: nothing that the task has done
+		if ctx.Err() != nil { // the shutdown, a lost lease or a cancel, none of which is a result of the task
 			return err
 		}
 		err = settledBy(h, t, err)
@@ -53,7 +53,7 @@ func (w *workerRun) doing(h *workerfile.Handler) taskHandler {
 	}
 }
 
-// settledBy applies the handler's own limits, where it has any, in the place of the row's.
+// settledBy applies the handler's own retry limits, if it has any, instead of the row's.
 func settledBy(h *workerfile.Handler, t task, err error) error {
 	var o *workqueue.Outcome
 	chosen := errors.As(err, &o)

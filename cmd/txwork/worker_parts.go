@@ -21,7 +21,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// parts are the workers of the file's sections.
+// parts returns the workers of all sections of the file.
 func (w *workerRun) parts() (parts []service.Part, err error) {
 	sections := []func() ([]service.Part, error){w.outbox, w.inbox, w.timers, w.jobs}
 	for _, section := range sections {
@@ -116,15 +116,15 @@ func (w *workerRun) timers() ([]service.Part, error) {
 	return []service.Part{worker}, nil
 }
 
-// firingTask has an id for each firing: a timer that is set again is the same row.
+// firingTask has a new id for each firing, because a timer that is set again keeps its row.
 func firingTask(d *timers.Delivery) task {
 	also := append(domainEnv("timers", d.MaxAttempts), variable("TXWORK_SCHEDULED_AT",
 		d.ScheduledAt.UTC().Format(time.RFC3339Nano)), variable("TXWORK_SCHEDULE", d.Schedule))
 	return task{fmt.Sprintf("%s-%d", d.ID, d.Generation), d.Topic, d.Key, d.Attempt, d.Headers, d.Payload, also}
 }
 
-// jobs are done by a middleware: which kinds there are is known when the file is read, and their args are handed on as
-// they are.
+// jobs handles all jobs in a middleware, because the kinds are known only once the file is read. Args are passed on
+// unchanged.
 func (w *workerRun) jobs() ([]service.Part, error) {
 	f := w.file.Jobs
 	if f == nil {
@@ -175,7 +175,7 @@ func domainEnv(domain string, maxAttempts int) []string {
 	return []string{variable("TXWORK_DOMAIN", domain), variable("TXWORK_MAX_ATTEMPTS", strconv.Itoa(maxAttempts))}
 }
 
-// register gives a worker its handlers by topic.
+// register registers the handlers of a worker by topic.
 func register[H any](all workerfile.Handlers, handle func(string, H), handleAll func(H),
 	as func(*workerfile.Handler) H) {
 	for topic, h := range all {

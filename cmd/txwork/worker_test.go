@@ -31,7 +31,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A runningWorker is `txwork worker` as a process of its own, in a directory of its own.
+// A runningWorker is `txwork worker` as a process, in its own directory.
 type runningWorker struct {
 	*cli
 	dir string
@@ -94,7 +94,7 @@ func (w *runningWorker) logged() string {
 	return w.logs.String()
 }
 
-// stop ends the worker as an orchestrator does.
+// stop ends the worker with SIGTERM, as an orchestrator does.
 func (w *runningWorker) stop() {
 	w.t.Helper()
 	must(w.t, w.cmd.Process.Signal(syscall.SIGTERM))
@@ -109,7 +109,7 @@ func (w *runningWorker) ended() {
 	}
 }
 
-// file is what a command has written, once there is anything.
+// file waits until a command has written a file, and returns its content.
 func (w *runningWorker) file(name string) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
@@ -124,7 +124,7 @@ func (w *runningWorker) file(name string) string {
 	return string(text)
 }
 
-// keep is a script that keeps its input and its environment, under names that appear when they are whole.
+// keep returns a script that saves its input and its environment in files. They are renamed when they are complete.
 func keep(name string) string {
 	return fmt.Sprintf(`cat > %[1]s.new; env | grep ^TXWORK_ > %[1]s.env.new; mv %[1]s.env.new %[1]s.env; mv %[1]s.new %[1]s`, name)
 }
@@ -136,7 +136,7 @@ func (c *cli) settled(table string, status workqueue.Status) {
 	})
 }
 
-// work writes rows of each domain, as other programs do.
+// work writes rows of each domain, as other programs would.
 func (c *cli) work(sql string) {
 	c.t.Helper()
 	c.exec(strings.ReplaceAll(sql, "txwork.", c.db.Schema+"."))
@@ -155,7 +155,7 @@ func (c *cli) work(sql string) {
 	c.run("timers", "set", "order/7", "--topic", "reminder", "--after", "0s", "--payload", `"now"`).ok()
 }
 
-// The file that docs/worker.md shows is valid, and does the work of all domains.
+// The file in docs/worker.md is valid, and handles rows of all domains.
 func TestTheDocumentedWorkerFile(t *testing.T) {
 	c := newMigratedCLI(t)
 	text, err := os.ReadFile(filepath.Join(root, "docs/worker.md"))
@@ -230,11 +230,11 @@ func TestTheDocumentedWorkerFile(t *testing.T) {
 	w.stop()
 	contains(t, "the log", w.logged(), "maintenance=here", "worker stopped", "done=5 retried=0 failed=0")
 	if strings.Contains(w.logged(), "s3cret") {
-		t.Errorf("the log tells a secret: %s", w.logged())
+		t.Errorf("the log contains a secret: %s", w.logged())
 	}
 }
 
-// workUntil runs a worker in this process until the rows of the outbox are as they should be.
+// workUntil runs a worker in this process until a query about the outbox returns true.
 func (c *cli) workUntil(file string, done string, args ...any) result {
 	c.t.Helper()
 	name := filepath.Join(c.t.TempDir(), "worker.yaml")
@@ -248,7 +248,7 @@ func (c *cli) workUntil(file string, done string, args ...any) result {
 	return <-ended
 }
 
-// Exit codes, statuses, limits of attempts and backoffs are the file's to set.
+// The file determines what exit codes and statuses mean, the limits of attempts, and the backoffs.
 func TestWorkerSettlesAsTheFileSays(t *testing.T) {
 	status := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var n int
@@ -295,7 +295,7 @@ outbox:
 	}
 	if left := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE topic = 'soon' AND due_at > now() + "+
 		"interval '110 min'"); left != 1 {
-		t.Error("the handler's own backoff is not kept to")
+		t.Error("the handler's own backoff is not used")
 	}
 	var last struct {
 		Message               string `json:"msg"`
@@ -308,7 +308,7 @@ outbox:
 	}
 }
 
-// wantedStates are by topic.
+// wantedStates are the expected states by topic.
 var wantedStates = map[string]state{
 	"done":              {status: workqueue.Done},
 	"data":              {status: workqueue.Failed, lastErr: "exit status 65"},
@@ -328,7 +328,7 @@ var wantedStates = map[string]state{
 	"not found is fine": {status: workqueue.Done},
 }
 
-// A kind that the file does not have is left to others, or fails.
+// A job of a kind that the file does not list is left to other workers or fails, as the file says.
 func TestWorkerOfKindsThatItDoesNotHave(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.greet(jobs.InsertOptions{})
@@ -341,7 +341,7 @@ func TestWorkerOfKindsThatItDoesNotHave(t *testing.T) {
 	c.workUntil(`jobs: {kinds: {"*": {exec: cat > /dev/null}}}`, "SELECT bool_and(status = 2) FROM {schema}.jobs").ok()
 }
 
-// What a dead worker has left is taken back by the reaper of another, unless the file leaves that to others.
+// The rows of a dead worker are requeued by another worker's reaper, unless the file disables that.
 func TestWorkerReaps(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.orphan("{}")
@@ -349,7 +349,8 @@ func TestWorkerReaps(t *testing.T) {
 		"SELECT status = 2 FROM {schema}.outbox WHERE id = $1", id).ok()
 }
 
-// At a signal a command gets its grace, then SIGTERM and SIGKILL with all of its processes, and its row goes back.
+// After a signal, a command gets the shutdown timeout, then SIGTERM and SIGKILL with all its processes, and its row is
+// requeued.
 func TestWorkerKillsWhatDoesNotEnd(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
@@ -367,7 +368,7 @@ func TestWorkerKillsWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A command that ends within the shutdown is done.
+// A command that ends within the shutdown timeout is settled as usual.
 func TestWorkerWaitsForCommands(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
@@ -416,7 +417,7 @@ func TestWorkerFilesThatAreWrong(t *testing.T) {
 		right).exits(exitUsage).says("no database")
 }
 
-// The file names the database where nothing else does.
+// The file names the database if neither a flag nor the environment does.
 func TestWorkerFileNamesTheDatabase(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]

@@ -1,4 +1,4 @@
-// Package architecture holds the rules of docs/architecture.md: who may import whom.
+// Package architecture checks the rules of docs/architecture.md: which package may import which.
 package architecture_test
 
 import (
@@ -10,7 +10,7 @@ import (
 
 const module = "github.com/txwork/txwork/"
 
-// mayImport lists, for each public package, the packages of ours that it may depend on, directly or not.
+// mayImport lists, for each public package, the packages of this repository that it may depend on, directly or not.
 var mayImport = map[string][]string{
 	"workqueue":              nil,
 	"workqueue/dispatch":     nil,
@@ -37,19 +37,20 @@ var mayImport = map[string][]string{
 	"migrations":         {"workqueue", "workqueue/validate"},
 }
 
-// below is what a domain package may depend on: what two of them need lives there.
+// below is what a domain package may depend on. Code that two domains need lives there.
 var below = []string{"internal/input", "internal/payload", "workqueue", "workqueue/validate",
 	"workqueue/keyed", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
-// leaves are what anybody may depend on. They depend on none of ours but each other.
+// leaves are packages that any package may depend on. They depend on no package of this repository but each other.
 var leaves = []string{"internal/contain", "internal/header", "internal/outage", "internal/postgres", "internal/scope",
 	"internal/sqltext", "workqueue/dispatch", "workqueue/metrics"}
 
-// application packages are those that end up in users' programs by way of their own imports.
+// application packages end up in users' programs.
 var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service",
 	"inbox/inboxhttp", "outbox/outboxhttp"}
 
-// kept out of application packages: what would reach everybody's module graph for the sake of few.
+// keptOut are packages that application packages must not depend on, because they would burden all users' module graphs
+// for the benefit of few.
 var keptOut = []string{
 	"github.com/pressly/goose", "go.opentelemetry.io/otel/sdk", "github.com/jmoiron/sqlx", "github.com/spf13/cobra",
 	"github.com/lib/pq", "github.com/fergusstrange", "go.uber.org/goleak", "pgregory.net/rapid", "testing",
@@ -64,7 +65,7 @@ func TestOurImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// dependsOn checks that a package depends on none of ours but these and the leaves.
+// dependsOn checks that a package depends on no package of this repository but the allowed ones and the leaves.
 func dependsOn(t *testing.T, pkg string, allowed []string) {
 	t.Helper()
 	for _, dep := range dependencies(t, pkg) {

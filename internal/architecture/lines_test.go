@@ -16,7 +16,7 @@ var (
 	beside  = regexp.MustCompile("`([a-z/]+)` ([\\d,]*\\d)(?: and (\\d+) of SQL)?")
 )
 
-// The lines that docs/architecture.md tells of each package are right to within a tenth, and of every public package.
+// docs/architecture.md lists every public package with its number of lines, correct to within a tenth.
 func TestLinesOfPackages(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
@@ -35,17 +35,17 @@ func TestLinesOfPackages(t *testing.T) {
 		goes := lines(t, m[1]+"/*.go")
 		sql := lines(t, m[1]+"/sql/*.sql") + lines(t, m[1]+"/sql/*/*.sql")
 		if !near(m[2], goes) || !near(m[3], sql) {
-			t.Errorf("%s is said to have %s lines of Go and %s of SQL, it has %d and %d", m[1], m[2], m[3], goes, sql)
+			t.Errorf("the page says that %s has %s lines of Go and %s of SQL, but it has %d and %d", m[1], m[2], m[3], goes, sql)
 		}
 	}
 	for pkg := range mayImport {
-		if !told[pkg] && pkg != "migrations" { // which is mostly rendered
-			t.Errorf("the page does not tell how many lines %s has", pkg)
+		if !told[pkg] && pkg != "migrations" { // migrations is mostly generated
+			t.Errorf("the page does not say how many lines %s has", pkg)
 		}
 	}
 }
 
-// near tells whether a number that is said is what there is, to within a tenth and some lines. None is said of none.
+// near tells whether a stated number is correct to within a tenth and ten lines. An empty one means none.
 func near(said string, n int) bool {
 	number, _ := strconv.Atoi("0" + strings.ReplaceAll(said, ",", ""))
 	return max(number-n, n-number) <= n/10+10

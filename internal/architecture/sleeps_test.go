@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// modules are the directories of other modules: what they do takes its time.
+// modules are the directories of other modules, whose tests may sleep.
 var modules = []string{"bench", "deploy", "examples", "proof"}
 
-// Tests wait for conditions, with pgtest.Await. A package may sleep in one place; within synctest time costs nothing.
+// Tests wait for conditions with pgtest.Await. A package may sleep in one place only; under synctest sleeping is free.
 func TestAPackageSleepsInOnePlace(t *testing.T) {
 	t.Parallel()
 	sleeps := map[string][]string{}
@@ -38,7 +38,7 @@ func ofOtherModule(file string) bool {
 	return false
 }
 
-// sleepsIn are the calls of time.Sleep in a file that does not use synctest.
+// sleepsIn returns the calls of time.Sleep in a file that does not use synctest.
 func sleepsIn(t *testing.T, name string) (places []string) {
 	t.Helper()
 	set := token.NewFileSet()

@@ -8,11 +8,11 @@ import (
 
 const (
 	aliveEvery = time.Second
-	aliveLimit = 15 * time.Second // a server that is slower than that measures nothing
+	aliveLimit = 15 * time.Second // figures from a server that is slower than this would be useless
 )
 
-// await waits for a crew, and no longer than the server lives: workers go on trying, which is right for them and of no
-// use here. Nothing else may use the meter meanwhile, which asks.
+// await waits for a crew, but gives up when the server dies: workers would retry, which is right for them and useless
+// here. It uses the meter, so nothing else may use it meanwhile.
 func (l *lab) await(ctx context.Context, c *crew, t *tally, limit time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -26,7 +26,7 @@ func (l *lab) await(ctx context.Context, c *crew, t *tally, limit time.Duration)
 	return <-died
 }
 
-// untilDead returns nil if ctx ends before the server does.
+// untilDead returns nil if ctx ends while the server still answers.
 func (l *lab) untilDead(ctx context.Context) error {
 	for pause(ctx, aliveEvery) == nil {
 		if err := l.ask(context.WithoutCancel(ctx)); err != nil {

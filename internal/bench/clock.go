@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A clock tells the database's time without asking it.
+// A clock estimates the database's time without asking for it.
 type clock struct {
-	at    time.Time     // of this machine, monotonic
-	time  time.Time     // of the database then
-	doubt time.Duration // by which it may be wrong, either way
+	at    time.Time     // time of this machine, monotonic
+	time  time.Time     // time of the database at that moment
+	doubt time.Duration // how far it may be wrong, either way
 }
 
-// clockSamples are enough that one of them is not held up.
+// clockSamples is large enough that at least one sample is not delayed.
 const clockSamples = 20
 
-// readClock takes the answer that came fastest: the database has read its clock some time during that.
+// readClock uses the sample with the fastest reply, because the database read its clock at some time within it.
 func (l *lab) readClock(ctx context.Context) (best clock, err error) {
 	for i := range clockSamples {
 		var c clock

@@ -9,13 +9,13 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// A Comparison is of the same work without and with something in the table that it has to get past.
+// A Comparison is the same work in a table without and with rows that it has to get past.
 type Comparison struct {
-	Without              Side    `json:"without"`                 // what is in the way
-	With                 Side    `json:"with"`                    // what is in the way
-	BuffersPerClaimRatio float64 `json:"buffers_per_claim_ratio"` // with to without
-	BuffersPerJobRatio   float64 `json:"buffers_per_job_ratio"`   // with to without
-	JobsPerSecondRatio   float64 `json:"jobs_per_second_ratio"`   // with to without
+	Without              Side    `json:"without"`                 // the side without the rows in the way
+	With                 Side    `json:"with"`                    // the side with the rows in the way
+	BuffersPerClaimRatio float64 `json:"buffers_per_claim_ratio"` // ratio of with to without
+	BuffersPerJobRatio   float64 `json:"buffers_per_job_ratio"`   // ratio of with to without
+	JobsPerSecondRatio   float64 `json:"jobs_per_second_ratio"`   // ratio of with to without
 }
 
 // A Side is one of the two.
@@ -28,7 +28,7 @@ type Side struct {
 	BuffersPerJob float64 `json:"buffers_per_job"`
 }
 
-// claimSample is how many jobs the claim takes whose pages are counted.
+// claimSample is how many jobs the claim takes whose page reads are counted.
 const claimSample = 100
 
 func compare(without, with Side) *Comparison {
@@ -47,11 +47,11 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// A contrast makes the two sides, in one table: first without, then with.
+// A contrast measures both sides in one table: first without, then with the rows that are in the way.
 type contrast struct {
 	jobs    int64
 	payload int
-	// add writes what is to be got past.
+	// add writes the rows that are in the way.
 	add func(ctx context.Context, l *lab, s *jobStore) error
 }
 
@@ -75,7 +75,7 @@ func (c contrast) run(ctx context.Context, l *lab, s *jobStore) (*Result, error)
 	return r, nil
 }
 
-// side measures one. The result is of this side alone.
+// side measures one side. The result is that of this side alone.
 func (c contrast) side(ctx context.Context, l *lab, s *jobStore, phase string, n int64) (side Side, r *Result,
 	err error) {
 	before, err := s.done(ctx, l, 0)
@@ -98,7 +98,7 @@ func (c contrast) side(ctx context.Context, l *lab, s *jobStore, phase string, n
 		return side, nil, err
 	}
 	if err := context.Cause(ctx); err != nil {
-		return side, nil, err // half of a comparison says nothing
+		return side, nil, err // half a comparison says nothing
 	}
 	return c.conclude(ctx, l, s, m, t, took, before, side)
 }
@@ -125,8 +125,8 @@ func (c contrast) conclude(ctx context.Context, l *lab, s *jobStore, m *measurem
 	return side, r, r.Err()
 }
 
-// claimBuffers has the server count the pages of a claim, which is then undone. Of several the least counts: the
-// first looks up what the session has not cached.
+// claimBuffers counts the pages that a claim reads, and rolls the claim back. It returns the least of several runs,
+// because the first also reads what the session has not cached.
 func (l *lab) claimBuffers(ctx context.Context, s *jobStore) (float64, error) {
 	const samples = 3
 	query := fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM %s(gen_random_uuid(), 30, %d, '%s', "+
@@ -145,7 +145,7 @@ func (l *lab) claimBuffers(ctx context.Context, s *jobStore) (float64, error) {
 	return least, l.settle(ctx, s.table())
 }
 
-// explain runs a statement, undoes it, and tells how many pages it has read.
+// explain runs a statement, rolls it back, and returns how many pages it has read.
 func (l *lab) explain(ctx context.Context, query string) (float64, error) {
 	if err := l.meter.exec(ctx, "BEGIN"); err != nil {
 		return 0, err

@@ -4,5 +4,5 @@ package bench
 
 import "time"
 
-// clientCPU is not known here.
+// clientCPU is unknown on this platform.
 func clientCPU() time.Duration { return 0 }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc, which is the same for every Linux that Go runs on.
+// tick is the unit of times in /proc. It is the same on every Linux platform that Go supports.
 const tick = 10 * time.Millisecond
 
-// serverCPU is what all processes of a private server have used: the postmaster, its children, and those that have
-// ended, which the postmaster has reaped. It is not known where there is no /proc.
+// serverCPU returns the CPU time of all processes of a private server: the postmaster, its children, and children that
+// have ended and were reaped by the postmaster. It is unknown without /proc.
 func serverCPU(dir string) (time.Duration, bool) {
 	file, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -32,7 +32,7 @@ func serverCPU(dir string) (time.Duration, bool) {
 		ticks := before.self + before.reaped + childrenTicks(postmaster)
 		if after, ok := readStat(strconv.Itoa(postmaster)); ok && after.reaped == before.reaped {
 			return time.Duration(ticks) * tick, true
-		} // else a child was reaped meanwhile, which may be missing or counted twice
+		} // otherwise a child was reaped meanwhile, which may be missing or counted twice
 	}
 }
 
@@ -60,7 +60,7 @@ func readStat(pid string) (s processStat, ok bool) {
 	return parseStat(text)
 }
 
-// parseStat skips the program's name, which may contain anything. The fields after it are counted from the third.
+// parseStat skips the program's name, which may contain any character. The fields after it are counted from the third.
 func parseStat(text []byte) (s processStat, ok bool) {
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < 15 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// clientCPU is what this process has used.
+// clientCPU returns the CPU time of this process.
 func clientCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// Cron has schedules that are due every second, and measures how late their jobs start by the database's clock.
+// Cron runs schedules that are due every second, and measures how late their jobs start, by the database's clock.
 type Cron struct {
 	Schedules int64         `json:"schedules"`
 	Duration  time.Duration `json:"duration_ns"`
@@ -56,7 +56,7 @@ func (c Cron) run(ctx context.Context, l *lab) (*Result, error) {
 	return r.took(took.Seconds()), nil
 }
 
-// put makes the schedules, a thousand to a transaction.
+// put creates the schedules, a thousand in each transaction.
 func (c Cron) put(ctx context.Context, l *lab, schedules *jobs.Schedules) error {
 	return l.write(ctx, "putting", c.Schedules, c.Payload, func(ctx context.Context, tx pgx.Tx,
 		parcels []parcel) error {
@@ -68,7 +68,7 @@ func (c Cron) put(ctx context.Context, l *lab, schedules *jobs.Schedules) error 
 	})
 }
 
-// fire runs scheduler and worker for the time, and then the worker until what was written is done.
+// fire runs the scheduler and the worker for the duration, and then only the worker until all jobs are done.
 func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Schedules, f *firings) (took time.Duration,
 	err error) {
 	pool, err := l.pool(ctx, 2*fillConnections)
@@ -102,7 +102,7 @@ func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Sch
 	return took, err
 }
 
-// worker takes every job for a firing, at the time that its schedule names.
+// worker makes a worker that records each job as a firing, at the time that its schedule names.
 func (f *firings) worker(pool *pgxpool.Pool, s *jobStore) (*jobs.Worker, error) {
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, func(_ context.Context, job *jobs.Job[parcel]) error {
@@ -113,12 +113,12 @@ func (f *firings) worker(pool *pgxpool.Pool, s *jobStore) (*jobs.Worker, error) 
 	}, jobs.KindOptions[parcel]{})
 	options := s.options
 	options.Registry = registry
-	// Schedules are for a scheduler that is the only one: once it stands, nothing is written any more.
+	// The workload has its own scheduler: once that is stopped, no more jobs are written.
 	options.NoSchedules = true
 	return jobs.NewWorker(pool, s.client, options)
 }
 
-// last waits for the end of the duration, or of anything else.
+// last waits until the duration is over or a crew ends.
 func (c Cron) last(ctx context.Context, crews ...*crew) {
 	ctx, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
@@ -128,7 +128,7 @@ func (c Cron) last(ctx context.Context, crews ...*crew) {
 	<-ctx.Done()
 }
 
-// emptied waits until every job is done that is there.
+// emptied waits until all existing jobs are done.
 func (l *lab) emptied(ctx context.Context, working *crew, t *tally) error {
 	query := "SELECT count(*) FROM " + l.in("jobs") + " WHERE completed_at IS NULL"
 	count, moved := t.count(), time.Now()
@@ -145,9 +145,9 @@ func (l *lab) emptied(ctx context.Context, working *crew, t *tally) error {
 	return nil
 }
 
-// reckon counts what was done, and what is missing: jobs that are not done, seconds since the first occurrence of a
-// schedule that have none, and schedules without any. The last two seconds are not held against a schedule: the
-// scheduler was stopped somewhere in them.
+// reckon counts what was done and what is missing: jobs that are not done, seconds since a schedule's first occurrence
+// without a job, and schedules without any job. The last two seconds do not count, because the scheduler was stopped at
+// some time within them.
 func (c Cron) reckon(ctx context.Context, l *lab) (done, lost int64, err error) {
 	query := fmt.Sprintf(`
 		WITH occurrences AS (

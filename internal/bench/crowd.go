@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// A CrowdKind says why nobody can work on a crowd of jobs.
+// A CrowdKind says why a crowd of jobs cannot be claimed.
 type CrowdKind string
 
 const (
@@ -22,7 +22,7 @@ const (
 	CrowdRate    CrowdKind = "rate"    // in a queue whose rate is used up, which the worker serves, too
 )
 
-// CrowdKinds are all of them.
+// CrowdKinds lists all kinds.
 var CrowdKinds = []CrowdKind{CrowdPaused, CrowdUnknown, CrowdBlocked, CrowdRate}
 
 // Crowd compares draining jobs with draining them behind a crowd of older ones that cannot be claimed.
@@ -48,14 +48,14 @@ func (c Crowd) run(ctx context.Context, l *lab) (*Result, error) {
 
 const crowdQueue = "crowd"
 
-// A stranger is a job that no worker here knows.
+// A stranger is a job of a kind that no worker here has registered.
 type stranger struct{ parcel }
 
 // Kind implements [jobs.Args].
 func (stranger) Kind() string { return "bench.stranger" }
 
-// add makes the rule first, so that nothing of the crowd gets past it. The few that a rate lets through are not
-// counted either: no worker here knows them.
+// add sets the rule first, so that none of the crowd can be claimed. The few jobs that a rate lets through do not count
+// either, because no worker here knows their kind.
 func (c Crowd) add(ctx context.Context, l *lab, s *jobStore) error {
 	if err := c.rule(ctx, l, s); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c Crowd) options() jobs.InsertOptions {
 	return jobs.InsertOptions{}
 }
 
-// slowest is a rate that lets one job through in a run.
+// slowest is a rate that lets only one job start during a run.
 const slowest = 0.001
 
 func (c Crowd) rule(ctx context.Context, l *lab, s *jobStore) error {
@@ -118,7 +118,7 @@ const (
 	meetLimit = 10 * time.Minute
 )
 
-// meet has a worker look at each of the crowd once, as it does soon after such jobs come.
+// meet lets a worker examine each job of the crowd once, as happens soon after such jobs are written.
 func (c Crowd) meet(ctx context.Context, l *lab, s *jobStore) error {
 	pool, err := l.pool(ctx, 2)
 	if err != nil {

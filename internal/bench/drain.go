@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Drain fills the table, and then has workers empty it.
+// Drain fills the table, and then lets workers empty it.
 type Drain struct {
 	Jobs        int64 `json:"jobs"`
 	Payload     int   `json:"payload_bytes"` // bytes
@@ -50,10 +50,11 @@ func (d Drain) run(ctx context.Context, l *lab) (*Result, error) {
 	return r, err
 }
 
-// latencySamples are taken when a drain behind a held snapshot is over, and the snapshot is not.
+// latencySamples is how many latencies are measured when a drain behind a held snapshot is over and the snapshot is
+// still held.
 const latencySamples = 100
 
-// afterwards measures what is left of the idle latency where nothing that the drain left behind can be removed.
+// afterwards measures the idle latency while vacuum cannot remove what the drain has left behind.
 func (d Drain) afterwards(ctx context.Context, l *lab, s store, r *Result) error {
 	_, samples, err := Latency{Count: latencySamples, Payload: d.Payload}.sample(ctx, l, s, newTally(latencySamples))
 	if ctx.Err() == nil && err != nil {
@@ -70,7 +71,7 @@ func (d Drain) prepare(ctx context.Context, l *lab) error {
 	return prepareJobs(ctx, l)
 }
 
-// open is for a table that is there.
+// open opens the table that prepare has created.
 func (d Drain) open(l *lab) (store, error) {
 	if d.DeleteOnAck {
 		return openDeletedStore(l, d.Concurrency)
@@ -106,7 +107,7 @@ func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
 	return r.took(took.Seconds()), nil
 }
 
-// empty has the workers do everything, here or in processes of their own.
+// empty lets the workers do all jobs, in this process or in others.
 func (d Drain) empty(ctx context.Context, l *lab, s store, t *tally, m *measurement) (took time.Duration,
 	attempts int64, err error) {
 	if d.Processes > 0 {
@@ -139,7 +140,7 @@ func (d Drain) emptyByTeam(ctx context.Context, l *lab, t *tally, m *measurement
 	return took, attempts, err
 }
 
-// failing lets a share of the first attempts fail, evenly: every tenth for a tenth.
+// failing makes an evenly distributed share of the first attempts fail: for a tenth, every tenth.
 type failing struct {
 	share   float64
 	started atomic.Int64 // attempts
@@ -164,7 +165,7 @@ func (onPurpose) Error() string { return "on purpose" }
 
 var errOnPurpose = onPurpose{}
 
-// holdSnapshot is a long report, or a transaction that somebody forgot.
+// holdSnapshot opens a transaction like that of a long report, or one that an operator forgot.
 func (l *lab) holdSnapshot(ctx context.Context) (release func(), err error) {
 	conn, err := pgx.ConnectConfig(ctx, l.meter.config.Copy())
 	if err != nil {
@@ -174,7 +175,7 @@ func (l *lab) holdSnapshot(ctx context.Context) (release func(), err error) {
 	release = func() {
 		ctx, cancel := aftermath(ctx)
 		defer cancel()
-		_ = conn.Close(ctx) // which rolls back
+		_ = conn.Close(ctx) // rolls back
 	}
 	if err != nil {
 		release()

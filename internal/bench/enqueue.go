@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Enqueue writes jobs that nobody works on.
+// Enqueue writes jobs, and no worker claims them.
 type Enqueue struct {
 	Jobs        int64 `json:"jobs"`
 	Payload     int   `json:"payload_bytes"` // bytes
@@ -52,7 +52,7 @@ func (e Enqueue) run(ctx context.Context, l *lab) (*Result, error) {
 	return r.took(took.Seconds()), nil
 }
 
-// enqueue has every connection open before the time begins.
+// enqueue opens all connections before the measured time begins.
 func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transactions *latencies) (time.Duration,
 	error) {
 	pool, err := l.pool(ctx, e.Connections)
@@ -74,7 +74,7 @@ func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transac
 	return time.Since(t.begun), err
 }
 
-// produce is what one connection does, until all jobs are taken.
+// produce runs on one connection until all jobs are taken.
 func (e Enqueue) produce(ctx context.Context, pool *pgxpool.Pool, s store, taken *atomic.Int64, t *tally,
 	transactions *latencies) error {
 	for {
@@ -93,7 +93,7 @@ func (e Enqueue) produce(ctx context.Context, pool *pgxpool.Pool, s store, taken
 	}
 }
 
-// insertIn writes jobs in a transaction of their own.
+// insertIn writes jobs in one transaction.
 func insertIn(ctx context.Context, pool *pgxpool.Pool, s store, parcels []parcel) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.insert(ctx, tx, parcels) })
 }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	fillBatch       = 1000 // of one transaction
+	fillBatch       = 1000 // jobs in one transaction
 	fillConnections = 2
-	fillBytes       = 4 << 20 // of one transaction, at most
+	fillBytes       = 4 << 20 // size of one transaction, at most
 )
 
-// fill writes n parcels and leaves the table as every run finds it.
+// fill writes n parcels and brings the table into the state in which every run starts.
 func (l *lab) fill(ctx context.Context, phase string, s store, n int64, size int) error {
 	if err := l.write(ctx, phase, n, size, s.insert); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (l *lab) fill(ctx context.Context, phase string, s store, n int64, size int
 	return l.settle(ctx, s.table())
 }
 
-// write writes n parcels, many to a transaction.
+// write writes n parcels, many in each transaction.
 func (l *lab) write(ctx context.Context, phase string, n int64, size int, insert func(context.Context, pgx.Tx,
 	[]parcel) error) error {
 	pool, err := l.pool(ctx, fillConnections)
@@ -55,7 +55,7 @@ func (l *lab) write(ctx context.Context, phase string, n int64, size int, insert
 	return group.Wait()
 }
 
-// take makes the next parcels of n. Any number of goroutines take from the same count.
+// take makes the next parcels of n. Any number of goroutines may share the counter.
 func take(taken *atomic.Int64, n, batch int64, size int) []parcel {
 	from := taken.Add(batch) - batch
 	return parcelsFrom(from, max(0, min(batch, n-from)), size)
@@ -69,7 +69,7 @@ func parcelsFrom(from, n int64, size int) []parcel {
 	return parcels
 }
 
-// settle vacuums, analyses and, where the role may, writes a checkpoint, so that none falls into the run.
+// settle vacuums and analyses the table and, if the role may, writes a checkpoint, so that none falls into the run.
 func (l *lab) settle(ctx context.Context, table string) error {
 	if err := l.meter.exec(ctx, "VACUUM ANALYZE "+l.in(table)); err != nil {
 		return err

@@ -16,22 +16,22 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A lab is where one workload is measured: a schema on a private server, or on the user's.
+// A lab is where a workload is measured: a schema on a private server, or on the user's.
 type lab struct {
 	Options
 	url     string
 	schema  string
-	session string          // application_name of the workload's sessions, of which the meter waits for the end
-	server  *localpg.Server // nil on the user's
+	session string          // application_name of the workload's sessions; the meter waits for their end
+	server  *localpg.Server // nil on the user's server
 	meter   *meterConn
-	created bool // the schema
+	created bool // the schema was created
 }
 
-// serverSettings are those of a small server, so that figures do not show checkpoints of a toy. A worker and its
-// scheduler have up to ten connections of their own, and there may be MaxWorkers.
+// serverSettings configure a small but realistic server, so that the figures do not show frequent checkpoints. A worker
+// and its scheduler use up to ten connections, and there may be MaxWorkers of them.
 var serverSettings = map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB", "max_connections": "1000"}
 
-// schemaPrefix begins the names of schemas that are dropped at the end.
+// schemaPrefix starts the names of schemas, which are dropped at the end.
 const schemaPrefix = "txwork_bench_"
 
 func openLab(ctx context.Context, o Options) (*lab, error) {
@@ -69,15 +69,15 @@ func (l *lab) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// cleanupLimit bounds what happens after an interruption, whatever the server does.
+// cleanupLimit bounds the cleanup after an interruption, even if the server does not answer.
 const cleanupLimit = 20 * time.Second
 
-// aftermath is a context for what has to happen also when ctx has ended.
+// aftermath returns a context for what has to happen even if ctx has ended.
 func aftermath(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 }
 
-// close leaves nothing behind. A private server goes with all that is on it.
+// close removes everything that the lab created. A private server is deleted as a whole.
 func (l *lab) close(ctx context.Context) error {
 	ctx, cancel := aftermath(ctx)
 	defer cancel()
@@ -94,7 +94,7 @@ func (l *lab) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// drop says nothing of a schema that was not made.
+// drop drops the schema. It reports an error only if the schema had been created.
 func (l *lab) drop(ctx context.Context) error {
 	err := l.meter.exec(ctx, "SET client_min_messages = warning; DROP SCHEMA IF EXISTS "+l.schema+" CASCADE")
 	if err != nil && l.created {
@@ -124,5 +124,5 @@ func (l *lab) prepare(ctx context.Context, up, _ string, err error) error {
 
 func (l *lab) telemetry() workqueue.Telemetry { return workqueue.Telemetry{Logger: l.Logger} }
 
-// in is a table's name for statements.
+// in returns the quoted name of a table in the lab's schema.
 func (l *lab) in(table string) string { return pgx.Identifier{l.schema, table}.Sanitize() }

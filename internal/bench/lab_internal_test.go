@@ -55,7 +55,7 @@ func TestTheMeterDoesNotCountItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if l.meter.commits != 5 { // connecting for the first time, the schema, and these
+	if l.meter.commits != 5 { // connecting for the first time, creating the schema, and the calls above
 		t.Errorf("the meter has counted %d calls, want 5", l.meter.commits)
 	}
 }

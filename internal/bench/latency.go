@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Latency is from insert to handler start, one job at a time on an idle queue. The insert's own transaction and its
-// commit are part of it.
+// Latency measures the time from insert to handler start, one job at a time on an idle queue. It includes the insert's
+// transaction and its commit.
 type Latency struct {
 	Count   int64 `json:"count"`
 	Payload int   `json:"payload_bytes"` // bytes
@@ -18,7 +18,7 @@ type Latency struct {
 // Name implements [Workload].
 func (Latency) Name() string { return "latency" }
 
-// idle is how long the queue rests between two jobs.
+// idle is how long the queue is idle between two jobs.
 const idle = 20 * time.Millisecond
 
 func (c Latency) run(ctx context.Context, l *lab) (*Result, error) {
@@ -78,7 +78,7 @@ func (c Latency) sample(ctx context.Context, l *lab, s store, t *tally) (time.Du
 	return took, samples, err
 }
 
-// samples leaves out the first job, which opens connections and prepares statements.
+// samples ignores the first job, which opens connections and prepares statements.
 func (c Latency) samples(ctx context.Context, pool *pgxpool.Pool, s store, t *tally,
 	started <-chan time.Time) (samples []time.Duration, err error) {
 	for i := range c.Count + 1 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// RunWorkers is a worker process of a [Drain] with Processes, which starts it. It talks to that through in and out,
-// and ends when in does.
+// RunWorkers is a worker process of a [Drain] with Processes. The drain starts it and talks to it through in and out.
+// It ends when in ends.
 func RunWorkers(ctx context.Context, in io.Reader, out io.Writer, logger *slog.Logger) error {
 	orders := json.NewDecoder(in)
 	var a assignment
@@ -25,7 +25,7 @@ func RunWorkers(ctx context.Context, in io.Reader, out io.Writer, logger *slog.L
 	return w.run(ctx)
 }
 
-// workers are those of one process.
+// workers are the workers of one process.
 type workers struct {
 	lab     *lab
 	drain   Drain
@@ -86,15 +86,15 @@ func (w *workers) work(ctx context.Context, runners []runner) error {
 	return w.out.Encode(last)
 }
 
-// reportEvery is short beside any drain whose speed is of interest: the time goes on until the last report.
+// reportEvery is short compared with any drain whose speed matters: the measured time lasts until the last report.
 const reportEvery = 5 * time.Millisecond
 
-// tellUntilEnd reports what has changed until standard input ends.
+// tellUntilEnd reports changes until standard input ends.
 func (w *workers) tellUntilEnd(ctx context.Context, crew *crew) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = w.orders.Decode(new(string)) // nothing more comes
+		_ = w.orders.Decode(new(string)) // returns at the end of the input: no further order comes
 	}()
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
@@ -105,7 +105,7 @@ func (w *workers) tellUntilEnd(ctx context.Context, crew *crew) error {
 		case <-ctx.Done():
 			return ErrInterrupted
 		case <-crew.ended.Done():
-			return nil // with an error that halt returns
+			return nil // halt returns its error
 		case <-tick.C:
 		}
 		if now := w.report(); now != told {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A memoryPeak is the most memory that this process held, as the Go runtime counts it: mapped and not given back to
-// the system, whatever it is used for.
+// A memoryPeak measures the most memory that this process held, as the Go runtime counts it: memory that was mapped and
+// not returned to the system, whatever it is used for.
 type memoryPeak struct {
 	peak    uint64
 	end     chan struct{}
@@ -18,7 +18,7 @@ type memoryPeak struct {
 
 const memoryEvery = 20 * time.Millisecond
 
-// watchMemory gives back what was used before, and watches until stop, or the end of ctx.
+// watchMemory first returns unused memory to the system, and then watches until stop or the end of ctx.
 func watchMemory(ctx context.Context) *memoryPeak {
 	debug.FreeOSMemory()
 	m := &memoryPeak{end: make(chan struct{})}
@@ -43,7 +43,7 @@ func (m *memoryPeak) watch(ctx context.Context) {
 	}
 }
 
-// stop returns the peak, in bytes. It is called once.
+// stop returns the peak in bytes. It may be called only once.
 func (m *memoryPeak) stop() uint64 {
 	close(m.end)
 	m.watcher.Wait()

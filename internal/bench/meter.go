@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A meterConn is the connection that looks on. It knows how many transactions it has made itself: with the simple
-// protocol, one for each call.
+// A meterConn is the connection that observes. It counts its own transactions: with the simple protocol, each call is
+// one.
 type meterConn struct {
 	config  *pgx.ConnConfig
 	conn    *pgx.Conn
@@ -25,7 +25,7 @@ func newMeterConn(url string) (*meterConn, error) {
 	return &meterConn{config: config}, nil
 }
 
-// connect also replaces a connection that the end of a context has broken.
+// connect also replaces a connection that was broken by the end of a context.
 func (m *meterConn) connect(ctx context.Context) (err error) {
 	if m.conn == nil || m.conn.IsClosed() {
 		m.conn, err = pgx.ConnectConfig(ctx, m.config)
@@ -58,7 +58,7 @@ func (m *meterConn) query(ctx context.Context, into []any, sql string, args ...a
 	return m.conn.QueryRow(ctx, sql, args...).Scan(into...)
 }
 
-// counters are PostgreSQL's, for one table and its surroundings.
+// counters are PostgreSQL's counters for one table, its database and its server.
 type counters struct {
 	wal       float64 // bytes
 	commits   int64   // without the meter's own
@@ -80,7 +80,8 @@ const readCounters = `
 	JOIN pg_statio_user_tables AS io ON io.relid = t.relid
 	WHERE t.schemaname = $1 AND t.relname = $2`
 
-// read waits for the workload's sessions to end, so that their counts are in, and has the meter's own written.
+// read waits until the workload's sessions have ended, so that their counts are included, and makes the meter's own
+// session report its counts.
 func (l *lab) read(ctx context.Context, table string) (c counters, err error) {
 	if err := l.quiet(ctx); err != nil {
 		return c, err
@@ -101,7 +102,7 @@ func (l *lab) read(ctx context.Context, table string) (c counters, err error) {
 	return c, nil
 }
 
-// quietLimit is long for a session to end. Behind a pooler it does not, and the counts are those of a second ago.
+// quietLimit is a long time for a session to end. Behind a pooler it does not end, and the counts are a second old.
 const quietLimit = 5 * time.Second
 
 // quiet returns when no session of the workload is left.

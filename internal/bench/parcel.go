@@ -8,10 +8,10 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// DefaultPayload is the size of the published figures, in bytes.
+// DefaultPayload is the payload size of the published figures, in bytes.
 const DefaultPayload = 30
 
-// A parcel is the args of a job: so many bytes, of which the first eight are its number where they fit.
+// A parcel is the args of a job: size bytes, the first eight of which are its number if there are that many.
 type parcel struct {
 	number int64
 	size   int
@@ -22,15 +22,15 @@ func (parcel) Kind() string { return "bench" }
 
 var _ jobs.Args = parcel{}
 
-// noise is what nothing compresses: PostgreSQL tries to where a value is large, and would log and store hardly anything
-// of one that repeats itself.
+// noise is bytes that cannot be compressed. PostgreSQL compresses large values, and would log and store hardly anything
+// of repetitive ones.
 var noise = sync.OnceValue(func() []byte {
 	b := make([]byte, MaxPayload)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it cannot fail
 	return b
 })
 
-// MarshalBinary makes that the args as they are stored, without the JSON around them.
+// MarshalBinary makes the bytes the stored args, without JSON around them.
 func (p parcel) MarshalBinary() ([]byte, error) {
 	b := make([]byte, p.size)
 	copy(b, noise())
@@ -40,7 +40,7 @@ func (p parcel) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary is its inverse.
+// UnmarshalBinary is the inverse of MarshalBinary.
 func (p *parcel) UnmarshalBinary(b []byte) error {
 	p.size = len(b)
 	if p.size >= 8 {

@@ -16,7 +16,7 @@ type Percentiles struct {
 	of string // what was measured, for people
 }
 
-// percentilesOf are by nearest rank: each is one of the latencies. There are none of none.
+// percentilesOf uses the nearest rank, so each percentile is one of the latencies. It returns nil if there are none.
 func percentilesOf(of string, latencies []time.Duration) *Percentiles {
 	if len(latencies) == 0 {
 		return nil
@@ -30,7 +30,7 @@ func percentilesOf(of string, latencies []time.Duration) *Percentiles {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// latencies collects from many goroutines.
+// latencies collects samples from many goroutines.
 type latencies struct {
 	mu  sync.Mutex
 	all []time.Duration

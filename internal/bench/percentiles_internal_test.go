@@ -10,7 +10,7 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 	upTo := func(n int) []time.Duration {
 		list := make([]time.Duration, n)
 		for i := range list {
-			list[i] = time.Duration(n-i) * time.Millisecond // falling: they get sorted
+			list[i] = time.Duration(n-i) * time.Millisecond // in falling order, so that they have to be sorted
 		}
 		return list
 	}

@@ -5,14 +5,14 @@ import "fmt"
 // A Result is what a workload measured. Its JSON names are stable. Fields that a workload does not measure are
 // absent.
 type Result struct {
-	Workload    string   `json:"workload"`    // its name
-	Parameters  Workload `json:"parameters"`  // what was asked for, defaults included; durations in nanoseconds
+	Workload    string   `json:"workload"`    // name of the workload
+	Parameters  Workload `json:"parameters"`  // including defaults; durations in nanoseconds
 	Interrupted bool     `json:"interrupted"` // it ended early, and the figures are those until then
-	Jobs        int64    `json:"jobs"`        // done, or written where nothing is done with them; counted in the database
-	Lost        int64    `json:"lost"`        // neither done nor to be done again
-	Seconds     float64  `json:"seconds"`     // of the work that is measured
+	Jobs        int64    `json:"jobs"`        // jobs done, or written if the workload only writes; counted in the database
+	Lost        int64    `json:"lost"`        // jobs that were neither done nor will be retried
+	Seconds     float64  `json:"seconds"`     // duration of the measured work
 
-	JobsPerSecond float64 `json:"jobs_per_second"` // in the mean
+	JobsPerSecond float64 `json:"jobs_per_second"` // mean rate
 	// PerSecond is how many were done in each second. The last one is not a whole second.
 	PerSecond []int64 `json:"per_second,omitempty"`
 	// LastToFirstQuarter is the speed at which the last quarter of the jobs was done, relative to the first.
@@ -21,13 +21,13 @@ type Result struct {
 	*Percentiles
 	*Costs
 
-	Early      *int64      `json:"early,omitempty"`      // fired before their time
-	Comparison *Comparison `json:"comparison,omitempty"` // of the work without and with something in its way
+	Early      *int64      `json:"early,omitempty"`      // timers that fired before their time
+	Comparison *Comparison `json:"comparison,omitempty"` // the work without and with something in its way
 	Settings   Settings    `json:"settings"`             // what the figures depend on
 	clockDoubt float64     // milliseconds by which latencies may be wrong, of two clocks
 }
 
-// Err is what makes a result a failure.
+// Err says why the result is a failure.
 func (r *Result) Err() error {
 	switch {
 	case r.Lost > 0:

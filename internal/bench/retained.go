@@ -27,10 +27,10 @@ func (c Retained) run(ctx context.Context, l *lab) (*Result, error) {
 	return contrast{jobs: c.Jobs, payload: c.Payload, add: c.add}.run(ctx, l, s)
 }
 
-// farAhead is when the future jobs are due.
+// farAhead is how far ahead the future jobs are due.
 const farAhead = 30 * 24 * time.Hour
 
-// add has a worker do the jobs that are done, as it was in a table that grew.
+// add lets a worker complete the finished jobs, so that they are stored as in a table that grew.
 func (c Retained) add(ctx context.Context, l *lab, s *jobStore) error {
 	future := *s
 	future.inserted = jobs.InsertOptions{Delay: farAhead}

@@ -52,7 +52,7 @@ func TestATallyTellsItsTotal(t *testing.T) {
 	tally.quarters = [4]time.Duration{2 * time.Second, 3 * time.Second, 4 * time.Second,
 		4*time.Second + shortQuarter - 1}
 	if got := tally.lastToFirst(); got != 0 {
-		t.Errorf("the last quarter was too short to say anything, got %v", got)
+		t.Errorf("the last quarter was too short to be compared, got %v", got)
 	}
 	if tally.add(); tally.count() != 5 {
 		t.Errorf("counted %d of 5", tally.count())

@@ -5,13 +5,13 @@ import (
 	"runtime"
 )
 
-// Settings are what figures depend on.
+// Settings are the conditions that figures depend on.
 type Settings struct {
-	ServerVersion     string `json:"server_version"`     // of PostgreSQL
+	ServerVersion     string `json:"server_version"`     // version of PostgreSQL
 	Fsync             string `json:"fsync"`              // on or off
-	SynchronousCommit string `json:"synchronous_commit"` // the server's
-	Private           bool   `json:"private_server"`     // on this machine, with nothing else to do
-	Cores             int    `json:"cores"`              // of this machine
+	SynchronousCommit string `json:"synchronous_commit"` // setting of the server
+	Private           bool   `json:"private_server"`     // a private server on this machine
+	Cores             int    `json:"cores"`              // number of cores of this machine
 }
 
 func (l *lab) settings(ctx context.Context) (Settings, error) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Steady enqueues at a rate, whether or not the workers keep up. Latency is from the time at which a job was to be
-// enqueued to the start of its handler, so that whatever holds producers up is part of it.
+// Steady enqueues at a constant rate, whether or not the workers keep up. Latency counts from the time at which a job
+// should have been enqueued to the start of its handler, so it includes delays of the producers.
 type Steady struct {
 	Rate        float64       `json:"rate"` // jobs a second
 	Duration    time.Duration `json:"duration_ns"`
@@ -55,7 +55,7 @@ func (c Steady) run(ctx context.Context, l *lab) (*Result, error) {
 	return r.took(took.Seconds()), nil
 }
 
-// leadIn is the time before the first intended time: workers and connections are there by then.
+// leadIn is the time before the first intended enqueue, in which workers and connections start.
 const leadIn = 500 * time.Millisecond
 
 func (c Steady) load(ctx context.Context, l *lab, s store, t *tally, starts *latencies) (produced int64,
@@ -97,7 +97,7 @@ func (c Steady) intended(begun time.Time, number int64) time.Time {
 	return begun.Add(time.Duration(float64(number) / c.Rate * float64(time.Second)))
 }
 
-// produce tells how many it has committed.
+// produce returns how many jobs it has committed.
 func (c Steady) produce(ctx context.Context, pool *pgxpool.Pool, s store, begun time.Time) (int64, error) {
 	var next, produced atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -119,10 +119,10 @@ func (c Steady) produce(ctx context.Context, pool *pgxpool.Pool, s store, begun 
 	return produced.Load(), err
 }
 
-// overdueBatch bounds what a producer that is late enqueues in one transaction.
+// overdueBatch bounds how many jobs a late producer enqueues in one transaction.
 const overdueBatch = 1000
 
-// await takes the next job, when its time has come, together with those whose time has come as well.
+// await waits until the next job is to be enqueued, and takes all further jobs whose time has come as well.
 func (c Steady) await(ctx context.Context, next *atomic.Int64, begun time.Time) ([]parcel, error) {
 	for {
 		number := next.Load()

@@ -9,20 +9,20 @@ import (
 
 // A store is a table with a way to fill it and to work on it.
 type store interface {
-	// table is its name, without the schema.
+	// table returns the name of the table, without the schema.
 	table() string
 	// insert writes the parcels in tx.
 	insert(ctx context.Context, tx pgx.Tx, parcels []parcel) error
 	// worker makes a worker with the default options, whose handler is handle.
 	worker(pool *pgxpool.Pool, handle handle) (runner, error)
-	// done counts, of n rows that were written, those that are done.
+	// done counts how many of the n rows written are done.
 	done(ctx context.Context, l *lab, n int64) (int64, error)
 }
 
-// A handle does nothing with a parcel.
+// A handle is a no-op handler of a parcel.
 type handle func(number int64, attempt int) error
 
-// A runner runs until its context ends. Workers and schedulers are.
+// A runner runs until its context ends, as workers and schedulers do.
 type runner interface {
 	Run(ctx context.Context) error
 }

@@ -20,7 +20,7 @@ func prepareDeleted(ctx context.Context, l *lab) error {
 	return l.prepare(ctx, up, down, err)
 }
 
-// openDeletedStore is for a table that is there.
+// openDeletedStore opens a table that exists.
 func openDeletedStore(l *lab, concurrency int) (*deletedStore, error) {
 	rows, err := workqueue.Open(deletedSpec(l), l.telemetry())
 	return &deletedStore{rows: rows, options: workqueue.WorkerOptions{Concurrency: concurrency}}, err
@@ -39,7 +39,7 @@ func deletedSpec(l *lab) workqueue.Spec {
 	}
 }
 
-// A deletedBody is the columns.
+// A deletedBody is the domain columns of a row.
 type deletedBody struct {
 	topic   string
 	payload []byte

@@ -11,14 +11,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// jobStore is the table of package jobs. What is done is kept.
+// jobStore is the table of package jobs, which keeps finished jobs.
 type jobStore struct {
 	client   *jobs.Client
 	options  jobs.WorkerOptions
 	inserted jobs.InsertOptions
 }
 
-// benchRetry is the backoff of attempts that fail on purpose: short, so that a drain does not end with a wait.
+// benchRetry is the backoff of attempts that fail on purpose. It is short, so that a drain does not end with a wait.
 var benchRetry = workqueue.Retry{Growth: workqueue.Constant, Base: 100 * time.Millisecond}
 
 func newJobStore(ctx context.Context, l *lab) (*jobStore, error) {
@@ -33,7 +33,7 @@ func prepareJobs(ctx context.Context, l *lab) error {
 	return l.prepare(ctx, up, down, err)
 }
 
-// openJobStore is for a table that is there.
+// openJobStore opens a table that exists.
 func openJobStore(l *lab) (*jobStore, error) {
 	client, err := jobs.Open(jobs.Options{Schema: l.schema, MaxArgs: MaxPayload, Retry: benchRetry,
 		Telemetry: l.telemetry()})

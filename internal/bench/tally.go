@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A tally counts what handlers have done, and tells when that is all.
+// A tally counts completed jobs, and closes a channel when all are done.
 type tally struct {
 	total int64
 	all   chan struct{} // closed at the total
@@ -14,7 +14,7 @@ type tally struct {
 	begun    time.Time
 	done     int64
 	series   series
-	quarters [4]time.Duration // when each was reached
+	quarters [4]time.Duration // when each quarter was reached
 }
 
 func newTally(total int64) *tally {
@@ -57,12 +57,12 @@ func (t *tally) perSecond() []int64 {
 	return append(series(nil), t.series...)
 }
 
-// shortQuarter is how long a quarter has to take for its speed to say anything: the first one has the start in it, and
-// jobs are done a batch at a time.
+// shortQuarter is how long a quarter must take for its speed to be meaningful: the first one includes the start, and
+// jobs are completed in batches.
 const shortQuarter = 100 * time.Millisecond
 
-// lastToFirst compares the speed of the last quarter with that of the first; 0 if that was not reached, or one of them
-// was too short.
+// lastToFirst compares the speed of the last quarter with that of the first. It returns 0 if the last quarter was not
+// reached, or one of the two was too short.
 func (t *tally) lastToFirst() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// An assignment is what a worker process is told, as the first value of JSON on its standard input.
+// An assignment tells a worker process what to do. It is the first JSON value on its standard input.
 type assignment struct {
 	URL     string
 	Schema  string
@@ -19,21 +19,21 @@ type assignment struct {
 	Drain   Drain
 }
 
-// A report is a line of JSON on a worker process's standard output. The first one says that it is ready; the last
-// one, that all it has done is settled.
+// A report is a line of JSON on a worker process's standard output. The first one says that the process is ready, the
+// last one that everything it has done is settled.
 type report struct {
 	Done     int64 // so far
 	Attempts int64 // so far
 	Settled  bool
 
-	CPU    time.Duration // with Settled: since it was told to begin
-	Memory uint64        // with Settled: the most that it held since then
+	CPU    time.Duration // with Settled: since the start of the work
+	Memory uint64        // with Settled: the peak since the start of the work
 }
 
-// A team is worker processes.
+// A team is a group of worker processes.
 type team []*member
 
-// form starts the processes and returns when all are ready. The tally counts what they do.
+// form starts the processes, and returns when all are ready. They report what they do to the tally.
 func (l *lab) form(ctx context.Context, d Drain, t *tally) (_ team, err error) {
 	var all team
 	defer func() {
@@ -59,7 +59,7 @@ func (l *lab) form(ctx context.Context, d Drain, t *tally) (_ team, err error) {
 	return all, nil
 }
 
-// dismiss leaves no process behind, whatever they do.
+// dismiss kills all processes and waits for them.
 func (t team) dismiss() {
 	for _, m := range t {
 		m.kill()
@@ -67,7 +67,7 @@ func (t team) dismiss() {
 	}
 }
 
-// attempts, cpu and memory are those of all.
+// spent adds up attempts, CPU time and memory of all members.
 func (t team) spent() (attempts int64, cpu time.Duration, memory uint64) {
 	for _, m := range t {
 		attempts += m.last.Attempts
@@ -85,7 +85,7 @@ type member struct {
 	stderr  lastWords
 	tally   *tally
 	last    report
-	wait    func() error // for its end; it may be called again
+	wait    func() error // waits for its end; may be called repeatedly
 }
 
 func (l *lab) enlist(ctx context.Context, t *tally) (_ *member, err error) {
@@ -112,14 +112,14 @@ func (m *member) kill() { _ = m.command.Process.Kill() }
 
 func (m *member) tell(v any) error { return json.NewEncoder(m.stdin).Encode(v) }
 
-// Run has it work until ctx ends, and then settle.
+// Run lets the process work until ctx ends, and then settle.
 func (m *member) Run(ctx context.Context) error {
 	if err := m.tell("begin"); err != nil {
 		return m.fate(err)
 	}
 	defer context.AfterFunc(ctx, func() {
 		_ = m.stdin.Close()
-		time.AfterFunc(cleanupLimit, m.kill) // which a process that has ended does not feel
+		time.AfterFunc(cleanupLimit, m.kill) // does nothing if the process has ended
 	})()
 	for !m.last.Settled {
 		before := m.last.Done
@@ -131,7 +131,7 @@ func (m *member) Run(ctx context.Context) error {
 	return m.wait()
 }
 
-// fate tells why a process no longer talks.
+// fate says why a process no longer answers.
 func (m *member) fate(err error) error {
 	m.kill()
 	if ended := m.wait(); ended != nil {
@@ -140,7 +140,7 @@ func (m *member) fate(err error) error {
 	return fmt.Errorf("a worker process has ended: %w: %s", err, bytes.TrimSpace(m.stderr))
 }
 
-// lastWords keep the end of what is written.
+// lastWords keeps the end of what is written to it.
 type lastWords []byte
 
 const lastWordsSize = 1 << 10

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Timers sets timers that are due evenly within some time, and measures how late they fire by the database's clock.
+// Timers sets timers that are due evenly within a period, and measures how late they fire, by the database's clock.
 type Timers struct {
 	Due     int64         `json:"due"`
 	Within  time.Duration `json:"within_ns"`
@@ -58,10 +58,10 @@ func (c Timers) run(ctx context.Context, l *lab) (*Result, error) {
 	return r.took(took.Seconds()), nil
 }
 
-// setPerSecond is far less than a server can take, so that all timers are set before the first is due.
+// setPerSecond is far below what a server can take, so that all timers are set before the first is due.
 const setPerSecond = 4000
 
-// set tells when the first timer is due.
+// set sets the timers, and returns when the first is due.
 func (c Timers) set(ctx context.Context, l *lab, set *timers.Timers) (first time.Time, err error) {
 	lead := 3*time.Second + time.Duration(float64(c.Due)/setPerSecond*float64(time.Second))
 	err = l.meter.query(ctx, []any{&first}, "SELECT clock_timestamp()")
@@ -86,7 +86,7 @@ func (c Timers) set(ctx context.Context, l *lab, set *timers.Timers) (first time
 	return first, l.settle(ctx, set.Table().Spec().Table)
 }
 
-// firings is what the handler has seen.
+// firings records what the handler sees.
 type firings struct {
 	tally *tally
 	clock clock
@@ -95,7 +95,7 @@ type firings struct {
 	early atomic.Int64
 }
 
-// result is without what is counted in the table afterwards.
+// result lacks what is counted in the table afterwards.
 func (f *firings) result(ctx context.Context, l *lab, m *measurement) (r *Result, err error) {
 	early := f.early.Load()
 	r = &Result{PerSecond: f.tally.perSecond(), Percentiles: f.late.percentiles("lateness"), Early: &early}
@@ -106,7 +106,7 @@ func (f *firings) result(ctx context.Context, l *lab, m *measurement) (r *Result
 	return r, err
 }
 
-// fire counts a timer as early only beyond the doubt about the clock.
+// fire counts a timer as early only if that cannot be an error of the clock.
 func (f *firings) fire(fireAt time.Time) {
 	late := f.clock.now().Sub(fireAt)
 	if late < -f.clock.doubt {
@@ -126,7 +126,7 @@ func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings
 		return 0, err
 	}
 	if late := f.clock.now().Sub(f.first); late > 0 {
-		return 0, fmt.Errorf("setting %d timers took %v longer than it may: the server is too slow for so many", c.Due,
+		return 0, fmt.Errorf("setting %d timers took %v too long: the server is too slow for so many", c.Due,
 			late)
 	}
 	w, err := timers.NewWorker(pool, set, timers.WorkerOptions{NoSchedules: true})

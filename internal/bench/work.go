@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// stallLimit is how long nothing may happen before what is left counts as lost. It is longer than a lease, after
-// which a row is not lost either.
+// stallLimit is how long nothing may be completed before the remaining jobs count as lost. It is longer than a lease,
+// so that a job whose lease has to expire first does not count as lost.
 const stallLimit = time.Minute
 
-// A running crew is workers that run in the background.
+// A crew is workers that run in the background.
 type crew struct {
 	stop  context.CancelFunc
 	group *errgroup.Group
-	ended context.Context // when one has failed, or all were stopped
+	ended context.Context // done when one of them has failed or all were stopped
 	once  sync.Once
 	err   error
 }
 
-// start runs workers until halt. They outlive ctx, so that an interruption does not cut them off unseen.
+// start runs workers until halt. They do not end with ctx, so that an interruption does not stop them unnoticed.
 func start(ctx context.Context, runners ...runner) *crew {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group, ended := errgroup.WithContext(ctx)
@@ -32,7 +32,7 @@ func start(ctx context.Context, runners ...runner) *crew {
 	return &crew{stop: stop, group: group, ended: ended}
 }
 
-// halt stops the workers and returns when all has been settled.
+// halt stops the workers, and returns when everything is settled.
 func (c *crew) halt() error {
 	c.once.Do(func() {
 		c.stop()
@@ -65,7 +65,7 @@ func (c *crew) await(ctx context.Context, t *tally, limit time.Duration) {
 	}
 }
 
-// exhaust runs workers of a store until the tally is full and all is settled, and tells how long that took.
+// exhaust runs workers of a store until the tally is full and everything is settled, and returns how long that took.
 func (l *lab) exhaust(ctx context.Context, phase string, s store, workers int, t *tally, handle handle) (time.Duration,
 	error) {
 	pool, err := l.pool(ctx, workers+1)
@@ -91,7 +91,7 @@ func hire(s store, pool *pgxpool.Pool, workers int, handle handle) (runners []ru
 	return runners, nil
 }
 
-// complete lets runners work until the tally is full and all is settled, and tells how long that took.
+// complete lets runners work until the tally is full and everything is settled, and returns how long that took.
 func (l *lab) complete(ctx context.Context, phase string, t *tally, runners []runner) (time.Duration, error) {
 	t.begun = time.Now()
 	defer l.watch(phase, t.total, t.count)()

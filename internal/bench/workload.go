@@ -7,37 +7,37 @@ import (
 	"os/exec"
 )
 
-// A Workload is one thing to measure: [Drain], [Enqueue], [Latency], [Steady], [Timers], [Retained], [Crowd] or
-// [Cron]. Its fields have to be set and within their bounds: nothing is defaulted.
+// A Workload is one thing to measure: [Drain], [Enqueue], [Latency], [Steady], [Timers], [Retained], [Crowd] or [Cron].
+// Its fields have to be set and within their bounds: there are no defaults.
 type Workload interface {
-	// Name is the workload's, as results show it.
+	// Name returns the name of the workload, as results show it.
 	Name() string
 
-	// run measures. What it returns together with an error is what was measured before.
+	// run measures. A result beside an error is what was measured before the error.
 	run(ctx context.Context, l *lab) (*Result, error)
 }
 
 // Options say where to measure.
 type Options struct {
-	// DatabaseURL is a server of the user's. Default: a private one, with fsync and synchronous_commit on.
+	// DatabaseURL is the user's server. Default: a private one, with fsync and synchronous_commit on.
 	DatabaseURL string
 
-	// Process makes the command that calls [RunWorkers] on its standard input and output, in a process group of its
-	// own, so that an interrupt from the terminal is not for it. Only a Drain with Processes needs it.
+	// Process makes the command that calls [RunWorkers] on its standard input and output. The command needs its own
+	// process group, so that an interrupt from the terminal does not reach it. Only a Drain with Processes uses it.
 	Process func() (*exec.Cmd, error)
 
-	// Logger is told what the library has to say meanwhile.
+	// Logger receives the log messages of the library.
 	Logger *slog.Logger
 
-	// Progress is called some times a second, from one goroutine at a time. Phase says what is going on.
+	// Progress is called several times a second, from one goroutine at a time. The phase says what is going on.
 	Progress func(phase string, done, total int64)
 }
 
 // ErrInterrupted says that the context ended first.
 var ErrInterrupted = errors.New("interrupted")
 
-// Run measures a workload and leaves nothing behind. If ctx ends meanwhile the error is [ErrInterrupted], and the
-// result, unless it is nil, is what was measured until then.
+// Run measures a workload and removes everything it created. If ctx ends meanwhile the error is [ErrInterrupted], and
+// the result, unless it is nil, is what was measured until then.
 func Run(ctx context.Context, o Options, w Workload) (result *Result, err error) {
 	l, err := openLab(ctx, o)
 	if err == nil {
@@ -45,7 +45,7 @@ func Run(ctx context.Context, o Options, w Workload) (result *Result, err error)
 		defer func() { err = errors.Join(err, l.close(ctx)) }()
 	}
 	if ctx.Err() != nil {
-		err = ErrInterrupted // whatever it has led to
+		err = ErrInterrupted // whatever error the interruption caused
 	}
 	return result, err
 }
@@ -59,7 +59,7 @@ func (l *lab) measure(ctx context.Context, w Workload) (*Result, error) {
 	result.Parameters = w
 	result.Workload, result.Interrupted = w.Name(), ctx.Err() != nil
 	if result.Interrupted {
-		result.Lost = 0 // what was not done was not to be done
+		result.Lost = 0 // work that was not done is not lost if the run was interrupted
 	}
 	finish, cancel := aftermath(ctx)
 	defer cancel()

@@ -33,8 +33,8 @@ func cancelReady(s *suite) {
 	s.sameIDs(s.claim(10).ids, ids[1:])
 }
 
-// For a row in progress the wish is recorded. One that was given back still carries its settler's token;
-// cancelled, it belongs to nobody.
+// Cancelling a row in progress only records the request. A row that was given back still carries the token of its last
+// settle; once cancelled, it has no owner.
 func cancelInProgress(s *suite) {
 	c, id := s.one()
 	reason := effect{"cancelled_at": now, "last_error": is("cancelled: not any more")}
@@ -59,7 +59,7 @@ func cancelLeavesTheRest(s *suite) {
 	})
 }
 
-// A cause that PostgreSQL could not store would block the statement that records the failure.
+// An error text that PostgreSQL could not store would make the statement that records the failure fail.
 func errorTextIsMadeStorable(s *suite) {
 	each(s, []struct{ name, cause, want string }{
 		{"NUL", "a\x00b", "ab"},
@@ -89,8 +89,8 @@ func errorTextIsMadeStorable(s *suite) {
 	equal(s, "it is bounded", len(stored) > 1000 && len(stored) < 20_000, true)
 }
 
-// Purging is by age, oldest first, at most a batch at a time, and takes neither live nor other rows. A cancelled row is
-// purged like a Done one.
+// Purging deletes by age, oldest first and at most a batch at a time, and spares live rows and rows in another state. A
+// cancelled row is purged like a Done one.
 func purgesByAge(s *suite) {
 	live := slices.Concat(s.ready(1), s.claimed(1).ids)
 	bury := func(end settle, days ...int) (ids []uuid.UUID) {
@@ -141,7 +141,7 @@ func purgesByAge(s *suite) {
 	purge(purgeFailed, 0, dead[1])
 }
 
-// The next wake is the first due time or the first end of a lease.
+// The next wake is the first due time or the first end of a lease, whichever comes first.
 func tellsTheNextWake(s *suite) {
 	wake := func() (w *dispatch.Wake) {
 		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {

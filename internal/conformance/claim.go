@@ -15,7 +15,7 @@ import (
 
 func claimsInOrder(s *suite) {
 	ids := s.ready(20)
-	for i, id := range ids { // several rows share a due time, and no order is that of the inserts
+	for i, id := range ids { // several rows share a due time, and due order differs from insert order
 		s.set(fmt.Sprintf("due_at = now() - interval '%d minutes'", (i*7)%5+1), id)
 	}
 	s.exec("UPDATE $T SET due_at = date_trunc('minute', due_at)")
@@ -52,7 +52,7 @@ func claimEffect(s *suite) {
 	})
 }
 
-// The database's clock decides, so a row is moved into its past and future.
+// The database's clock decides what is due, so the test moves the row into that clock's past and future.
 func claimsNothingBeforeItIsDue(s *suite) {
 	id := s.ready(1, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(time.Hour) })[0]
 	s.expect(id, effect{}, func() { equal(s, "rows", len(s.claim(10).ids), 0) })
@@ -71,7 +71,7 @@ func claimsOnlyReadyRows(s *suite) {
 		_, err := o.fail(ctx, held.token, held.ids[1:2], "no")
 		return err
 	})
-	s.expire(held.ids[2]) // an ended lease is the reaper's, not the next claimer's
+	s.expire(held.ids[2]) // an expired lease is for the reaper, not for the next claim
 
 	s.unchanged(held.ids, func() { equal(s, "rows", len(s.claim(10).ids), 0) })
 }
@@ -92,7 +92,7 @@ func claimsUpToTheMaximum(s *suite) {
 	equal(s, "rows of one more claim", len(s.claim(10).ids), 0)
 }
 
-// Every row goes to one claimer, none is left, and no claim passes its limit.
+// Every row is claimed exactly once, none is left over, and no claim exceeds its limit.
 func claimsEachRowOnce(s *suite) {
 	const rows, claimers, limit = 1000, 8, 23
 	s.ready(rows)
@@ -140,7 +140,7 @@ func claimSkipsLockedRows(s *suite) {
 	s.sameIDs(s.claim(10).ids, ids[:2])
 }
 
-// What the Go API returns of a row is what the row says.
+// The Go API returns the values that the row has.
 func claimReturnsTheRow(s *suite) {
 	id := s.ready(1, func(row *workqueue.NewRow) {
 		row.MaxAttempts = 7

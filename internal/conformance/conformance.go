@@ -1,14 +1,14 @@
-// Package conformance is the contract of a work-queue table as tests.
+// Package conformance is the contract of a work-queue table, written as tests.
 //
 // [Run] creates the table of any [workqueue.Spec], with whatever triggers a domain gives it, and checks every
 // transition and invariant through every way in: pgx, database/sql and sqlx transactions, the table's SQL functions
 // called by plain SQL, and [workqueue.Table.On] a pool. It knows nothing of the domains; each domain runs it over its
 // own table.
 //
-// What a way does not have, such as a snooze among the SQL functions, is not tested there: the lists in this file say
-// what is. Ways that hardly differ run all tests at full size only (see package pgtest). Every way has a schema of
-// its own and runs in parallel with all others.
-// Nothing waits for time to pass: due times and leases are moved by SQL, and the database's clock judges.
+// A feature that a way lacks, such as a snooze among the SQL functions, is not tested there; the lists in this file say
+// which tests run where. Ways that hardly differ from others run all tests only at full size (see package pgtest).
+// Every way has its own schema and runs in parallel with the others. Nothing waits for time to pass: due times and
+// leases are moved by SQL, and the database's clock decides.
 package conformance
 
 import (
@@ -25,16 +25,16 @@ type Case struct {
 	// Spec is the table. Its schema is replaced by the test's own.
 	Spec workqueue.Spec
 
-	// Values are the domain columns of the n-th row, in the order of Spec.Columns. Rows of different n
-	// differ in the Unique columns, the row of the same n has the same values again.
+	// Values returns the domain columns of the n-th row, in the order of Spec.Columns. Rows of different n differ in
+	// the Unique columns, and the same n always gives the same values.
 	Values func(n int) []any
 
-	// Lanes are two different lanes, in the order of Spec.Lanes, when the Spec has any. The suite
-	// writes them over what Values says.
+	// Lanes are two different lanes, in the order of Spec.Lanes, if the Spec has lanes. The suite overwrites the lane
+	// columns of Values with them.
 	Lanes [2][]any
 
-	// DDL renders the table in a schema with what its domain adds: triggers, indexes, tables of its own. What
-	// it makes has to fit Spec. Default: [workqueue.Spec.DDL] of the Spec, the core alone.
+	// DDL renders the table in a schema together with what its domain adds: triggers, indexes, further tables. The
+	// result has to fit Spec. Default: [workqueue.Spec.DDL] of the Spec, which renders only the core.
 	DDL func(schema string) (up, down string, err error)
 }
 
@@ -69,7 +69,7 @@ func Run(t *testing.T, c Case) {
 	})
 }
 
-// A test is one sentence of the contract. The part of its name before the slash is its topic.
+// A test checks one sentence of the contract. The part of its name before the slash is its topic.
 type test struct {
 	name string
 	run  func(*suite)
@@ -83,7 +83,7 @@ func runOnEmptyTable(s *suite, t test) {
 	t.run(s)
 }
 
-// A group is the tests of a topic.
+// A group is the tests of one topic.
 type group struct {
 	topic string
 	tests []test
@@ -103,7 +103,7 @@ func groups(tests []test) (list []group) {
 	return list
 }
 
-// testsOf are the tests that make sense for a table and a way.
+// testsOf returns the tests that apply to a table and a way.
 func testsOf(c Case, w way) []test {
 	tests := slices.Clone(everyWay)
 	if w.transactional {
@@ -126,13 +126,14 @@ func testsOf(c Case, w way) []test {
 	return tests
 }
 
-// brief picks what can differ, when the same library sends its arguments in another form.
+// brief selects the tests that matter for a way that uses the same library as another but encodes arguments
+// differently.
 func (t test) brief() bool {
 	return slices.Contains([]string{"insert", "operator", "table"}, t.topic()) ||
 		strings.Contains(t.sentence(), "effect") || strings.Contains(t.sentence(), "lanes")
 }
 
-// everyWay is what even a worker in psql sees.
+// everyWay are the tests of operations that every way has, even a worker in psql.
 var everyWay = []test{
 	{"claim/order", claimsInOrder},
 	{"claim/limit", claimsAtMostItsLimit},
@@ -176,7 +177,7 @@ var everyWay = []test{
 	{"lease/own backoff", rowsOwnBackoff},
 }
 
-// inTransactions is what a surrounding transaction adds.
+// inTransactions are the tests of operations inside a caller's transaction.
 var inTransactions = []test{
 	{"transaction/rollback of an enqueue", rollbackUndoesTheEnqueue},
 	{"transaction/rollback of a claim", rollbackUndoesTheClaim},
@@ -185,7 +186,7 @@ var inTransactions = []test{
 	{"transaction/settings", settingsAreGivenBack},
 }
 
-// goWays is what the Go API has and the SQL functions have not.
+// goWays are the tests of what the Go API has and the SQL functions lack.
 var goWays = []test{
 	{"insert/defaults", insertDefaults},
 	{"insert/fields", insertFields},
@@ -207,7 +208,7 @@ var goWays = []test{
 	{"input/nil transaction", refusesNilTransactions},
 }
 
-// sqlFunctions is what only they have.
+// sqlFunctions are the tests of what only the SQL functions have.
 var sqlFunctions = []test{
 	{"input/refused", functionsRefuseBadInput},
 	{"input/null ids", functionsTakeNullIDs},
@@ -228,7 +229,7 @@ var unique = []test{
 	{"insert/unique rolled back", duplicateOfARolledBackRow},
 }
 
-// sessionTests are about sessions whose defaults an administrator has changed.
+// sessionTests run in sessions whose defaults an administrator has changed.
 var sessionTests = []struct {
 	name string
 	run  func(*testing.T, Case)

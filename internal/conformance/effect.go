@@ -14,7 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A record is every column of a row, the domain's too, as to_jsonb writes it. It is nil for no row.
+// A record is every column of a row, including the domain's, as to_jsonb writes it. It is nil if the row does not
+// exist.
 type record map[string]any
 
 func (s *suite) record(id uuid.UUID) record {
@@ -36,7 +37,7 @@ func (s *suite) record(id uuid.UUID) record {
 	return r
 }
 
-// time is a column as a time.
+// time parses a column as a time.
 func (r record) time(column string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, fmt.Sprint(r[column]))
 	if err != nil {
@@ -45,22 +46,22 @@ func (r record) time(column string) time.Time {
 	return t
 }
 
-// An effect is what an operation does to a row: the columns that it names. All others stay as they are.
+// An effect is what an operation does to a row: the columns that it changes. All other columns stay as they are.
 type effect map[string]want
 
-// gone is the effect of a delete.
+// gone is the effect of deleting the row.
 var gone effect
 
-// A want judges a column after an operation.
+// A want checks a column after an operation. It returns the problem, or an empty string.
 type want func(got any, o observation) string
 
-// An observation is a row before an operation and the database's clock around it.
+// An observation is a row before an operation, and the database's time before and after the operation.
 type observation struct {
 	before     record
 	start, end time.Time
 }
 
-// is wants a value.
+// is expects a value.
 func is(v any) want {
 	return func(got any, _ observation) string {
 		if fmt.Sprint(got) != fmt.Sprint(v) {
@@ -70,7 +71,7 @@ func is(v any) want {
 	}
 }
 
-// like wants a text with a part.
+// like expects a text that contains part.
 func like(part string) want {
 	return func(got any, _ observation) string {
 		if s, ok := got.(string); !ok || !strings.Contains(s, part) {
@@ -85,22 +86,22 @@ var (
 	now  = in(0)
 )
 
-// in wants a time from now, by the database's clock.
+// in expects a time at distance d from now, by the database's clock.
 func in(d time.Duration) want { return between(d, d) }
 
-// between wants a time between two distances from now.
+// between expects a time between two distances from now.
 func between(lo, hi time.Duration) want {
 	return func(got any, o observation) string {
 		return within(got, o.start.Add(lo), o.end.Add(hi))
 	}
 }
 
-// at wants one very time.
+// at expects exactly the given time.
 func at(t time.Time) want {
 	return func(got any, _ observation) string { return within(got, t, t) }
 }
 
-// afterTheLease wants a time at some distance from the end of the lease, though not in the past.
+// afterTheLease expects a time at some distance from the end of the lease, but not in the past.
 func afterTheLease(lo, hi time.Duration) want {
 	return func(got any, o observation) string {
 		end := o.before.time("locked_until")
@@ -142,7 +143,7 @@ func (s *suite) expect(id uuid.UUID, e effect, operation func()) {
 	}
 }
 
-// judge compares every column.
+// judge compares every column of the row.
 func (e effect) judge(after record, o observation) (problems []string) {
 	for column, got := range after {
 		wanted, ok := e[column]
@@ -175,19 +176,19 @@ func (s *suite) unchanged(ids []uuid.UUID, operation func()) {
 	}
 }
 
-// clock is the database's.
+// clock returns the time of the database.
 func (s *suite) clock() time.Time {
 	s.Helper()
 	return scan[time.Time](s, "SELECT clock_timestamp()")
 }
 
-// status of a row.
+// status returns the status of a row.
 func (s *suite) status(id uuid.UUID) workqueue.Status {
 	s.Helper()
 	return scan[workqueue.Status](s, "SELECT status FROM $T WHERE id = $1", id)
 }
 
-// with is an effect with changes.
+// with returns the effect with some columns replaced.
 func (e effect) with(changes effect) effect {
 	all := effect{}
 	for _, part := range []effect{e, changes} {
@@ -198,7 +199,7 @@ func (e effect) with(changes effect) effect {
 	return all
 }
 
-// containing wants a JSON object that, printed as a Go map, has each of the parts.
+// containing expects a JSON object that, printed as a Go map, contains each of the parts.
 func containing(parts ...string) want {
 	return func(got any, _ observation) string {
 		for _, part := range parts {

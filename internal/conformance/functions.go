@@ -42,11 +42,11 @@ func (o functionOps) ids(ctx context.Context, function string, args ...any) ([]u
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
-// described has the server tell the types of the arguments, whatever the connection's mode. Inside a transaction that
+// described makes the server tell the types of the arguments, whatever the connection's mode. Inside a transaction this
 // works through every pooler.
 func described(args []any) []any { return append([]any{pgx.QueryExecModeDescribeExec}, args...) }
 
-// call is a function with n arguments: schema.table_function($1, $2).
+// call renders the call of a function with n arguments: schema.table_function($1, $2).
 func (o functionOps) call(function string, n int) string {
 	params := make([]string, n)
 	for i := range params {
@@ -71,7 +71,7 @@ func (o functionOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uu
 	return ids, nil
 }
 
-// insertion names only the columns that the row sets: the table's defaults do the rest.
+// insertion names only the columns that the row sets, so that the table's defaults apply to the others.
 func (o functionOps) insertion(row workqueue.NewRow) (query string, args []any, err error) {
 	var columns, params []string
 	add := func(column, typ string, value any) {
@@ -107,7 +107,7 @@ func (o functionOps) insertion(row workqueue.NewRow) (query string, args []any, 
 		o.spec.Name(), strings.Join(columns, ", "), strings.Join(params, ", ")), args, nil
 }
 
-// storedRetry is a row's own backoff as the table's functions read it; zero is none.
+// storedRetry returns a row's own backoff in the form that the table's functions read, or nil for the zero value.
 func storedRetry(r workqueue.Retry) map[string]any {
 	if r == (workqueue.Retry{}) {
 		return nil

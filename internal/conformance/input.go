@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A badInput is a call that has to be refused before anything is written.
+// A badInput is a call that must be refused before it writes anything.
 type badInput struct {
 	name string
 	call func(ctx context.Context, o queueOps) error
@@ -25,7 +25,7 @@ type badInput struct {
 
 func badInputName(b badInput) string { return b.name }
 
-// Bad input is a clear error, nothing is written, and the caller's transaction can go on.
+// Bad input is refused with a clear error, nothing is written, and the caller's transaction remains usable.
 func refusesBadInput(s *suite) {
 	held := s.claimed(2)
 	s.ready(1)
@@ -132,7 +132,7 @@ func (s *suite) badTimes(held claim) (list []badInput) {
 	return list
 }
 
-// badRows are inserts of three rows of which the last is bad.
+// badRows are inserts of three rows, the last of which is bad.
 func (s *suite) badRows() (list []badInput) {
 	bad := func(name string, spoil func(*workqueue.NewRow)) {
 		list = append(list, badInput{"insert with " + name, func(ctx context.Context, o queueOps) error {
@@ -173,7 +173,7 @@ func (s *suite) badRows() (list []badInput) {
 	return list
 }
 
-// No transaction at all is an error, however the nil comes about.
+// A missing transaction is an error, whether it is nil or wraps a nil.
 func refusesNilTransactions(s *suite) {
 	queue := func(q *workqueue.Queue) error {
 		_, err := q.Ack(s.Context(), uuid.New(), []uuid.UUID{uuid.New()})
@@ -210,7 +210,7 @@ func refusesNilTransactions(s *suite) {
 	check("on/nil", func() error { return queue(s.table.On(nil)) })
 }
 
-// functionsRefuseBadInput calls the functions with what they cannot mean.
+// functionsRefuseBadInput calls the functions with invalid arguments.
 func functionsRefuseBadInput(s *suite) {
 	held := s.claimed(2)
 	s.ready(1)
@@ -257,7 +257,7 @@ func sqlState(err error) string {
 	return pg.Code
 }
 
-// NULL, for no ids or among them, names no row.
+// NULL instead of the ids, or among them, names no row.
 func functionsTakeNullIDs(s *suite) {
 	c := s.claimed(1)
 	s.unchanged(c.ids, func() {
@@ -276,13 +276,13 @@ func functionsTakeNullIDs(s *suite) {
 	})
 }
 
-// coreFunctions are what every table has, whatever a domain adds.
+// coreFunctions are the functions of every table, whatever its domain adds.
 var coreFunctions = []string{"claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
 	"announce",
 	"purge", "fold", "maintain_step", "maintain"}
 
-// Who may log in may not yet work: the functions, a domain's too, are granted, not public, and safe from a
-// search_path.
+// A role that may log in may not yet do work: no function, not even a domain's, is executable by PUBLIC, and each is
+// safe from the caller's search_path.
 func functionsAreNotForPublic(s *suite) {
 	const functions = "FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1"
 	for _, name := range coreFunctions {
@@ -296,8 +296,8 @@ func functionsAreNotForPublic(s *suite) {
 	equal(s, "functions that PUBLIC may execute",
 		scan[int](s, "SELECT count(*) "+functions+" AND has_function_privilege('public', p.oid, 'EXECUTE')",
 			s.db.Schema), 0)
-	// What announces an insert or notes a settle, and the procedure, name all they call in full; internal/security
-	// reads their bodies.
+	// The triggers that announce inserts or note settles, and the procedure, qualify every name that they use;
+	// internal/security reads their bodies.
 	equal(s, "functions without a search_path of their own",
 		scan[int](s, "SELECT count(*) "+functions+
 			` AND p.proname NOT LIKE ALL ('{%\\_announce,%\\_key\\_note}') AND p.prokind = 'f'
@@ -306,7 +306,7 @@ func functionsAreNotForPublic(s *suite) {
 		scan[int](s, "SELECT count(*) "+functions+" AND p.prosecdef", s.db.Schema), 0)
 }
 
-// The table itself refuses what no transition makes, whoever writes it.
+// The table's constraints refuse states that no transition produces, whoever writes them.
 func constraintsHold(s *suite) {
 	id := s.ready(1)[0]
 	for _, assignment := range []string{

@@ -21,14 +21,14 @@ func (s *suite) write(rows ...workqueue.NewRow) (inserted []workqueue.Enqueued, 
 	return inserted, err
 }
 
-// fresh is what the core's columns of a new row hold.
+// fresh is what the core's columns of a new row contain.
 var fresh = effect{
 	"status": is(0), "due_at": now, "created_at": now, "attempts": is(0), "locked_until": null, "owner_token": null,
 	"completed_at": null, "failed_at": null, "cancelled_at": null, "last_error": null, "headers": null,
 	"waiting": is(false), "retry": null,
 }
 
-// newlyInserted checks the core's columns of a row that insert makes.
+// newlyInserted checks the core's columns of a row that insert writes.
 func (s *suite) newlyInserted(e effect, insert func() uuid.UUID) uuid.UUID {
 	s.Helper()
 	o := observation{start: s.clock()}
@@ -69,7 +69,7 @@ func insertFields(s *suite) {
 	})
 }
 
-// A batch is one statement, its results in the order of its rows.
+// A batch is one statement, and its results have the order of its rows.
 func insertBatch(s *suite) {
 	rows := make([]workqueue.NewRow, 300)
 	for i := range rows {
@@ -96,12 +96,12 @@ func idsOf(inserted []workqueue.Enqueued) []uuid.UUID {
 	return ids
 }
 
-// same is a row with the unique values of the n-th.
+// same makes a row with the unique values of the n-th row.
 func (s *suite) same(n int) workqueue.NewRow { return workqueue.NewRow{Values: s.values(n, 0)} }
 
-const taken = 1_000_000 // no newRow gets as far
+const taken = 1_000_000 // larger than any number that newRow uses
 
-// A duplicate changes nothing and reports the row that is there, in whatever state that is.
+// A duplicate changes nothing and reports the existing row, whatever its state.
 func duplicateReportsTheHolder(s *suite) {
 	holder, err := s.write(s.same(taken))
 	s.ok(err)
@@ -138,7 +138,7 @@ func duplicateInsideABatch(s *suite) {
 	s.sameIDs(s.query("SELECT id FROM $T"), []uuid.UUID{holder[0].ID, got[0].ID, got[2].ID})
 }
 
-// A row with NULL in a unique column has no key.
+// A row with NULL in a unique column has no unique key.
 func nullIsNeverADuplicate(s *suite) {
 	for i, c := range s.Spec.Columns {
 		if c.NotNull || !slices.Contains(s.Spec.Unique, c.Name) {
@@ -176,7 +176,8 @@ func concurrentDuplicates(s *suite) {
 	}
 }
 
-// The holder of the key is not committed: who writes the key again waits, and takes it over.
+// While the holder of the key is not committed, a second writer of the key waits. If the holder rolls back, the second
+// writer gets the key.
 func duplicateOfARolledBackRow(s *suite) {
 	holder, err := s.eyes.Begin(s.Context())
 	s.ok(err)
@@ -196,7 +197,7 @@ func duplicateOfARolledBackRow(s *suite) {
 	s.sameIDs(s.query("SELECT id FROM $T"), idsOf(got))
 }
 
-// whenBlockedBy runs fn once another session waits for the transaction.
+// whenBlockedBy runs fn as soon as another session waits for the transaction.
 func (s *suite) whenBlockedBy(tx pgx.Tx, fn func() error) error {
 	pid := tx.Conn().PgConn().PID()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

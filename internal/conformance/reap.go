@@ -29,7 +29,7 @@ func (s *suite) reap(limit int) workqueue.Reaped {
 	return r
 }
 
-// The lost attempt counts, the backoff runs from the end of the lease, and the token is taken away.
+// The lost attempt counts, the backoff runs from the end of the lease, and the token is cleared.
 func reapEffect(s *suite) {
 	_, id := s.one()
 	s.expire(id)
@@ -40,14 +40,14 @@ func reapEffect(s *suite) {
 	s.expect(id, e, func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1}) })
 	s.expect(id, effect{}, func() { equal(s, "reaped again", s.reap(10), workqueue.Reaped{}) })
 
-	_, forgotten := s.one() // its lease ended so long ago that the backoff is over: due now, not in the past
+	_, forgotten := s.one() // its lease ended so long ago that the backoff is over: it is due now, not in the past
 	s.set("locked_until = now() - interval '1 day'", forgotten)
 	s.expect(forgotten, e.with(effect{"due_at": now}), func() {
 		equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1})
 	})
 }
 
-// The reaper decides as a reported failure does.
+// The reaper treats an expired lease like a reported failure.
 func reapExhausted(s *suite) {
 	_, spent := s.one(maxAttempts(1))
 	_, left := s.one(maxAttempts(2))
@@ -66,7 +66,7 @@ func reapCancelled(s *suite) {
 	})
 }
 
-// The limit counts expired rows only: a page of long jobs that are due earlier hides nothing.
+// The limit counts expired rows only: a page of rows with longer leases that are due earlier does not hide them.
 func reapLimit(s *suite) {
 	expired := s.claimed(5)
 	long := s.claimed(20) // due earlier
@@ -87,7 +87,7 @@ func reapLeavesLiveLeases(s *suite) {
 	})
 }
 
-// A row whose settle is being committed is locked: the reaper neither takes it nor waits for it.
+// A row whose settle is about to commit is locked: the reaper skips it and does not wait for it.
 func reapLeavesLockedRows(s *suite) {
 	c := s.claimed(4)
 	s.expire(c.ids...)
@@ -99,7 +99,7 @@ func reapLeavesLockedRows(s *suite) {
 
 const raceRounds, raceRows = 2, 24
 
-// Of an ack and a reap of the same row one wins, and the ack knows which.
+// If an ack and a reap race for a row, exactly one wins, and the ack learns which.
 func reapAgainstAck(s *suite) {
 	for range raceRounds {
 		c := s.claimed(raceRows)
@@ -115,7 +115,7 @@ func reapAgainstAck(s *suite) {
 	}
 }
 
-// Of a renewal and a reap of the same row one wins, and the renewal knows which.
+// If a renewal and a reap race for a row, exactly one wins, and the renewal learns which.
 func reapAgainstExtend(s *suite) {
 	for range raceRounds {
 		c := s.claimed(raceRows)
@@ -132,14 +132,14 @@ func without(ids, others []uuid.UUID) []uuid.UUID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool { return slices.Contains(others, id) })
 }
 
-// A raced is who got what of one claim.
+// A raced is who got which rows of a claim.
 type raced struct {
-	won    []uuid.UUID // the settle said so
+	won    []uuid.UUID // rows that the settle reported as its own
 	reaped workqueue.Reaped
 }
 
-// race settles a claim row by row from two sides while a reaper takes its rows a few at a time, until no
-// row is left. What the settle neither changed nor reported as lost was locked: it is tried again.
+// race settles a claim row by row from two sides, while a reaper takes a few of its rows at a time, until no row is
+// left. A row that the settle neither changed nor reported as lost was locked, so it is settled again.
 func (s *suite) race(c claim, st settle) raced {
 	s.Helper()
 	var r raced
@@ -183,7 +183,7 @@ func (s *suite) tryReap(limit int) (r workqueue.Reaped, err error) {
 	return r, err
 }
 
-// fight settles one row until it is told who has it.
+// fight settles one row until the answer says who has it.
 func (s *suite) fight(st settle, token, id uuid.UUID) (won bool, err error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		var changed []uuid.UUID
@@ -202,10 +202,10 @@ func (s *suite) fight(st settle, token, id uuid.UUID) (won bool, err error) {
 			return false, nil
 		}
 	}
-	return false, fmt.Errorf("%s of %s is told nothing", st.name, id)
+	return false, fmt.Errorf("%s of %s: the answers do not say who has the row", st.name, id)
 }
 
-// mayBeOurs is what a caller of the SQL functions has to look up itself.
+// mayBeOurs looks up whether a row still has the token, which a caller of the SQL functions has to do itself.
 func (s *suite) mayBeOurs(token, id uuid.UUID) bool {
 	var ours bool
 	err := s.eyes.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE id = $1 AND owner_token = $2)"), id,
@@ -213,7 +213,7 @@ func (s *suite) mayBeOurs(token, id uuid.UUID) bool {
 	return err != nil || ours
 }
 
-// Redriven rows start again as new ones do; who and when is in the headers, the last error stays.
+// Redriven rows start again like new ones. The headers record who redrove them and when, and the last error stays.
 func redriveEffect(s *suite) {
 	c := s.claimed(2, func(row *workqueue.NewRow) { row.Headers = map[string]string{"tenant": "acme"} })
 	s.settled(failSettle(), c.token, c.ids, c.ids, nil, nil)

@@ -17,22 +17,22 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// withDefault makes every session of a pool start with a setting.
+// withDefault sets a run-time parameter for every session of a pool.
 func withDefault(name, value string) pgtest.Option {
 	return pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.RuntimeParams[name] = value })
 }
 
 var poolWay = way{name: "pool", open: openPool(testsOwn)}
 
-// The operations on a pool are READ COMMITTED whatever the session's default: under a stricter level
-// concurrent claims, acks and reaps would fail with 40001, and the guards would look at old rows.
+// Operations on a pool run at READ COMMITTED whatever the session's default: at a stricter level, concurrent claims,
+// acks and reaps would fail with 40001, and the guards would see outdated rows.
 func worksUnderIsolation(t *testing.T, c Case, level string) {
 	s := newSuite(t, c, poolWay, withDefault("default_transaction_isolation", level))
 	var isolation string
 	s.ok(s.db.Pool.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&isolation))
 	equal(s, "isolation", isolation, level)
 	const workers, losses = 6, 3
-	s.ready(300, maxAttempts(1+workers*losses)) // chance may have every worker lose the same row each time
+	s.ready(300, maxAttempts(1+workers*losses)) // by chance, every worker may lose the same row each time
 	s.recordIsolation()
 	s.together(workers, func(int) error {
 		for expired := 0; s.anyReady(); expired++ {
@@ -47,7 +47,8 @@ func worksUnderIsolation(t *testing.T, c Case, level string) {
 		"read committed")
 }
 
-// recordIsolation notes under which level the table is changed from now on. A retry would hide a wrong one.
+// recordIsolation records the isolation level of every change to the table from now on. Without it, a retry would hide
+// a wrong level.
 func (s *suite) recordIsolation() {
 	s.scratch("isolation", "level text")
 	s.exec(`CREATE FUNCTION record_isolation() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -56,8 +57,8 @@ func (s *suite) recordIsolation() {
 		"record_isolation()")
 }
 
-// A transaction that lost a conflict, even as late as at its commit, is run again: its rows are those of
-// the run that committed. Any other error is final: the commit that would succeed later is not tried.
+// A transaction that failed with a serialization conflict or a deadlock, even at its commit, is run again, and the
+// result is that of the run that committed. Any other error is final, even if a further commit would succeed.
 func runsLostConflictsAgain(t *testing.T, c Case) {
 	s := newSuite(t, c, poolWay)
 	ids := s.ready(3)
@@ -87,8 +88,7 @@ func runsLostConflictsAgain(t *testing.T, c Case) {
 	}, ids[0])
 }
 
-// loseCommits lets five of six commits that changed a row fail, while fn runs. All other rows are out of
-// the way.
+// loseCommits makes five of six commits that change a row fail while fn runs. All other rows are postponed.
 func (s *suite) loseCommits(code string, fn func(), id uuid.UUID) {
 	s.Helper()
 	s.exec("UPDATE $T SET due_at = now() + CASE WHEN id = $1 THEN interval '0' ELSE interval '1 day' END", id)
@@ -129,13 +129,13 @@ func (s *suite) tryClaim(limit int) (c claim, err error) {
 	return c, err
 }
 
-// expireOne ends the lease of one row of a claim, beside the library and READ COMMITTED.
+// expireOne ends the lease of one row of a claim, without the library and at READ COMMITTED.
 func (s *suite) expireOne(c claim) error {
 	return s.readCommitted("UPDATE $T SET locked_until = now() - interval '1 second' WHERE id = $1 AND owner_token = "+
 		"$2 AND status = 1", c.ids[0], c.token)
 }
 
-// makeDue spares the test the backoff.
+// makeDue saves the test from waiting for the backoff.
 func (s *suite) makeDue() error {
 	return s.readCommitted("UPDATE $T SET due_at = now() WHERE id IN (SELECT id FROM $T WHERE status = 0 AND due_at " +
 		"> now() FOR UPDATE SKIP LOCKED)")
@@ -148,7 +148,7 @@ func (s *suite) readCommitted(query string, args ...any) error {
 	})
 }
 
-// A database that refuses writes, as after a failover, is told from any other error.
+// An error of a database that refuses writes, as after a failover, can be distinguished from any other.
 func reportsAReadOnlyDatabase(t *testing.T, c Case) {
 	s := newSuite(t, c, poolWay)
 	s.ready(1)
@@ -204,7 +204,7 @@ func tableCarriesItsVersion(t *testing.T, c Case) {
 	}
 }
 
-// What becomes claimable is announced on the table's channel, once a transaction, when it commits.
+// Rows that become claimable are announced on the table's channel, once for each transaction, when it commits.
 func announces(s *suite) {
 	heard := s.listen()
 	heard("nothing")
@@ -224,7 +224,7 @@ func announces(s *suite) {
 
 	s.wantCancelled(c.ids[2])
 	heard("a cancel of a running row", "cancel")
-	s.expire(c.ids[2]) // ends for good
+	s.expire(c.ids[2]) // its cancel ends it for good
 	s.reap(10)
 	heard("a reap that requeues nothing")
 	s.expire(c.ids[3])
@@ -248,8 +248,8 @@ func announces(s *suite) {
 	}
 }
 
-// listen returns a check of what was announced since the last check. A payload is the word cancel or the
-// earliest due time that was written, in microseconds. A marker of the test's own ends the waiting.
+// listen returns a function that checks what was announced since its last call. A payload is the word cancel, or the
+// earliest due time that was written, in microseconds. A marker that the test sends itself ends each wait.
 func (s *suite) listen() func(what string, want ...string) {
 	conn, err := pgx.Connect(s.Context(), s.db.URL)
 	s.ok(err)
@@ -268,7 +268,7 @@ func (s *suite) listen() func(what string, want ...string) {
 			if n.Payload == "marker" {
 				break
 			}
-			if strings.HasPrefix(n.Payload, "note:") { // of the domain's triggers, for who folds
+			if strings.HasPrefix(n.Payload, "note:") { // a domain's trigger asks for a fold
 				continue
 			}
 			got = append(got, s.payload(n.Payload, since))
@@ -279,7 +279,7 @@ func (s *suite) listen() func(what string, want ...string) {
 	}
 }
 
-// payload checks that an announced due time is one of this test.
+// payload replaces an announced due time by a word if it belongs to this test.
 func (s *suite) payload(text string, since time.Time) string {
 	var micros int64
 	if _, err := fmt.Sscan(text, &micros); err != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/google/uuid"
 )
 
-// A settle is one of the operations that a claim's owner has, with all that it is to do.
+// A settle is one of the operations of a claim's owner, with its complete effect on a row.
 type settle struct {
 	name   string
 	do     func(ctx context.Context, o ops, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	effect effect
-	// spent is the effect on a row without attempts left, where that differs.
+	// spent is the effect on a row without attempts left, if it differs.
 	spent effect
-	// wanted is the effect on a row that somebody wants cancelled, where that differs.
+	// wanted is the effect on a row whose cancel was requested, if it differs.
 	wanted effect
-	// renews says that it is no end of the claim: it may be applied again and again.
+	// renews says that the operation does not end the claim and can be repeated.
 	renews bool
 }
 
 const cause = "the oven is on fire"
 
-// failed is what every way into the dead letter does.
+// failed is the part that every transition to a dead letter has in common.
 var failed = effect{"status": is(3), "completed_at": now, "failed_at": now, "locked_until": null}
 
-// settles are the settles that the way has.
+// settles returns the settles that the way has.
 func (s *suite) settles() []settle {
 	list := []settle{s.ackSettle(), abandonSettle(0), abandonSettle(time.Minute), s.retrySettle(), failSettle(),
 		extendSettle()}
@@ -38,7 +38,7 @@ func (s *suite) settles() []settle {
 	return list
 }
 
-// ends are the settles that end a claim.
+// ends returns the settles that end a claim.
 func (s *suite) ends() []settle {
 	return slices.DeleteFunc(s.settles(), func(st settle) bool { return st.renews })
 }
@@ -82,7 +82,7 @@ func (s *suite) retrySettle() settle {
 	}
 }
 
-// backoff bounds the table's delay after an attempt.
+// backoff returns the bounds of the table's delay after an attempt.
 func (s *suite) backoff(attempt int) (lo, hi time.Duration) {
 	r := s.table.Spec().Retry
 	jitter := r.Jitter
@@ -124,7 +124,7 @@ func snoozeSettle() settle {
 	}
 }
 
-// A release puts a row back where it was.
+// A release returns a row to the queue without counting the attempt.
 func releaseSettle() settle {
 	return settle{
 		name:   "release",
@@ -136,7 +136,7 @@ func releaseSettle() settle {
 	}
 }
 
-// settled runs one settle and checks which rows it says to have changed, and what it says of the others.
+// settled runs one settle, and checks which rows it reports as changed, lost or gone.
 func (s *suite) settled(st settle, token uuid.UUID, ids, changed, lost, gone []uuid.UUID) {
 	s.Helper()
 	s.refused(s.try(func(ctx context.Context, o ops) error {
@@ -156,7 +156,7 @@ func settleEffect(s *suite) {
 	})
 }
 
-// A stale token changes nothing and is told so, whatever made it stale (I3, I4).
+// A stale token changes nothing and the caller learns that, whatever made it stale (I3, I4).
 func settleRefusesStaleTokens(s *suite) {
 	each(s, staleClaims, func(sc staleClaim) string { return sc.name }, func(s *suite, sc staleClaim) {
 		c := sc.claim(s)
@@ -169,7 +169,7 @@ func settleRefusesStaleTokens(s *suite) {
 	})
 }
 
-// A staleClaim makes a claim that is no longer, or never was, that of its rows.
+// A staleClaim makes a claim that no longer holds its rows, or never did.
 type staleClaim struct {
 	name  string
 	claim func(*suite) claim
@@ -207,7 +207,7 @@ var staleClaims = []staleClaim{
 	}},
 }
 
-// reaped ends the leases of a claim and lets the reaper have its rows.
+// reaped expires the leases of a claim and lets the reaper take its rows.
 func (s *suite) reaped(c claim) claim {
 	s.Helper()
 	s.expire(c.ids...)
@@ -219,7 +219,7 @@ func (s *suite) reaped(c claim) claim {
 	return c
 }
 
-// claimAgain claims rows as another worker would.
+// claimAgain claims rows as another worker.
 func (s *suite) claimAgain(ids []uuid.UUID) claim {
 	s.Helper()
 	s.set(fmt.Sprintf("due_at = now() - interval '2 hours %d seconds'", s.rows.Add(1)), ids...)
@@ -228,8 +228,8 @@ func (s *suite) claimAgain(ids []uuid.UUID) claim {
 	return c
 }
 
-// A row has one terminal transition (I5): its own token does not change its outcome any more. Where
-// the outcome asked for could be the one that the row has, the call counts as repeated.
+// A row ends only once (I5): after that, even its own token cannot change the outcome. If the requested outcome could
+// be the one that the row has, the call counts as a repetition.
 func settleRefusesAnotherOutcome(s *suite) {
 	if !s.Spec.DeleteDone {
 		each(s, s.ends()[1:], settleName, func(s *suite, st settle) {
@@ -245,11 +245,11 @@ func settleRefusesAnotherOutcome(s *suite) {
 	})
 }
 
-// A settle that is repeated, because its reply was lost, succeeds and changes nothing.
+// Repeating a settle because its reply was lost succeeds and changes nothing.
 func settleRepeated(s *suite) {
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
 		if st.renews {
-			return // a renewal that is repeated renews
+			return // repeating a renewal renews again
 		}
 		c := s.claimed(2)
 		s.settled(st, c.token, c.ids, c.ids, nil, nil)
@@ -259,7 +259,7 @@ func settleRepeated(s *suite) {
 	})
 }
 
-// goneAfter are the rows that a settle deletes.
+// goneAfter returns the rows that a settle deletes.
 func (s *suite) goneAfter(st settle, ids []uuid.UUID) []uuid.UUID {
 	if st.name == "ack" && s.Spec.DeleteDone {
 		return ids
@@ -276,7 +276,7 @@ func settleOfGoneRows(s *suite) {
 	})
 }
 
-// Each row of a batch stands for itself.
+// Each row of a batch is settled on its own: stale rows do not affect the others.
 func settlePartialBatch(s *suite) {
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
 		c := s.claimed(5)
@@ -314,7 +314,7 @@ func settleNothing(s *suite) {
 	})
 }
 
-// An ended lease that nobody took is still its owner's.
+// A row whose lease has expired but was not reaped can still be settled by its owner.
 func settleAfterTheLeaseButBeforeTheReaper(s *suite) {
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
 		c, id := s.one()
@@ -323,7 +323,7 @@ func settleAfterTheLeaseButBeforeTheReaper(s *suite) {
 	})
 }
 
-// With its last attempt a row ends in the dead letter; only what gives the attempt back does not count.
+// A row on its last attempt becomes a dead letter, unless the settle gives the attempt back.
 func settleExhausted(s *suite) {
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
 		c, id := s.one(maxAttempts(1))
@@ -335,7 +335,7 @@ func settleExhausted(s *suite) {
 	})
 }
 
-// A row that somebody wants cancelled ends when it is settled, with their reason; an ack still counts.
+// A row whose cancel was requested ends when it is settled, with the reason of the cancel. An ack still counts as done.
 func settleCancelled(s *suite) {
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
 		c, id := s.one()
@@ -348,7 +348,7 @@ func settleCancelled(s *suite) {
 	})
 }
 
-// wantCancelled records the wish as somebody beside the worker does.
+// wantCancelled requests a cancel from a session other than the worker's.
 func (s *suite) wantCancelled(id uuid.UUID) {
 	s.Helper()
 	ids, err := s.table.On(s.db.Pool).Cancel(s.Context(), []uuid.UUID{id}, "not any more")
@@ -356,7 +356,7 @@ func (s *suite) wantCancelled(id uuid.UUID) {
 	s.sameIDs(ids, []uuid.UUID{id})
 }
 
-// Batches that name the same rows in any order do not deadlock: each locks them in one order.
+// Batches that name the same rows in different orders do not deadlock, because each locks its rows in the same order.
 func settleInAnyOrderWithoutDeadlock(s *suite) {
 	c := s.claimed(100)
 	settles := s.settles()
@@ -380,7 +380,7 @@ func settleInAnyOrderWithoutDeadlock(s *suite) {
 func extendEffect(s *suite) {
 	c, id := s.one()
 	token := s.record(id)["owner_token"]
-	for _, d := range []time.Duration{time.Hour, time.Second, lease} { // longer, shorter, as it was
+	for _, d := range []time.Duration{time.Hour, time.Second, lease} { // longer, shorter, and as before
 		s.expect(id, effect{"locked_until": in(d), "owner_token": is(token)}, func() {
 			s.do(func(ctx context.Context, o ops) error {
 				ids, err := o.extend(ctx, c.token, c.ids, d)
@@ -403,7 +403,7 @@ func extendRefusesSettledRows(s *suite) {
 	})
 }
 
-// A renewal waits for nobody, and a row that is being settled this moment is not lost.
+// A renewal never waits for a lock, and does not report a row that is just being settled as lost.
 func extendSkipsLockedRows(s *suite) {
 	c := s.claimed(4)
 	busy, free := c.ids[:2], c.ids[2:]

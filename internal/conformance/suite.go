@@ -24,21 +24,21 @@ import (
 const (
 	lease = 30 * time.Second
 
-	// patience bounds what a correct library does at once: nothing here is expected to take long.
+	// patience bounds operations that a correct library completes at once: nothing here is expected to take long.
 	patience = pgtest.Patience
 	slack    = pgtest.Slack
 )
 
-// A suite is one test's table, with the words the tests are written in.
+// A suite is one test's table, with the helpers that the tests are written in.
 type suite struct {
 	*testing.T
 	Case
 	way   way
 	db    *pgtest.DB
-	eyes  *pgxpool.Pool // what the tests' own statements go through
+	eyes  *pgxpool.Pool // used for the tests' own statements
 	table *workqueue.Table
 	begin begin
-	rows  *atomic.Int64 // how many rows were made
+	rows  *atomic.Int64 // number of rows made so far
 }
 
 func newSuite(t *testing.T, c Case, w way, options ...pgtest.Option) *suite {
@@ -67,7 +67,7 @@ func createTable(t *testing.T, db *pgtest.DB, c Case) *workqueue.Table {
 	return table
 }
 
-// each runs a test for every item, on the same table, one after the other.
+// each runs a test for every item on the same table, one after the other.
 func each[T any](s *suite, items []T, name func(T) string, run func(*suite, T)) {
 	for _, item := range items {
 		s.Run(name(item), func(t *testing.T) {
@@ -78,8 +78,8 @@ func each[T any](s *suite, items []T, name func(T) string, run func(*suite, T)) 
 	}
 }
 
-// try runs fn in a transaction of the way and commits it, unless fn failed. A refused settle is an answer
-// and not a failure: what the same call did change is committed.
+// try runs fn in a transaction of the way and commits it, unless fn failed. A settle that was refused for some rows is
+// an answer and not a failure: what it changed for the others is committed.
 func (s *suite) try(fn func(ctx context.Context, o ops) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -96,7 +96,7 @@ func (s *suite) try(fn func(ctx context.Context, o ops) error) error {
 	return cmp.Or(tx.commit(), err)
 }
 
-// do is try for what has to succeed.
+// do is try for operations that have to succeed.
 func (s *suite) do(fn func(ctx context.Context, o ops) error) {
 	s.Helper()
 	s.ok(s.try(fn))
@@ -116,18 +116,18 @@ func (s *suite) open() *transaction {
 	return tx
 }
 
-// A claim is rows under one owner token.
+// A claim is the rows held under one owner token.
 type claim struct {
 	token uuid.UUID
 	ids   []uuid.UUID
 }
 
-// newRow is a row that no other equals, in the first lane, due now.
+// newRow makes a unique row in the first lane, due now.
 func (s *suite) newRow() workqueue.NewRow {
 	return workqueue.NewRow{Values: s.values(int(s.rows.Add(1)), 0)}
 }
 
-// values are the domain columns of the n-th row in one of the lanes.
+// values returns the domain columns of the n-th row in one of the lanes.
 func (s *suite) values(n, lane int) []any {
 	values := slices.Clone(s.Values(n))
 	for i, c := range s.Spec.Columns {
@@ -138,7 +138,7 @@ func (s *suite) values(n, lane int) []any {
 	return values
 }
 
-// ready inserts n rows that are due; edit may change each first.
+// ready inserts n due rows. Each edit may change every row first.
 func (s *suite) ready(n int, edit ...func(*workqueue.NewRow)) []uuid.UUID {
 	s.Helper()
 	rows := make([]workqueue.NewRow, n)
@@ -156,7 +156,7 @@ func (s *suite) ready(n int, edit ...func(*workqueue.NewRow)) []uuid.UUID {
 	return ids
 }
 
-// claimed inserts n rows and claims them: they are due before whatever other rows there are.
+// claimed inserts n rows and claims them. They are due earlier than all other rows, so that the claim takes them.
 func (s *suite) claimed(n int, edit ...func(*workqueue.NewRow)) claim {
 	s.Helper()
 	ids := s.ready(n, edit...)
@@ -173,7 +173,7 @@ func (s *suite) one(edit ...func(*workqueue.NewRow)) (claim, uuid.UUID) {
 	return c, c.ids[0]
 }
 
-// claim takes rows of the first lane under a fresh token.
+// claim claims rows of the first lane under a new token.
 func (s *suite) claim(limit int) claim {
 	s.Helper()
 	c := claim{token: uuid.New()}
@@ -188,19 +188,19 @@ func maxAttempts(n int) func(*workqueue.NewRow) {
 	return func(row *workqueue.NewRow) { row.MaxAttempts = n }
 }
 
-// sql replaces $T by the table's name.
+// sql replaces $T with the table's name.
 func (s *suite) sql(query string) string {
 	return strings.ReplaceAll(query, "$T", s.table.Name())
 }
 
-// exec runs SQL beside the library.
+// exec runs SQL without the library.
 func (s *suite) exec(query string, args ...any) {
 	s.Helper()
 	_, err := s.eyes.Exec(s.Context(), s.sql(query), args...)
 	s.ok(err)
 }
 
-// set changes columns of rows beside the library.
+// set changes columns of rows without the library.
 func (s *suite) set(assignments string, ids ...uuid.UUID) {
 	s.Helper()
 	s.exec("UPDATE $T SET "+assignments+" WHERE id = ANY ($1)", ids)
@@ -212,7 +212,7 @@ func (s *suite) expire(ids ...uuid.UUID) {
 	s.set("locked_until = clock_timestamp() - interval '1 microsecond'", ids...)
 }
 
-// query collects the ids that a statement selects.
+// query returns the ids that a statement selects.
 func (s *suite) query(query string, args ...any) []uuid.UUID {
 	s.Helper()
 	rows, err := s.eyes.Query(s.Context(), s.sql(query), args...)
@@ -242,7 +242,7 @@ func (s *suite) locked(ids []uuid.UUID, fn func()) {
 	}))
 }
 
-// together runs fn n times at once.
+// together runs fn n times concurrently.
 func (s *suite) together(n int, fn func(i int) error) {
 	s.Helper()
 	errs := make([]error, n)
@@ -281,8 +281,8 @@ func equal[T comparable](s *suite, what string, got, want T) {
 	}
 }
 
-// refused checks what a call is told of rows that it could not change. The SQL functions have one answer:
-// the ids that they return lack those rows.
+// refused checks what a call reports about rows that it could not change. The SQL functions report it only by leaving
+// those rows out of the returned ids.
 func (s *suite) refused(err error, lost, gone []uuid.UUID) {
 	s.Helper()
 	if s.way.functions || len(lost)+len(gone) == 0 {
@@ -300,7 +300,7 @@ func (s *suite) refused(err error, lost, gone []uuid.UUID) {
 	equal(s, "table of the error", e.Table, s.table.Name())
 }
 
-// contents is the whole table as text, to see that nothing was written.
+// contents returns the whole table as text, to check that nothing was written.
 func (s *suite) contents() string {
 	s.Helper()
 	return scan[string](s, "SELECT coalesce(string_agg(t::text, chr(10) ORDER BY id), 'empty') FROM $T AS t")

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Nothing runs from a rolled-back enqueue (I2).
+// Rows of a rolled-back enqueue are never claimed (I2).
 func rollbackUndoesTheEnqueue(s *suite) {
 	tx := s.open()
 	_, err := tx.insert(s.Context(), s.newRow(), s.newRow())
@@ -31,7 +31,7 @@ func rollbackUndoesTheClaim(s *suite) {
 	s.sameIDs(s.claim(10).ids, ids)
 }
 
-// The business write is there if and only if the settle is (I11).
+// The business write is committed if and only if the settle is (I11).
 func rollbackUndoesTheSettle(s *suite) {
 	s.scratch("business", "n int")
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
@@ -58,7 +58,7 @@ func commitKeepsBothWrites(s *suite) {
 	})
 }
 
-// scratch makes a table of the application for the length of the test.
+// scratch creates a table of the application for the duration of the test.
 func (s *suite) scratch(name, columns string) {
 	s.Helper()
 	s.exec("CREATE TABLE " + s.db.Schema + "." + name + " (" + columns + ")")
@@ -79,18 +79,18 @@ func (s *suite) settleWithWrite(st settle, c claim) *transaction {
 	return tx
 }
 
-// plannerSettings are the caller's own, chosen to be those that the library wants to change.
+// plannerSettings are the caller's own settings, chosen among those that the library changes.
 var plannerSettings = []string{"SET LOCAL enable_seqscan = on", "SET LOCAL enable_nestloop = off",
 	"SET LOCAL enable_sort = on",
 	"SET LOCAL jit = on", "SET LOCAL enable_indexscan = off", "SET LOCAL synchronous_commit = remote_write",
 	"SET LOCAL search_path = pg_catalog"}
 
-// recordSettings notes every setting of the transaction in a table, so that it can be seen from outside.
+// recordSettings stores every setting of the transaction in a table, so that the test can read it from outside.
 const recordSettings = "INSERT INTO %s.settings SELECT %d, name, setting FROM pg_catalog.pg_settings" +
 	" WHERE name LIKE 'enable%%' OR name IN ('jit', 'synchronous_commit', 'search_path', 'plan_cache_mode', " +
 	"'transaction_isolation')"
 
-// An operation in the caller's transaction leaves the caller's settings as they were, refused or not.
+// An operation in the caller's transaction leaves the caller's settings unchanged, even if it is refused.
 func settingsAreGivenBack(s *suite) {
 	s.scratch("settings", "n int, name text, setting text")
 	each(s, s.operations(), func(o operation) string { return o.name }, func(s *suite, o operation) {
@@ -111,7 +111,7 @@ func settingsAreGivenBack(s *suite) {
 			s.Fatal(*changed)
 		}
 		s.exec("DELETE FROM settings")
-		s.exec("DELETE FROM $T") // what went back comes due, and the next claim would find it
+		s.exec("DELETE FROM $T") // rows that were given back would be claimed by the next operation
 	})
 }
 

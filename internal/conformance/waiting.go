@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// waiting inserts n rows that are held back, due an hour ago.
+// waiting inserts n rows that are held back and have been due for an hour.
 func (s *suite) waiting(n int) []uuid.UUID {
 	s.Helper()
 	ids := s.ready(n, func(row *workqueue.NewRow) { row.Waiting = true })
@@ -19,7 +19,7 @@ func (s *suite) waiting(n int) []uuid.UUID {
 	return ids
 }
 
-// A row that is held back is Ready, and nobody claims or reaps it, however long it has been due.
+// A row that is held back is Ready, but it is never claimed or reaped, however long it has been due.
 func waitingIsNotClaimed(s *suite) {
 	held := s.waiting(3)
 	ready := s.ready(2)
@@ -32,14 +32,14 @@ func waitingIsNotClaimed(s *suite) {
 	}
 }
 
-// One that is let go is claimed as any other.
+// A row that is released is claimed like any other.
 func waitingIsReleased(s *suite) {
 	held := s.waiting(3)
 	s.set("waiting = false, due_at = greatest(due_at, clock_timestamp())", held[:2]...)
 	s.sameIDs(s.claim(10).ids, held[:2])
 }
 
-// It belongs to nobody, so no token settles it.
+// A row that is held back has no owner, so no token settles it.
 func waitingIsNotSettled(s *suite) {
 	held := s.waiting(2)
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
@@ -47,7 +47,7 @@ func waitingIsNotSettled(s *suite) {
 	})
 }
 
-// A row that was cancelled while it was held back is let go when it is redriven.
+// A row that was cancelled while it was held back is released when it is redriven.
 func redriveReleases(s *suite) {
 	held := s.waiting(2)
 	for _, id := range held {
@@ -82,7 +82,7 @@ func cancelWaiting(s *suite) {
 	s.unchanged(held, func() { s.cancel(held[:1], nil) })
 }
 
-// Nobody has to wake up for a row that is held back; it is counted apart.
+// No worker needs to wake up for a row that is held back, and stats counts it separately.
 func waitingIsNotDue(s *suite) {
 	s.waiting(2)
 	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
@@ -98,13 +98,13 @@ func waitingIsNotDue(s *suite) {
 	}))
 }
 
-// own is a backoff that no table has.
+// own is a backoff that differs from that of every table.
 var own = workqueue.Retry{Growth: workqueue.Linear, Base: 7 * time.Second, Cap: 10 * time.Second}
 
 func ownRetry(row *workqueue.NewRow) { row.Retry = own }
 
-// A row's own backoff goes before the table's, for a reported failure and for an ended lease, up to its cap. A
-// delay that somebody names goes before both.
+// A row's own backoff overrides the table's, both for a reported failure and for an expired lease, up to its cap. A
+// delay that a settle names overrides both.
 func rowsOwnBackoff(s *suite) {
 	near := func(d time.Duration) (lo, hi time.Duration) { return d - time.Microsecond, d + time.Microsecond }
 
@@ -130,7 +130,7 @@ func rowsOwnBackoff(s *suite) {
 	}, func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1}) })
 }
 
-// rest is one row of every state, none of which has anything to wait for.
+// rest returns one row of every state, none of which waits for anything.
 func (s *suite) rest() []uuid.UUID {
 	s.Helper()
 	c := s.claimed(4)
@@ -140,8 +140,8 @@ func (s *suite) rest() []uuid.UUID {
 	return slices.Concat(c.ids, s.ready(1), s.waiting(1))
 }
 
-// The table's sweeps, of which a table may have none, can be called at any time: where there is nothing to
-// mend they say so and change nothing.
+// A table's sweeps, if it has any, can be called at any time. If there is nothing to do they report that and change
+// nothing.
 func sweepsLeaveTheRestAlone(s *suite) {
 	ids := s.rest()
 	s.unchanged(ids, func() {
@@ -153,7 +153,7 @@ func sweepsLeaveTheRestAlone(s *suite) {
 	})
 }
 
-// As every client can call them; in many sessions at once.
+// The sweeps' SQL functions can be called by every client, in many sessions at once.
 func sweepFunctions(s *suite) {
 	ids := s.rest()
 	s.unchanged(ids, func() {

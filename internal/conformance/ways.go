@@ -15,12 +15,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A way is one way into the table.
+// A way is one way to call the operations of a table.
 type way struct {
 	name          string
-	transactional bool // its operations run in a transaction of the caller
+	transactional bool // its operations run in the caller's transaction
 	functions     bool // it calls the table's SQL functions
-	brief         bool // it differs from another way only in how arguments travel
+	brief         bool // it differs from another way only in how arguments are encoded
 	similar       bool // it is brief unless tests run at full size
 	open          func(*testing.T, *pgtest.DB, *workqueue.Table) begin
 }
@@ -117,19 +117,19 @@ func (o queueOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, er
 	return o.Redrive(ctx, ids, "")
 }
 
-// inTx are the operations in an application's transaction.
+// inTx returns the operations in an application's transaction.
 func inTx(table *workqueue.Table, tx workqueue.Tx) queueOps {
 	return queueOps{table.In(tx), func(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
 		return table.Insert(ctx, tx, rows...)
 	}}
 }
 
-// A choice is the pool that a way works on.
+// A choice chooses the pool that a way works on.
 type choice func(*testing.T, *pgtest.DB) *pgxpool.Pool
 
 func testsOwn(_ *testing.T, db *pgtest.DB) *pgxpool.Pool { return db.Pool }
 
-// simpleProtocol is a pool like the test's whose connections send statements in another mode.
+// simpleProtocol makes a pool like the test's whose connections use the simple query protocol.
 func simpleProtocol(t *testing.T, db *pgtest.DB) *pgxpool.Pool {
 	return pgtest.NewPool(t, db, pgtest.WithPool(func(c *pgxpool.Config) {
 		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
@@ -189,7 +189,7 @@ func sqlTransaction(o ops, tx *sql.Tx) *transaction {
 	}
 }
 
-// openPool makes every operation a transaction of its own; what is enqueued goes through pgx.
+// openPool makes every operation its own transaction. Rows are enqueued through pgx.
 func openPool(choose choice) func(*testing.T, *pgtest.DB, *workqueue.Table) begin {
 	return func(t *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
 		pool := choose(t, db)

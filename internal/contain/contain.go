@@ -1,5 +1,5 @@
 // Package contain calls code that is not ours, such as handlers, callbacks and the methods of an application's errors,
-// and goes on whatever it does.
+// and survives its panics.
 package contain
 
 import (
@@ -8,10 +8,10 @@ import (
 	"runtime/debug"
 )
 
-// ErrPanicked is in every error that [Recover] makes.
+// ErrPanicked is wrapped by every error that [Recover] makes.
 var ErrPanicked = errors.New("panic")
 
-// Recover is to be deferred: it makes an error of a panic, with the stack.
+// Recover must be deferred: it turns a panic into an error that includes the stack.
 func Recover(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v\n%s", ErrPanicked, r, debug.Stack())
@@ -27,7 +27,8 @@ func Report(callback func(error), err error) {
 	callback(err)
 }
 
-// As is errors.As for an error that may have one of the application's in it: one whose methods panic is no T.
+// As is errors.As for an error that may contain an application's error. If a method of that error panics, As returns
+// false.
 func As[T error](err error) (target T, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -38,7 +39,7 @@ func As[T error](err error) (target T, ok bool) {
 	return target, ok
 }
 
-// Is is errors.Is likewise.
+// Is is errors.Is with the same protection.
 func Is(err, target error) (is bool) {
 	defer func() { _ = recover() }()
 	return errors.Is(err, target)

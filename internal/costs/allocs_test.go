@@ -9,12 +9,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// TestAllocationsOfWorker counts what a worker allocates by job, from its start to its end.
+// TestAllocationsOfWorker counts what a worker allocates for each job, from its start to its end.
 func TestAllocationsOfWorker(t *testing.T) {
 	skipUnderRace(t)
 	const n = 20_000
 	j := newLab(t).jobs()
-	j.allocationsOfDrain(n / 10) // fills what is made once
+	j.allocationsOfDrain(n / 10) // fills caches that are filled once
 	got := j.allocationsOfDrain(n)
 	t.Logf("%.1f allocations a job", got)
 	if got > workerAllocations {
@@ -22,7 +22,7 @@ func TestAllocationsOfWorker(t *testing.T) {
 	}
 }
 
-// allocationsOfDrain is by job.
+// allocationsOfDrain returns the allocations for each job.
 func (j *jobTable) allocationsOfDrain(n int) float64 {
 	j.Helper()
 	j.fill(n)
@@ -37,7 +37,7 @@ func (j *jobTable) allocationsOfDrain(n int) float64 {
 	before := mallocs()
 	stop := j.run(w)
 	<-all
-	stop() // which settles them
+	stop() // which settles the jobs
 	return float64(mallocs()-before) / float64(n)
 }
 
@@ -47,7 +47,7 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// TestAllocationsOfEnqueue counts those of the calls, with their transaction.
+// TestAllocationsOfEnqueue counts the allocations of an enqueue with its transaction.
 func TestAllocationsOfEnqueue(t *testing.T) {
 	skipUnderRace(t)
 	j := newLab(t).jobs()

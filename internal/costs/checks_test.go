@@ -2,7 +2,7 @@ package costs_test
 
 import "testing"
 
-// TestChecksAreShort measures what PostgreSQL reads and compiles anew for every statement that writes to the table of
+// TestChecksAreShort measures what PostgreSQL parses and compiles again for every statement that writes to the table of
 // jobs: its CHECKs, and the conditions of the triggers that a settle may fire.
 func TestChecksAreShort(t *testing.T) {
 	j := newLab(t).jobs()

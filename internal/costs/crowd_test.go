@@ -15,17 +15,17 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// crowdQueue is served by the measured worker, too.
+// crowdQueue is also served by the measured worker.
 const crowdQueue = "crowd"
 
-// A stranger is a job that no worker here knows.
+// A stranger is a job of a kind that no worker here has registered.
 type stranger struct{ errand }
 
 func (stranger) Kind() string { return "stranger" }
 
 const aYear = 365 * 24 * time.Hour
 
-// A crowd is jobs that are in the table and not to be claimed.
+// crowds are functions that put jobs into the table that cannot be claimed.
 var crowds = map[string]func(j *jobTable, n int){
 	"done": func(j *jobTable, n int) {
 		j.enqueue(j.db, n, anErrand, jobs.InsertOptions{})
@@ -63,7 +63,7 @@ func crowdOptions() jobs.WorkerOptions {
 	}
 }
 
-// drain has a worker do n jobs.
+// drain lets a worker do n jobs.
 func (j *jobTable) drain(n int) {
 	j.Helper()
 	var done atomic.Int64
@@ -72,7 +72,7 @@ func (j *jobTable) drain(n int) {
 	stop()
 }
 
-// meet has a worker look at each stranger once, as it does soon after such jobs come.
+// meet lets a worker examine each stranger once, as happens soon after such jobs are written.
 func (j *jobTable) meet() {
 	j.Helper()
 	stop := j.run(j.worker(j.db, crowdOptions(), func() error { return nil }))
@@ -82,7 +82,7 @@ func (j *jobTable) meet() {
 	stop()
 }
 
-// crowdSize is smaller in every run of the tests, and where the client is slow.
+// crowdSize is smaller in ordinary runs of the tests, and with the race detector, which slows the client down.
 func crowdSize() int {
 	if raceEnabled {
 		return 10_000
@@ -90,8 +90,8 @@ func crowdSize() int {
 	return pgtest.Size(10_000, 100_000)
 }
 
-// TestWhatCannotBeClaimedCostsNothing compares what a worker reads to claim jobs in a table of their own and behind a
-// crowd.
+// TestWhatCannotBeClaimedCostsNothing compares the pages that a worker reads to claim jobs in an otherwise empty table
+// and behind a crowd.
 func TestWhatCannotBeClaimedCostsNothing(t *testing.T) {
 	for name, gather := range crowds {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestWhatCannotBeClaimedCostsNothing(t *testing.T) {
 					with.claim, without.claim, crowdRatio)
 			}
 			if len(with.looks) == 0 {
-				t.Error("the worker has looked at nothing beside its claims")
+				t.Error("the worker has sent nothing but claims")
 			}
 			for kind, n := range with.looks {
 				if before := without.looks[kind]; float64(n) > crowdRatio*float64(before)+lookPages {
@@ -121,21 +121,21 @@ func TestWhatCannotBeClaimedCostsNothing(t *testing.T) {
 	}
 }
 
-// fold applies the notes that the crowd has written: what they cost, writing it costs.
+// fold applies the notes that the crowd has written. Their cost belongs to writing the crowd.
 func (j *jobTable) fold() {
 	j.Helper()
 	_, err := j.client.Table().On(j.db).Fold(j.Context())
 	j.ok(err)
 }
 
-// pages are those that a worker reads.
+// pages are the pages that a worker reads.
 type pages struct {
-	claim float64 // by a hundred rows
+	claim float64 // for every hundred rows
 	looks map[string]int
 }
 
-// pages has a worker claim jobs and counts what it has read until then: few, since it reads what is behind the start of
-// the queue only once.
+// pages lets a worker claim jobs and counts the pages that it has read. It claims few, because it reads what is behind
+// the start of the queue only once.
 func (j *jobTable) pages() (p pages) {
 	j.Helper()
 	const n = 4 * claimLimit
@@ -153,8 +153,8 @@ func (j *jobTable) pages() (p pages) {
 	return p
 }
 
-// warm has each session call what a worker calls before it is measured. Which session calls what meanwhile is chance,
-// and the first call of each looks up hundreds of pages of the catalogs.
+// warm makes each session call what a worker calls before it is measured. The first call of each function looks up
+// hundreds of pages of the catalogs, and which session makes it would otherwise depend on chance.
 func (j *jobTable) warm(config *pgxpool.Config) {
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		spec := j.client.Table().Spec()
@@ -165,7 +165,7 @@ func (j *jobTable) warm(config *pgxpool.Config) {
 		for _, sweep := range spec.Sweeps {
 			calls = append(calls, "SELECT "+j.name+"_"+sweep+"(1)")
 		}
-		// claims nothing: no crowd of that queue is let through
+		// claims nothing: nothing of the crowd's queue is admitted
 		calls = append(calls, "SELECT FROM "+j.name+"_claim_admitted(gen_random_uuid(), '1 hour', 1, '{-infinity}', "+
 			"ARRAY[gen_random_uuid()], '{"+crowdQueue+"}', '{0}')")
 		for _, call := range append(calls, "SET auto_explain.log_min_duration = 0") {

@@ -14,18 +14,18 @@ import (
 
 const claimLimit = 100
 
-// TestNothingBehindTheCursorIsRead compares the first claims of a worker with those two hundred claims later, while
-// a snapshot is held which keeps everything that was claimed in the table and in its indexes.
+// TestNothingBehindTheCursorIsRead compares the first claims of a worker with those two hundred claims later, while a
+// snapshot keeps everything that was claimed in the table and in its indexes.
 func TestNothingBehindTheCursorIsRead(t *testing.T) {
 	const (
 		apart  = 200
 		window = 50
-		skip   = 10 // the first look up what no session has cached
+		skip   = 10 // the first claims look up what no session has cached
 		total  = skip + window + apart
-		spare  = total / 10 // some claims find less room
+		spare  = total / 10 // some claims have less room
 	)
 	q := newLab(t).rows()
-	q.insert(claimLimit) // what tells the planner what the table is like
+	q.insert(claimLimit) // tells the planner what the table is like
 	defer q.holdSnapshot()()
 	full := q.fullClaims(total + spare)
 	if len(full) < total {
@@ -39,7 +39,7 @@ func TestNothingBehindTheCursorIsRead(t *testing.T) {
 	}
 }
 
-// median leaves out the sweeps, which do start behind the cursor, at a small share of the time.
+// median ignores sweeps, which start behind the cursor but are rare.
 func median(claims []executed) int {
 	pages := make([]int, len(claims))
 	for i, c := range claims {
@@ -49,7 +49,7 @@ func median(claims []executed) int {
 	return pages[len(pages)/2]
 }
 
-// holdSnapshot is a long report, or a transaction that somebody forgot.
+// holdSnapshot opens a transaction like that of a long report, or one that was forgotten.
 func (q *rowTable) holdSnapshot() (release func()) {
 	q.Helper()
 	tx, err := q.db.BeginTx(q.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -59,13 +59,13 @@ func (q *rowTable) holdSnapshot() (release func()) {
 	return func() { q.ok(tx.Rollback(context.Background())) }
 }
 
-// fullClaims hands a worker a hundred rows at a time, and gives its claims of a hundred rows.
+// fullClaims lets a worker claim a hundred rows at a time, and returns its claims of a hundred rows.
 func (q *rowTable) fullClaims(n int) (full []executed) {
 	q.Helper()
 	var handled atomic.Int64
 	o := workqueue.WorkerOptions{
 		Concurrency: 2 * claimLimit, ClaimLimit: 2 * claimLimit,
-		PollInterval: time.Millisecond, // it does not listen, and a claim after a long pause is a sweep
+		PollInterval: time.Millisecond, // it does not listen, and a claim after a long pause would be a sweep
 	}
 	stop := q.run(q.worker(q.watched(), o, func() error { handled.Add(1); return nil }))
 	for i := range n {

@@ -24,7 +24,7 @@ type benched struct {
 	drain   func(pool *pgxpool.Pool) (*workqueue.Drain, error)
 }
 
-// BenchmarkDomains enqueues and drains rows of each domain, by the thousand, and tells the allocations of each:
+// BenchmarkDomains enqueues and drains thousands of rows of each domain, and reports the allocations of both:
 //
 //	go test ./internal/costs -run '^$' -bench Domains -benchtime 10x
 func BenchmarkDomains(b *testing.B) {
@@ -73,7 +73,7 @@ func benchmarkDomain(b *testing.B, open func(schema string) (benched, error)) {
 		enqueued, drained = enqueued+between-before, drained+mallocs()-between
 		enqueueing, draining = enqueueing+middle.Sub(start), draining+time.Since(middle)
 	}
-	turn() // fills what is made once
+	turn() // fills caches that are filled once
 	enqueueing, draining, enqueued, drained = 0, 0, 0, 0
 	for b.Loop() {
 		turn()

@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// TestEveryClaimIsHeapOnly: of all updates only settles, which take a row out of the claim index, may write to an
-// index. That holds in a table that is new, and when it has been filled and vacuumed before.
+// TestEveryClaimIsHeapOnly checks that of all updates only settles, which take a row out of the claim index, write to
+// an index. That holds in a new table, and in one that has been filled and vacuumed before.
 func TestEveryClaimIsHeapOnly(t *testing.T) {
 	const n = 10_000
 	t.Run("jobs", func(t *testing.T) {
@@ -44,7 +44,7 @@ func (l *lab) wantHeapOnly(table string, n int64, work func(*pgxpool.Pool)) {
 	}
 }
 
-// updates are those of sessions that have ended.
+// updates returns the counts of sessions that have ended.
 func (l *lab) updates(table string) (all, heapOnly int64) {
 	l.Helper()
 	const query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = $1::regclass"

@@ -19,7 +19,7 @@ func (errand) Kind() string { return "errand" }
 
 var anErrand = errand{"nineteen bytes here"}
 
-// jobTable is the tables of package jobs in a lab.
+// jobTable is the table of package jobs in a lab.
 type jobTable struct {
 	*lab
 	client *jobs.Client
@@ -38,7 +38,7 @@ func (l *lab) jobs() *jobTable {
 
 const enqueueBatch = 1000
 
-// enqueue writes n jobs, as many to a transaction as a statement takes.
+// enqueue writes n jobs, in transactions of at most one statement's size.
 func (j *jobTable) enqueue(pool *pgxpool.Pool, n int, args jobs.Args, o jobs.InsertOptions) {
 	j.Helper()
 	for ; n > 0; n -= enqueueBatch {
@@ -58,7 +58,7 @@ func (j *jobTable) inTx(pool *pgxpool.Pool, fn func(workqueue.Tx) error) {
 	j.ok(pgx.BeginFunc(j.Context(), pool, func(tx pgx.Tx) error { return fn(workqueue.Pgx(tx)) }))
 }
 
-// fill writes n jobs that are due and leaves the table as every measurement finds it.
+// fill writes n due jobs and brings the table into the state in which every measurement starts.
 func (j *jobTable) fill(n int) {
 	j.Helper()
 	j.enqueue(j.db, n, anErrand, jobs.InsertOptions{})
@@ -84,8 +84,8 @@ func (j *jobTable) worker(pool *pgxpool.Pool, o jobs.WorkerOptions, handler func
 	return w
 }
 
-// inPhases has a worker claim n jobs, calls between while all of them are claimed and none is settled, and has them
-// settled.
+// inPhases lets a worker claim n jobs, calls between while all of them are claimed and none is settled, and then
+// settles them.
 func (j *jobTable) inPhases(pool *pgxpool.Pool, n int, o jobs.WorkerOptions, between func()) {
 	j.Helper()
 	o.Concurrency = n

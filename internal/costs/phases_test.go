@@ -9,8 +9,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// undisturbed keeps out of a measurement what does not depend on the rows: renewals come by the clock, and once when
-// the worker begins to listen.
+// undisturbed keeps statements that do not depend on the rows out of a measurement: renewals, which depend on time and
+// are also sent when the worker begins to listen.
 func undisturbed(o workqueue.WorkerOptions) workqueue.WorkerOptions {
 	o.Lease, o.NoListen = time.Hour, true
 	return o
@@ -21,8 +21,8 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// inPhases has a worker claim n rows of a table, calls between while all of them are claimed and none is settled, and
-// has them settled. The worker may handle all of them at once.
+// inPhases lets a worker claim n rows of a table, calls between while all of them are claimed and none is settled, and
+// then settles them. The worker must be able to handle all of them at once.
 func (l *lab) inPhases(table string, n int, worker func(handler func() error) runner, between func()) {
 	l.Helper()
 	var started atomic.Int64
@@ -36,14 +36,14 @@ func (l *lab) inPhases(table string, n int, worker func(handler func() error) ru
 	}))
 	defer stop()
 	free := sync.OnceFunc(func() { close(release) })
-	defer free() // before stop, also where the test has failed
+	defer free() // before stop, even if the test has failed
 	l.eventually("all rows have been claimed", func() bool { return started.Load() == int64(n) })
 	between()
 	free()
 	l.eventually("all rows are done", func() bool { return done() == before+int64(n) })
 }
 
-// run runs a worker until stop, which returns when it has stopped.
+// run runs a worker. Stop ends it and waits for it.
 func (l *lab) run(w runner) (stop func()) {
 	l.Helper()
 	ctx, cancel := context.WithCancel(l.Context())

@@ -49,7 +49,7 @@ func (q *rowTable) worker(pool *pgxpool.Pool, o workqueue.WorkerOptions, handler
 	return w
 }
 
-// inPhases is that of jobs.
+// inPhases is inPhases of the lab with a worker of this table.
 func (q *rowTable) inPhases(pool *pgxpool.Pool, n int) {
 	q.Helper()
 	o := workqueue.WorkerOptions{Concurrency: n}

@@ -18,7 +18,7 @@ func (l *lab) connections() int {
 		l.name))
 }
 
-// queues are the options of a worker of so many queues.
+// queues returns the options of a worker of n queues.
 func queues(kinds *jobs.Registry, n int) (o jobs.WorkerOptions) {
 	o.Registry = kinds
 	for i := range n {
@@ -28,12 +28,12 @@ func queues(kinds *jobs.Registry, n int) (o jobs.WorkerOptions) {
 }
 
 const (
-	started = 3 * time.Second // what has begun is at rest then
+	started = 3 * time.Second // long enough for everything that starts to settle down
 	watched = 4 * time.Second
 )
 
-// watch counts what processes at rest do in a while. On a busy machine it takes a while until they are: of three looks
-// the one with the least counts. They are not dead: they do something later, on a busy machine much later.
+// watch counts what idle processes do during a period. Because they may take long to settle down on a busy machine, it
+// counts three times and returns the smallest count. The processes are still alive: they do something later.
 func (l *lab) watch(count func() int) (did int, took time.Duration) {
 	l.Helper()
 	pgtest.Pass(started)
@@ -50,8 +50,8 @@ func (l *lab) watch(count func() int) (did int, took time.Duration) {
 	return did, took
 }
 
-// TestIdleQueuesCostTheSame counts the connections of a process with many queues and a scheduler that have nothing to
-// do, and its transactions.
+// TestIdleQueuesCostTheSame counts the connections and transactions of an idle process with many queues and a
+// scheduler.
 func TestIdleQueuesCostTheSame(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{10, 50} {
@@ -81,8 +81,8 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 }
 
 // TestProcessesShareTheUpkeep counts the sweeps and folds of several processes that serve the same tables, with a job
-// for tomorrow that may wait for one. One of the processes does them, and the others ask now and then whether it is
-// still there.
+// for tomorrow for which a sweep may be needed. One of the processes does them; the others only check regularly whether
+// it is still there.
 func TestProcessesShareTheUpkeep(t *testing.T) {
 	t.Parallel()
 	const queuesEach = 10
@@ -110,7 +110,7 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 	}
 }
 
-// TestBusyQueuesShareConnections counts the connections beside the application's pool while all queues have jobs.
+// TestBusyQueuesShareConnections counts the connections besides the application's pool while all queues have jobs.
 func TestBusyQueuesShareConnections(t *testing.T) {
 	const n, each, rounds = 10, 200, 5
 	j := newLab(t).jobs()
@@ -135,7 +135,7 @@ func TestBusyQueuesShareConnections(t *testing.T) {
 	}
 }
 
-// oneByOne enqueues jobs into queues in their turns, each when the one before is done.
+// oneByOne enqueues jobs into the queues in turn, each when the previous one is done.
 func (j *jobTable) oneByOne(rounds, queues int) {
 	j.Helper()
 	for i := range rounds {
@@ -146,8 +146,8 @@ func (j *jobTable) oneByOne(rounds, queues int) {
 	}
 }
 
-// TestANotificationCostsTheQueuesThatItConcerns counts the transactions of a process with many queues for each job that
-// comes alone into one of them. The others have nothing to claim, and do not try.
+// TestANotificationCostsTheQueuesThatItConcerns counts the transactions of a process with many queues for each single
+// job that arrives in one of them. The other queues have nothing to claim, and do not try.
 func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
 	const n, rounds = 20, 50
 	j := newLab(t).jobs()
@@ -166,7 +166,7 @@ func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
 	}
 }
 
-// TestStatementsOfAJobThatComesAlone counts what is sent with its claim and its settle, empty claims included.
+// TestStatementsOfAJobThatComesAlone counts the statements of a single job's claim and settle, including empty claims.
 func TestStatementsOfAJobThatComesAlone(t *testing.T) {
 	const rounds = 50
 	j := newLab(t).jobs()

@@ -16,8 +16,8 @@ import (
 // watchedName is the application_name of the measured sessions.
 const watchedName = "measured"
 
-// seen is what the measured sessions sent, and what PostgreSQL says that it cost. PostgreSQL tells by auto_explain, a
-// part of its distribution, in a notice to the very session.
+// seen is what the measured sessions sent, and what it cost according to PostgreSQL. auto_explain, a part of
+// PostgreSQL's distribution, reports the cost to each session in a notice.
 type seen struct {
 	mu         sync.Mutex
 	executed   []executed
@@ -26,13 +26,14 @@ type seen struct {
 	unreadable error
 }
 
-// A sent statement: those of one batch, from 1 on, were sent at once.
+// A sent is a statement that was sent. Statements with the same batch, from 1 on, were sent at once.
 type sent struct {
 	sql   string
 	batch int
 }
 
-// An executed statement. The plan's root counts what its parts did. Statements that triggers run are not in it.
+// An executed is a statement that was executed. The plan's root includes the counts of its parts, but not statements
+// that triggers run.
 type executed struct {
 	Text string `json:"Query Text"`
 	Plan struct {
@@ -107,14 +108,14 @@ func (s *seen) send(one sent) {
 	s.sent = append(s.sent, one)
 }
 
-// forget is called when no measured session is at work.
+// forget must be called while no measured session is active.
 func (s *seen) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.executed, s.sent = nil, nil
 }
 
-// list is what has been executed.
+// list returns what has been executed.
 func (s *seen) list(l *lab) []executed {
 	l.Helper()
 	s.mu.Lock()
@@ -123,12 +124,11 @@ func (s *seen) list(l *lab) []executed {
 	return slices.Clone(s.executed)
 }
 
-// transactions counts those that were begun, the batches that are one without saying so, and the statements that were
-// sent by themselves outside of any.
+// transactions counts explicit transactions, batches that are implicitly one, and single statements outside of any.
 func (s *seen) transactions() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	inside := false // of a transaction that is more than one batch
+	inside := false // inside a transaction of more than one batch
 	batches := make(map[int]bool)
 	for _, one := range s.sent {
 		sql := strings.ToUpper(one.sql)
@@ -157,7 +157,7 @@ func (s *seen) sends() int {
 	return len(s.sent)
 }
 
-// matching counts the statements that were sent of some kind.
+// matching counts the statements sent that match a condition.
 func (s *seen) matching(is func(sql string) bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *seen) matching(is func(sql string) bool) (n int) {
 	return n
 }
 
-// beside counts the statements of the batches in which there is one of some kind.
+// beside counts the statements of the batches that contain a matching one.
 func (s *seen) beside(is func(sql string) bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,12 +187,12 @@ func (s *seen) beside(is func(sql string) bool) (n int) {
 	return n
 }
 
-// isWork tells of claims and acks.
+// isWork tells whether a statement is a claim or an ack.
 func isWork(sql string) bool {
 	return executed{Text: sql}.isClaim() || strings.Contains(sql, "SET status = 2")
 }
 
-// isUpkeep tells of sweeps, folds, and the question who is to do them.
+// isUpkeep tells whether a statement is a sweep, a fold, or asks which process does them.
 func isUpkeep(sql string) bool {
 	return strings.Contains(sql, `_sweep"(`) || strings.Contains(sql, `_fold"(`) || strings.Contains(sql, " upkeep ")
 }

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serverSettings keep everything from the server that no test has asked for. That full pages are not written to the
-// log is localpg's own default.
+// serverSettings keep the server from doing anything that no test has asked for. That full pages are not written to the
+// log is localpg's default.
 var serverSettings = map[string]string{
 	"autovacuum":         "off",
 	"checkpoint_timeout": "1h",
@@ -29,8 +29,8 @@ var serverSettings = map[string]string{
 	"shared_buffers":     "256MB",
 }
 
-// serverURL starts the tests' server. Its supervisor removes it when the process ends. A server of the user's would
-// not do: it has work of its own.
+// serverURL starts the tests' server. Its supervisor removes it when the process ends. The user's server cannot be
+// used, because it has other work.
 var serverURL = sync.OnceValues(func() (string, error) {
 	server, err := localpg.Start(context.Background(), localpg.Options{Settings: serverSettings})
 	if err != nil {
@@ -39,13 +39,13 @@ var serverURL = sync.OnceValues(func() (string, error) {
 	return server.URL(), nil
 })
 
-// A lab is one test's database. Tests of this package do not run in parallel, because the log is the whole server's.
-// Those that count what idle processes of their own send do.
+// A lab is one test's database. Tests of this package do not run in parallel, because the log is shared by the whole
+// server. Only tests that count what their own idle processes send do.
 type lab struct {
 	*testing.T
 	name string // of the database
 	url  string
-	db   *pgxpool.Pool // fills the database and looks at it; nothing that it does is measured
+	db   *pgxpool.Pool // fills and examines the database; what it does is not measured
 	seen *seen         // what the measured sessions did
 }
 
@@ -82,7 +82,7 @@ func (l *lab) admin(statement string) {
 	})
 }
 
-// outside has a connection to another database than the lab's.
+// outside calls do with a connection to another database than the lab's.
 func (l *lab) outside(do func(context.Context, *pgx.Conn) error) {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -95,7 +95,7 @@ func (l *lab) outside(do func(context.Context, *pgx.Conn) error) {
 	l.ok(do(ctx, conn))
 }
 
-// patience is how long a test waits for what takes milliseconds.
+// patience is how long a test waits for something that normally takes milliseconds.
 const patience = 3 * time.Minute
 
 func (l *lab) ok(err error) {
@@ -120,13 +120,14 @@ func (l *lab) count(query string, args ...any) (n int64) {
 	return n
 }
 
-// wal is where the log ends, in bytes.
+// wal is the end of the log in bytes.
 func (l *lab) wal() int64 {
 	l.Helper()
 	return l.count("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint")
 }
 
-// watched is a pool whose sessions, and those that a worker opens with its configuration, tell what they execute.
+// watched returns a pool whose sessions, and those that a worker opens with its configuration, report what they
+// execute.
 func (l *lab) watched(configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	l.Helper()
 	return pgschema.NewPool(l.T, l.url, append(configure, l.seen.watch)...)
@@ -136,11 +137,11 @@ func (l *lab) watched(configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 func (l *lab) eventually(what string, condition func() bool) {
 	l.Helper()
 	if !pgtest.Await(patience, condition) {
-		l.Fatalf("it has not come to pass that %s", what)
+		l.Fatalf("timed out waiting until %s", what)
 	}
 }
 
-// quiet waits until no session but those of l.db is left: only then are all their counts in.
+// quiet waits until no session but those of l.db is left, because sessions report their counts when they end.
 func (l *lab) quiet() {
 	l.Helper()
 	l.eventually("the measured sessions have ended", func() bool {

@@ -2,7 +2,7 @@ package costs_test
 
 import "strings"
 
-// claims are those among the statements.
+// claims returns the claims among the statements.
 func claims(all []executed) (list []executed) {
 	for _, e := range all {
 		if e.isClaim() {
@@ -12,21 +12,21 @@ func claims(all []executed) (list []executed) {
 	return list
 }
 
-// isClaim holds for a claim in a queue with rules, too, which is in a function.
+// isClaim also holds for a claim in a queue with rules, which is made by a function.
 func (e executed) isClaim() bool {
 	return strings.Contains(e.Text, "SET status = 1") || strings.Contains(e.Text, `_claim_admitted"`)
 }
 
-// isSettle holds for settles and renewals, which know the rows that they change.
+// isSettle holds for settles and renewals, which name the rows that they change.
 func (e executed) isSettle() bool { return strings.HasPrefix(e.Text, "UPDATE") && !e.isClaim() }
 
-// kind tells statements apart.
+// kind identifies statements with the same text up to FROM.
 func (e executed) kind() string {
 	line, _, _ := strings.Cut(strings.Join(strings.Fields(e.Text), " "), "FROM")
 	return line
 }
 
-// perHundred is how many pages claims have read by a hundred rows that they claimed.
+// perHundred is how many pages claims have read for every hundred rows that they claimed.
 func perHundred(l *lab, claims []executed) float64 {
 	l.Helper()
 	var pages, rows float64
@@ -35,13 +35,13 @@ func perHundred(l *lab, claims []executed) float64 {
 		rows += c.Plan.Rows
 	}
 	if rows == 0 {
-		l.Fatalf("nothing was claimed by %d statements that are known for claims", len(claims))
+		l.Fatalf("%d statements were recognised as claims, but none claimed a row", len(claims))
 	}
 	return 100 * pages / rows
 }
 
-// looks is, for each kind of statement that neither claims nor settles, the fewest pages that one has read: the others
-// were first in their sessions and have looked up what they need in the catalogs.
+// looks returns, for each kind of statement that neither claims nor settles, the fewest pages that one has read. The
+// others were the first in their sessions and have looked up what they need in the catalogs.
 func looks(all []executed) map[string]int {
 	fewest := map[string]int{}
 	for _, e := range all {

@@ -12,7 +12,8 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// TestStatementsByBatch counts what draining jobs sends, batch by batch: the claims of a queue's lanes and the settle.
+// TestStatementsByBatch counts the statements of draining jobs batch by batch: the claims of a queue's lanes and the
+// settle.
 func TestStatementsByBatch(t *testing.T) {
 	for _, batch := range []int{1, 10, 100} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) {
@@ -22,16 +23,16 @@ func TestStatementsByBatch(t *testing.T) {
 			statements, commits := j.traffic(func() { j.drainOnce(batch, batch*batches) })
 			t.Logf("%d batches of %d jobs: %d statements, %d commits", batches, batch, statements, commits)
 			if limit := drainStatements + batches*batchStatements; statements > limit {
-				t.Errorf("%d batches of %d jobs are %d statements, want at most %d", batches, batch, statements, limit)
+				t.Errorf("%d batches of %d jobs took %d statements, want at most %d", batches, batch, statements, limit)
 			}
 			if limit := drainCommits + batches*batchCommits; commits > limit {
-				t.Errorf("%d batches of %d jobs are %d commits, want at most %d", batches, batch, commits, limit)
+				t.Errorf("%d batches of %d jobs took %d commits, want at most %d", batches, batch, commits, limit)
 			}
 		})
 	}
 }
 
-// TestStatementsOfWorker counts those of a worker under load, by job.
+// TestStatementsOfWorker counts the statements of a worker under load, for each job.
 func TestStatementsOfWorker(t *testing.T) {
 	const n = 10_000
 	j := newLab(t).jobs()
@@ -43,15 +44,15 @@ func TestStatementsOfWorker(t *testing.T) {
 	})
 	t.Logf("%d jobs: %d statements, %d commits", n, statements, commits)
 	if limit := n * workerStatements / 1000; statements > limit {
-		t.Errorf("%d jobs are %d statements, want at most %d", n, statements, limit)
+		t.Errorf("%d jobs took %d statements, want at most %d", n, statements, limit)
 	}
 	if limit := n * workerCommits / 1000; commits > limit {
-		t.Errorf("%d jobs are %d commits, want at most %d", n, commits, limit)
+		t.Errorf("%d jobs took %d commits, want at most %d", n, commits, limit)
 	}
 }
 
-// TestStatementsOfIdleWorker counts those of a worker with the default options that has nothing to do. On a busy
-// machine it looks less often, never more.
+// TestStatementsOfIdleWorker counts the statements of an idle worker with the default options. On a busy machine it
+// polls less often, never more.
 func TestStatementsOfIdleWorker(t *testing.T) {
 	t.Parallel()
 	j := newLab(t).jobs()
@@ -69,7 +70,7 @@ func TestStatementsOfIdleWorker(t *testing.T) {
 	}
 }
 
-// drainOnce does jobs without a worker's loop, so many at a time.
+// drainOnce does n jobs in batches, without a worker's loop.
 func (j *jobTable) drainOnce(batch, n int) {
 	j.Helper()
 	pool := j.watched()
@@ -85,7 +86,7 @@ func (j *jobTable) drainOnce(batch, n int) {
 	}
 }
 
-// traffic counts what the measured sessions send meanwhile, and what PostgreSQL commits for them.
+// traffic counts what the measured sessions send during work, and what PostgreSQL commits for them.
 func (l *lab) traffic(work func()) (statements, commits int) {
 	l.Helper()
 	before := l.commits()
@@ -94,13 +95,13 @@ func (l *lab) traffic(work func()) (statements, commits int) {
 	return l.seen.sends() - sent, l.commits() - before
 }
 
-// commits are those of the lab's database. Sessions report theirs when they end, so they are read, by a statement of
-// its own, when nobody is in it any more.
+// commits counts the commits of the lab's database. Sessions report theirs when they end, so it waits until no session
+// is left, and counts in a statement of its own from outside.
 func (l *lab) commits() (n int) {
 	l.Helper()
 	l.db.Reset()
 	l.outside(func(ctx context.Context, conn *pgx.Conn) error {
-		for sessions := 1; sessions > 0; pgtest.Pass(time.Millisecond) { // ctx bounds it
+		for sessions := 1; sessions > 0; pgtest.Pass(time.Millisecond) { // bounded by ctx
 			err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1",
 				l.name).Scan(&sessions)
 			if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// TestWriteAheadLog counts the log that a job costs in each of its phases: in a table that is new, and when it has
-// been filled and vacuumed before.
+// TestWriteAheadLog measures the log that a job writes in each of its phases: in a new table, and in one that has been
+// filled and vacuumed before.
 func TestWriteAheadLog(t *testing.T) {
 	j := newLab(t).jobs()
 	for _, table := range []string{"new", "used"} {
@@ -26,7 +26,7 @@ func TestWriteAheadLog(t *testing.T) {
 	}
 }
 
-// walByPhase is bytes by job.
+// walByPhase returns bytes for each job.
 func (j *jobTable) walByPhase() (inserted, claimed, acked int64) {
 	j.Helper()
 	const n = 10_000

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Amounts are whole hundredths, as in a bank's books: a float would make the reconciliation a matter of
-// rounding.
+// Amounts are whole hundredths, as in a bank's books: with floats, the reconciliation would depend on rounding.
 
-// maxWholeDigits bounds one amount to 9,999,999,999.99: nine million of them fit into an account.
+// maxWholeDigits bounds one amount to 9,999,999,999.99, of which nine million fit into an account.
 const maxWholeDigits = 10
 
 var errAmount = errors.New("want a positive decimal number with at most 10 digits before the point and 2 after it, " +

@@ -18,11 +18,11 @@ type bank struct {
 	sql    *sql.DB
 	sqlx   *sqlx.DB
 	outbox *outbox.Outbox
-	post   string // statements
+	post   string // statement texts
 	record string
 }
 
-// openBank makes the application's tables and accounts.
+// openBank creates the application's tables and accounts.
 func openBank(ctx context.Context, d *database, p plan) (*bank, error) {
 	if _, err := d.pool.Exec(ctx, statement(d.schema, "tables")); err != nil {
 		return nil, err
@@ -46,5 +46,5 @@ func openBank(ctx context.Context, d *database, p plan) (*bank, error) {
 	}, nil
 }
 
-// close gives the connections back to the pool.
+// close returns the connections to the pool.
 func (b *bank) close() error { return b.sql.Close() }

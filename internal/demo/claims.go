@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// claims are the messages that a worker process has claimed and not settled, also those that no handler
-// has begun. A process that is frozen or dead cannot be asked, so it says so before.
+// claims are the messages that a worker process has claimed and not settled, including those that no handler has begun.
+// A process that is frozen or dead cannot be asked, so it reports them beforehand.
 type claims struct {
 	mu   sync.Mutex
 	held map[uuid.UUID]struct{}

@@ -12,13 +12,13 @@ import (
 	"github.com/txwork/txwork/internal/spawn"
 )
 
-// maxNotices is more than the members ever say, so that nobody has to listen between the faults.
+// maxNotices is more than the members ever send, so that they do not block while no fault is reading.
 const maxNotices = 1000
 
 // crewSize is one worker to freeze, one to kill, and one to go on.
 const crewSize = 3
 
-// A crew is the worker processes. Its methods are for one goroutine, except watch.
+// A crew is the group of worker processes. Its methods are for one goroutine, except watch.
 type crew struct {
 	members []*member
 	spawner *spawn.Spawner
@@ -27,8 +27,8 @@ type crew struct {
 	round   int
 }
 
-// startCrew starts the workers and returns when all are about to claim. The caller ends it, also when
-// there is an error.
+// startCrew starts the workers and returns when all are about to claim. The caller must end the crew, even if there is
+// an error.
 func startCrew(ctx context.Context, program []string, d *database, show *display) (*crew, error) {
 	if len(program) == 0 {
 		return nil, errors.New("demo: Options.Worker names no program")
@@ -51,7 +51,7 @@ func startCrew(ctx context.Context, program []string, d *database, show *display
 	return c, c.awaitReady(ctx)
 }
 
-// startLimit is for a worker to connect.
+// startLimit is how long a worker may take to connect.
 const startLimit = 30 * time.Second
 
 func (c *crew) awaitReady(ctx context.Context) error {
@@ -84,7 +84,7 @@ func (c *crew) next(ctx context.Context) (notice, error) {
 	}
 }
 
-// watch returns when ctx ends, or with an error when a member ends that nobody has dismissed.
+// watch returns when ctx ends, or with an error when a member ends without having been dismissed.
 func (c *crew) watch(ctx context.Context) error {
 	surprise := make(chan *member)
 	for _, m := range c.members {
@@ -121,14 +121,14 @@ func (c *crew) live() []*member {
 	return live
 }
 
-// gatherFor is how long a victim's other handlers may take to stop, too, once the first has.
+// gatherFor is how long to wait for a victim's other handlers to stop after the first has.
 const gatherFor = 100 * time.Millisecond
 
-// A victim is a member that was caught at work.
+// A victim is a member that was caught with handlers in the middle of their transactions.
 type victim struct {
 	*member
-	messages []uuid.UUID // with a handler in the middle of its transaction
-	claims   []uuid.UUID // those, and what waits for a handler
+	messages []uuid.UUID // whose handlers are in the middle of their transactions
+	claims   []uuid.UUID // those, and messages that wait for a handler
 }
 
 func (v *victim) add(n notice) {
@@ -136,9 +136,8 @@ func (v *victim) add(n notice) {
 	v.messages = append(v.messages, n.Message)
 }
 
-// catch returns a live member whose handlers are in the middle of their transactions and stay there. When
-// every member is to hold, it opens the gate, so that there is something to hold, and takes the first
-// that does. The others go on.
+// catch returns a live member whose handlers are held in the middle of their transactions. It tells every member to
+// hold, opens the gate so that there are messages to hold, and takes the first member that holds one. The others go on.
 func (c *crew) catch(ctx context.Context, g *gate) (victim, error) {
 	c.round++
 	for _, m := range c.live() {
@@ -182,10 +181,10 @@ func (c *crew) gather(ctx context.Context, v *victim) {
 	}
 }
 
-// stopLimit is for a member without work to end by itself.
+// stopLimit is how long a member without work may take to end.
 const stopLimit = 10 * time.Second
 
-// dismiss has the members end by themselves.
+// dismiss tells the members to stop and waits for them.
 func (c *crew) dismiss() error {
 	for _, m := range c.members {
 		if !m.dismissed.Swap(true) {
@@ -203,7 +202,7 @@ func (c *crew) dismiss() error {
 	return nil
 }
 
-// end leaves no process behind.
+// end kills all remaining processes.
 func (c *crew) end() {
 	close(c.over)
 	for _, m := range c.members {

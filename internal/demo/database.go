@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// A database is where one run takes place: a private server, or a schema on the user's.
+// A database is where one run takes place: a private server, or a schema on the user's server.
 type database struct {
 	url    string
 	schema string
@@ -22,10 +22,10 @@ type database struct {
 	claim  *schemaClaim    // nil on a private server
 }
 
-// applicationName tells the demo's sessions from others in pg_stat_activity.
+// applicationName distinguishes the demo's sessions from others in pg_stat_activity.
 const applicationName = "txwork demo"
 
-// privateSchema is not the default one, so that nothing depends on that.
+// privateSchema differs from the default schema, so that the demo shows that nothing depends on the default.
 const privateSchema = "txwork_demo"
 
 // openDatabase returns a schema with txwork's tables.
@@ -56,7 +56,7 @@ func (d *database) open(ctx context.Context) (err error) {
 	return d.migrate(ctx)
 }
 
-// connect opens a pool and sees that the server answers.
+// connect opens a pool and verifies that the server answers.
 func connect(ctx context.Context, url string, connections int) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -84,10 +84,10 @@ func (d *database) migrate(ctx context.Context) error {
 	return err
 }
 
-// cleanupLimit bounds what happens after the end, so that Ctrl-C ends the demo whatever the server does.
+// cleanupLimit bounds the cleanup after the end, so that Ctrl-C ends the demo even if the server does not answer.
 const cleanupLimit = 20 * time.Second
 
-// close leaves nothing behind, also when ctx has ended.
+// close removes everything that the demo created, even if ctx has ended.
 func (d *database) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()

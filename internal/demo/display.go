@@ -12,16 +12,16 @@ import (
 	"golang.org/x/term"
 )
 
-// A display tells people what happens: a progress bar under the lines on a terminal, lines elsewhere.
+// A display shows people what happens: on a terminal as lines above a progress bar, elsewhere as lines only.
 type display struct {
 	mu    sync.Mutex
 	w     io.Writer
-	bar   *progressbar.ProgressBar // nil before begin, and where there is no terminal
+	bar   *progressbar.ProgressBar // nil before begin, and if there is no terminal
 	total int
-	told  time.Time // the last line about progress
+	told  time.Time // when the last line about progress was printed
 }
 
-// lineEvery keeps a log short and shows that something goes on.
+// lineEvery is long enough to keep a log short, and short enough to show that the demo is alive.
 const lineEvery = 5 * time.Second
 
 func newDisplay(w io.Writer, total int) *display {
@@ -31,7 +31,7 @@ func newDisplay(w io.Writer, total int) *display {
 	return &display{w: w, total: total, told: time.Now()}
 }
 
-// begin shows the bar: from now on its time runs.
+// begin shows the bar, whose elapsed time starts now.
 func (d *display) begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +63,7 @@ func (d *display) progress(applied int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.bar != nil {
-		_ = d.bar.Set(min(applied, d.total)) // a display that fails is no reason to stop
+		_ = d.bar.Set(min(applied, d.total)) // a failing display is no reason to stop
 		return
 	}
 	if time.Since(d.told) >= lineEvery {
@@ -72,7 +72,7 @@ func (d *display) progress(applied int) {
 	}
 }
 
-// count is a number with its noun.
+// count formats a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -80,7 +80,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// done removes the bar: what it showed is over.
+// done removes the bar.
 func (d *display) done() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// patience is far beyond what a loaded machine needs.
+// patience is much longer than a loaded machine needs.
 const patience = 60 * time.Second
 
-// A parent is a demo in a process of its own, with a directory for temporary files of its own.
+// A parent is a demo in its own process, with its own directory for temporary files.
 type parent struct {
 	cmd    *exec.Cmd
 	dir    string
@@ -93,11 +93,11 @@ func (p *parent) wait(t *testing.T) int {
 	late := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
 	_, _ = io.Copy(&p.seen, p.output)
-	_ = p.cmd.Wait() // the state tells
+	_ = p.cmd.Wait() // the state says how it ended
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// processes are those that the parent started and that still live, by what their command line contains.
+// processes returns the live processes that the parent started and whose command lines contain the text.
 func (p *parent) processes(text string) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	var pids []int
@@ -112,7 +112,7 @@ func (p *parent) processes(text string) []int {
 	return pids
 }
 
-// leavings is what is there of it, on disk and as processes.
+// leavings lists what it has left behind, on disk and as processes.
 func (p *parent) leavings() []string {
 	left, _ := filepath.Glob(filepath.Join(p.dir, "*"))
 	for _, pid := range p.processes("") {
@@ -156,7 +156,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			limit := patience
 			if c.signal != syscall.SIGKILL {
-				limit = 0 // it has seen to that itself
+				limit = 0 // it has removed everything itself
 			}
 			p.expectNothing(t, limit)
 		})

@@ -12,14 +12,14 @@ import (
 // A Fault is what was done to one worker and what came of it.
 type Fault struct {
 	Worker  string
-	Applied int           // messages in the ledger when it happened
-	Claims  int           // that the worker held
-	Midway  int           // of those, with a handler in the middle of its transaction
+	Applied int           // messages in the ledger when the fault began
+	Claims  int           // claims that the worker held
+	Midway  int           // of these, claims with a handler in the middle of its transaction
 	After   time.Duration // until its claims were taken over (killed) or it was continued (frozen)
 	Refused int           // stale settles of a frozen worker
 }
 
-// faults does to the crew what the demo is about.
+// faults freezes one worker of the crew and kills another.
 type faults struct {
 	crew   *crew
 	bank   *bank
@@ -27,14 +27,14 @@ type faults struct {
 	show   *display
 }
 
-// freezeGate and killGate are the places in the plan before which the faults happen: at a quarter and at
-// half. There is always a transfer between the two; the kill of a plan of one transfer finds the message
-// that comes back from the frozen worker.
+// freezeGate and killGate are the places in the plan before which the faults happen: a quarter and half of it. There is
+// always a transfer between the two; in a plan of one transfer, the kill hits the message that the frozen worker gives
+// up.
 func freezeGate(p plan) *gate { return newGate(p.count / 4) }
 
 func killGate(p plan) *gate { return newGate(max(p.count/2, p.count/4+1)) }
 
-// run freezes a worker and kills another, and returns when both are over and done with.
+// run freezes a worker and kills another, and returns when both have been recovered from.
 func (f *faults) run(ctx context.Context, freezeAt, killAt *gate) (frozen, killed Fault, err error) {
 	frozen, thaw, err := f.freeze(ctx, freezeAt)
 	if err != nil {
@@ -53,12 +53,12 @@ func (f *faults) run(ctx context.Context, freezeAt, killAt *gate) (frozen, kille
 // A blow is a fault that has begun.
 type blow struct {
 	victim
-	tokens []uuid.UUID // of the victim's claims
+	tokens []uuid.UUID // owner tokens of the victim's claims
 	since  time.Time
 	Fault
 }
 
-// strike catches a worker and does something to it.
+// strike waits for the gate, catches a worker and applies the fault to it.
 func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (blow, error) {
 	select {
 	case <-g.reached:
@@ -84,7 +84,7 @@ func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (
 	return b, f.scan(ctx, `SELECT count(*) FROM %s.ledger`, nil, &b.Applied)
 }
 
-// freeze stops a worker and returns how to continue it.
+// freeze stops a worker, and returns the function that continues it.
 func (f *faults) freeze(ctx context.Context, g *gate) (Fault, func(context.Context, *Fault) error, error) {
 	b, err := f.strike(ctx, g, func(m *member) error { return freeze(m.cmd.Process) })
 	if err != nil {
@@ -95,8 +95,8 @@ func (f *faults) freeze(ctx context.Context, g *gate) (Fault, func(context.Conte
 	return b.Fault, func(ctx context.Context, fault *Fault) error { return f.thaw(ctx, b, fault) }, nil
 }
 
-// thaw continues the frozen worker once others have delivered what its handlers have in their hands:
-// every settle that these are about to make is stale, and every row that they have written is one too many.
+// thaw continues the frozen worker once others have delivered the messages of its held handlers. Every settle that
+// these are about to make is stale, and every row that they have written must be rolled back.
 func (f *faults) thaw(ctx context.Context, b blow, fault *Fault) error {
 	err := f.await(ctx, "the frozen worker's messages being delivered by others", func() (bool, error) {
 		var left int
@@ -123,8 +123,8 @@ func (f *faults) thaw(ctx context.Context, b blow, fault *Fault) error {
 	return nil
 }
 
-// ended counts the handlers that a frozen worker held and that have ended since: refused, as they must be,
-// or applied, which the reckoning then finds.
+// ended counts the handlers of the frozen worker that have ended since: with a refused settle, as they should, or with
+// an applied row, which the reconciliation would then find.
 func (f *faults) ended(ctx context.Context, v victim, fault *Fault) (n int, err error) {
 	err = f.bank.pool.QueryRow(ctx, fmt.Sprintf(`
 		SELECT count(*), count(*) FILTER (WHERE refused)
@@ -134,7 +134,7 @@ func (f *faults) ended(ctx context.Context, v victim, fault *Fault) (n int, err 
 	return n, err
 }
 
-// kill ends a worker and waits until nothing is claimed by it any more.
+// kill kills a worker and waits until it no longer holds a claim.
 func (f *faults) kill(ctx context.Context, g *gate) (Fault, error) {
 	b, err := f.strike(ctx, g, func(m *member) error { m.kill(); return nil })
 	if err != nil {
@@ -155,7 +155,7 @@ func (f *faults) kill(ctx context.Context, g *gate) (Fault, error) {
 	return b.Fault, nil
 }
 
-// held counts the rows that are in progress under these claims.
+// held counts the rows that are in progress under the given tokens.
 func (f *faults) held(ctx context.Context, tokens []uuid.UUID) (n int, err error) {
 	err = f.scan(ctx, `SELECT count(*) FROM %s.outbox WHERE owner_token = ANY ($1) AND status = 1`, tokens, &n)
 	return n, err
@@ -172,10 +172,10 @@ func (f *faults) scan(ctx context.Context, query string, ids []uuid.UUID, dest a
 
 const (
 	awaitPoll  = 50 * time.Millisecond
-	awaitLimit = time.Minute // far beyond lease, reaper and backoff
+	awaitLimit = time.Minute // much longer than lease, reaper and backoff together
 )
 
-// await looks again and again.
+// await polls a condition until it holds.
 func (f *faults) await(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, awaitLimit, fmt.Errorf("waited %v in vain for %s", awaitLimit, what))
 	defer cancel()

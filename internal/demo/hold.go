@@ -2,11 +2,11 @@ package demo
 
 import "sync"
 
-// A hold stops handlers where they are until it is released.
+// A hold makes handlers wait until it is released.
 type hold struct {
 	mu       sync.Mutex
 	round    int
-	released chan struct{} // nil while no hold is in force
+	released chan struct{} // nil if no hold is in force
 }
 
 // arm puts a hold in force.
@@ -29,7 +29,7 @@ func (h *hold) release() {
 	}
 }
 
-// wait returns at once when no hold is in force. Otherwise it says so and waits for the release.
+// wait returns at once if no hold is in force. Otherwise it calls holding and waits for the release.
 func (h *hold) wait(holding func(round int)) {
 	h.mu.Lock()
 	round, released := h.round, h.released

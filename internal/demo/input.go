@@ -17,16 +17,16 @@ import (
 // inputHeader is the first line of an input file. It may be left out.
 var inputHeader = []string{"id", "from", "to", "amount"}
 
-// ReadTransfers reads transfers from CSV, one a line: `id,from,to,amount`, with or without that line as a
-// header. An id occurs once. Accounts are any text and need not exist. The amount is a positive decimal
-// number with at most two digits after the point. Spaces around a field do not count.
+// ReadTransfers reads transfers from CSV, one in each line: `id,from,to,amount`, with or without that line as a header.
+// Ids must be unique. Accounts are any text and need not exist. The amount is a positive decimal number with at most
+// two digits after the point. Spaces around a field are ignored.
 //
-// The first mistake ends it, with an error that begins with name and line.
+// Reading stops at the first mistake, with an error that begins with the file name and the line.
 func ReadTransfers(name string, r io.Reader) ([]Transfer, error) {
 	in := &input{name: name, csv: csv.NewReader(skipMark(r)), lines: map[string]int{}}
 	in.csv.ReuseRecord = true
 	in.csv.TrimLeadingSpace = true
-	in.csv.FieldsPerRecord = -1 // counted by hand, for a better message
+	in.csv.FieldsPerRecord = -1 // counted below, for a better message
 	var transfers []Transfer
 	for {
 		fields, err := in.next()
@@ -57,7 +57,7 @@ func readFile(name string) ([]Transfer, error) {
 	return ReadTransfers(name, f)
 }
 
-// skipMark drops the byte order mark that spreadsheets put in front of their exports.
+// skipMark drops the byte order mark that spreadsheets write at the start of their exports.
 func skipMark(r io.Reader) io.Reader {
 	b := bufio.NewReader(r)
 	if mark, err := b.Peek(3); err == nil && string(mark) == "\uFEFF" {
@@ -69,11 +69,11 @@ func skipMark(r io.Reader) io.Reader {
 type input struct {
 	name  string
 	csv   *csv.Reader
-	lines map[string]int // of the ids so far
+	lines map[string]int // line of each id so far
 	begun bool
 }
 
-// next is the next line with content, without the header.
+// next returns the next line with content, except the header.
 func (in *input) next() ([]string, error) {
 	fields, err := in.csv.Read()
 	if err != nil {
@@ -97,7 +97,7 @@ func (in *input) next() ([]string, error) {
 	return in.next()
 }
 
-// isHeader takes the first line for a header if nothing in the place of its amount can be one.
+// isHeader takes the first line for a header if its amount is not empty and contains no digit.
 func isHeader(fields []string) bool {
 	return !strings.ContainsAny(fields[3], "0123456789") && fields[3] != ""
 }
@@ -132,10 +132,10 @@ func (in *input) checkNames(t Transfer) error {
 	return nil
 }
 
-// maxName bounds ids and account names: an account is its messages' key.
+// maxName bounds ids and account names: an account is the key of its messages.
 const maxName = min(200, outbox.MaxKey)
 
-// checkName refuses what PostgreSQL would refuse later.
+// checkName refuses names that PostgreSQL would refuse later.
 func checkName(s string) error {
 	switch {
 	case s == "":
@@ -159,7 +159,7 @@ func (in *input) wrong(format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", in.name, in.line(), fmt.Errorf(format, args...))
 }
 
-// explain gives a CSV error the form of the others.
+// explain gives a CSV error the same form as the other errors.
 func (in *input) explain(err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {

@@ -13,11 +13,11 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A ledger is where a worker writes what messages say.
+// A ledger is where a worker records the content of messages.
 type ledger struct {
 	pool   *pgxpool.Pool
 	worker string
-	enter  string // statements
+	enter  string // statement texts
 	refuse string
 }
 
@@ -30,7 +30,7 @@ func newLedger(pool *pgxpool.Pool, s setup) ledger {
 	}
 }
 
-// apply enters a message and settles it, in one transaction. It calls meanwhile between the two.
+// apply inserts a message's row and settles the message, in one transaction. It calls meanwhile between the two.
 func (l ledger) apply(ctx context.Context, m *outbox.Delivery, meanwhile func()) error {
 	var t Transfer
 	if err := json.Unmarshal(m.Payload, &t); err != nil {
@@ -46,8 +46,8 @@ func (l ledger) apply(ctx context.Context, m *outbox.Delivery, meanwhile func())
 	return errors.Join(err, l.note(ctx, m, err))
 }
 
-// note records a settle that was refused. Only a settle fails with a SettleError; a handler whose lease
-// is lost earlier fails otherwise.
+// note records a settle that was refused. Only a settle fails with a SettleError; a handler that loses its lease
+// earlier fails with another error.
 func (l ledger) note(ctx context.Context, m *outbox.Delivery, err error) error {
 	var refused *workqueue.SettleError
 	if !errors.As(err, &refused) {

@@ -7,13 +7,13 @@ import (
 	"log/slog"
 )
 
-// quiet logs failures only: what is ordinary in the demo, lost leases among it, is told in other words.
+// quiet logs errors only. Events that the demo provokes, such as lost leases, are reported by the display.
 func quiet(w io.Writer) *slog.Logger {
 	return slog.New(unhurried{slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelError})})
 }
 
-// unhurried drops timeouts: a process that was frozen finds that all of its have passed. A database that
-// is really gone shows otherwise, and so does a demo in which nothing moves.
+// unhurried drops timeouts, because a frozen process finds all its timeouts expired when it continues. A database that
+// is really gone causes other errors too, and a demo that makes no progress is noticed by watch.
 type unhurried struct{ slog.Handler }
 
 func (h unhurried) Handle(ctx context.Context, r slog.Record) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/internal/demo"
 )
 
-// The test binary is a worker when its first argument says so, and a demo that can be interrupted or
-// killed when this one does.
+// The test binary is a worker if its first argument says so, and a demo that can be interrupted or killed if it is
+// asDemo.
 const (
 	asWorker = "demo-test-worker"
 	asDemo   = "demo-test-parent"
@@ -46,7 +46,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// playDemo takes several seconds, during some of which one worker is frozen.
+// playDemo takes several seconds. One worker is frozen for a part of them.
 func playDemo() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

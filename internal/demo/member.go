@@ -12,15 +12,15 @@ import (
 	"github.com/txwork/txwork/internal/spawn"
 )
 
-// A member of the crew is a worker process seen from the outside.
+// A member is a worker process of the crew, as the parent sees it.
 type member struct {
 	name      string
 	cmd       *exec.Cmd
 	stdin     io.WriteCloser
-	live      bool        // takes part: neither frozen nor killed
-	dismissed atomic.Bool // its end is no surprise
+	live      bool        // still takes part: neither frozen nor killed
+	dismissed atomic.Bool // its end is expected
 	ended     chan struct{}
-	err       error // how it ended; set before ended is closed
+	err       error // the process's result; set before ended is closed
 }
 
 // A notice is a member's event.
@@ -29,7 +29,7 @@ type notice struct {
 	event
 }
 
-// start runs the process and reads what it says until it ends.
+// start starts the process and reads its output until it ends.
 func (m *member) start(s *spawn.Spawner, events func(event), messages func(string)) error {
 	m.cmd.SysProcAttr = workerAttributes()
 	stdin, err := m.cmd.StdinPipe()
@@ -52,7 +52,7 @@ func (m *member) start(s *spawn.Spawner, events func(event), messages func(strin
 	reading.Go(func() { readEvents(stdout, events) })
 	reading.Go(func() { readLines(stderr, messages) })
 	go func() {
-		reading.Wait() // Wait closes the pipes
+		reading.Wait() // cmd.Wait closes the pipes, so they must be read first
 		m.err = m.cmd.Wait()
 		close(m.ended)
 	}()
@@ -64,7 +64,7 @@ func readEvents(r io.Reader, each func(event)) {
 	for {
 		var e event
 		if decoder.Decode(&e) != nil {
-			_, _ = io.Copy(io.Discard, r) // so that the writer never blocks
+			_, _ = io.Copy(io.Discard, r) // keeps the writer from blocking
 			return
 		}
 		each(e)
@@ -84,7 +84,7 @@ func readLines(r io.Reader, each func(string)) {
 	}
 }
 
-// tell sends a line. A member that is gone is noticed by its end, not here.
+// tell sends a line. An error is ignored here: a member that is gone is noticed by its end.
 func (m *member) tell(line any) {
 	encoded, err := json.Marshal(line)
 	if err == nil {
@@ -92,7 +92,7 @@ func (m *member) tell(line any) {
 	}
 }
 
-// kill ends the process at once, also a frozen one.
+// kill kills the process at once, even if it is frozen.
 func (m *member) kill() {
 	m.dismissed.Store(true)
 	_ = m.cmd.Process.Kill() // fails only if it has ended

@@ -8,7 +8,7 @@ import (
 
 // Bounds of [Options].Transfers.
 const (
-	// DefaultTransfers takes some ten seconds, most of it the time that faults take to be repaired.
+	// DefaultTransfers takes about ten seconds, most of them for the recovery from the faults.
 	DefaultTransfers = 5000
 	// MaxTransfers is a day's work on a small machine.
 	MaxTransfers = 10_000_000
@@ -16,24 +16,24 @@ const (
 
 // Options say what to demonstrate.
 type Options struct {
-	// Transfers is how many are made up. Default: [DefaultTransfers]. Not together with Input.
+	// Transfers is how many transfers are generated. Default: [DefaultTransfers]. It cannot be combined with Input.
 	Transfers int
 
-	// Input names a CSV file of transfers to make instead, see [ReadTransfers].
+	// Input names a CSV file of transfers to use instead, see [ReadTransfers].
 	Input string
 
-	// DatabaseURL is a server to use instead of a private one. The demo has a schema of its own there.
+	// DatabaseURL is a server to use instead of a private one. The demo creates its own schema there.
 	DatabaseURL string
 
 	// Worker is the program, with its arguments, that calls [RunWorker].
 	Worker []string
 
-	// Progress is told what happens: a progress bar on a terminal, lines elsewhere.
+	// Progress receives what happens: a progress bar on a terminal, lines elsewhere.
 	Progress io.Writer
 }
 
-// plan is what is to be transferred. It reads and checks the input to its end, so that a mistake in it
-// is found before anything is started.
+// plan returns the transfers to make. It reads and checks the whole input, so that a mistake is found before anything
+// is started.
 func (o Options) plan() (plan, error) {
 	switch {
 	case o.Input != "" && o.Transfers != 0:

@@ -19,21 +19,22 @@ type plan struct {
 	count    int
 	transfer func(i int) Transfer
 	accounts []string
-	opening  int64 // of every account, in hundredths
-	// retried says that a transfer that is rolled back is made again: real data has to arrive complete.
+	opening  int64 // opening balance of every account, in hundredths
+	// retried says that a transfer that is rolled back on purpose is made again, because a user's input has to arrive
+	// completely.
 	retried bool
 }
 
-// rollBackEvery is how often a transfer is rolled back on purpose.
+// rollBackEvery says that every tenth transfer is rolled back on purpose.
 const rollBackEvery = 10
 
-// rollsBack picks the transfers that are rolled back by their place, so that every run has the same.
+// rollsBack chooses the transfers to roll back by their position, so that every run rolls back the same ones.
 func (p plan) rollsBack(i int) bool { return (i+1)%rollBackEvery == 0 }
 
 // rolledBack is how many transactions are rolled back on purpose.
 func (p plan) rolledBack() int { return p.count / rollBackEvery }
 
-// committed is how many transfers are to be there in the end.
+// committed is how many transfers must be committed in the end.
 func (p plan) committed() int {
 	if p.retried {
 		return p.count
@@ -47,7 +48,7 @@ const (
 	inventedMost     = 10_000    // 100.00
 )
 
-// inventedPlan makes transfers up, the same in every run.
+// inventedPlan generates transfers, the same ones in every run.
 func inventedPlan(count int) plan {
 	accounts := make([]string, inventedAccounts)
 	for i := range accounts {
@@ -63,7 +64,7 @@ func inventedPlan(count int) plan {
 	}}
 }
 
-// givenPlan makes the transfers of a file. Its accounts begin at zero and may go below.
+// givenPlan makes the transfers of a file. Its accounts start at zero and may become negative.
 func givenPlan(transfers []Transfer) plan {
 	seen := map[string]bool{}
 	var accounts []string

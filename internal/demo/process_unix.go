@@ -4,6 +4,6 @@ package demo
 
 import "syscall"
 
-// workerAttributes put a worker into a process group of its own: Ctrl-C is for the parent alone, and when
-// the parent dies, the system sends SIGHUP and SIGCONT to a group that is orphaned while it is frozen.
+// workerAttributes put a worker into its own process group, so that Ctrl-C reaches only the parent. When the parent
+// dies, the system sends SIGHUP and SIGCONT to an orphaned group with a frozen process.
 func workerAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// producers is how many transfers are under way at once.
+	// producers is how many transfers run at the same time.
 	producers = 8
-	// parentConnections leaves some beside the producers' for the reaper and for looking on.
+	// parentConnections leaves four connections for the reaper and for observing.
 	parentConnections = producers + 4
 )
 
-// A production makes the plan's transfers.
+// A production makes the transfers of a plan.
 type production struct {
 	bank  *bank
 	plan  plan
@@ -21,7 +21,7 @@ type production struct {
 	next  atomic.Int64
 }
 
-// run returns when every transfer is made, or with what went wrong.
+// run returns when every transfer is made, or with the first error.
 func (p *production) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,7 +57,7 @@ func (p *production) work(ctx context.Context) error {
 	}
 }
 
-// A gate holds up the transfers from one place on until it is opened.
+// A gate holds up all transfers from one position on until it is opened.
 type gate struct {
 	at      int
 	reached chan struct{}
@@ -69,7 +69,7 @@ func newGate(at int) *gate {
 	return &gate{at: at, reached: make(chan struct{}), opened: make(chan struct{})}
 }
 
-// pass waits at the gate if it stands before transfer i.
+// pass waits if the gate stands before transfer i.
 func (g *gate) pass(ctx context.Context, i int) error {
 	if i < g.at {
 		return nil
@@ -83,7 +83,7 @@ func (g *gate) pass(ctx context.Context, i int) error {
 	}
 }
 
-// reach says that the gate's place has come.
+// reach reports that the production has arrived at the gate.
 func (g *gate) reach() { g.once.Do(func() { close(g.reached) }) }
 
 func (g *gate) open() { close(g.opened) }

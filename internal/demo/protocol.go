@@ -2,12 +2,12 @@ package demo
 
 import "github.com/google/uuid"
 
-// The parent and a worker talk in JSON, a line each, over the worker's standard input and output. The
-// first line is a setup; what follows are commands one way and events the other. The end of its standard
-// input tells a worker that the parent is gone.
+// The parent and a worker exchange lines of JSON over the worker's standard input and output. The first line is a
+// setup; after that the parent sends commands and the worker sends events. When its standard input ends, the worker
+// knows that the parent is gone.
 
-// A setup is what a worker needs to know. It is not in the arguments because these are public, and a
-// database URL may hold a password.
+// A setup is what a worker needs to know. It is not passed in the arguments, which other users can see, because a
+// database URL may contain a password.
 type setup struct {
 	Name   string `json:"name"`
 	URL    string `json:"url"`
@@ -20,9 +20,9 @@ type command struct {
 }
 
 const (
-	doHold   = "hold"   // handlers stop in the middle of their transaction, from now on
-	doResume = "resume" // they go on
-	doStop   = "stop"   // end when running handlers have finished
+	doHold   = "hold"   // from now on, handlers stop in the middle of their transactions
+	doResume = "resume" // held handlers go on
+	doStop   = "stop"   // end after the running handlers have finished
 )
 
 type event struct {

@@ -9,13 +9,13 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// The reckoning has to find what the demo never shows. Message n belongs to transfer n, of n hundredths
-// from account a to account b.
+// The reconciliation must find errors that the demo never has. Message n belongs to transfer n, of n hundredths from
+// account a to account b.
 func TestReckoningFinds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ledger []int
-		more   string // done to the tables
+		more   string // further changes to the tables
 		want   Result
 	}{
 		"nothing wrong":        {[]int{1, 2, 3}, "", Result{Applied: 3, Balanced: true}},
@@ -59,7 +59,7 @@ func TestReckoningNeedsThePlan(t *testing.T) {
 	}
 }
 
-// fakeRun is the tables after a run that committed three transfers.
+// fakeRun creates the tables as after a run that committed three transfers.
 func fakeRun(t *testing.T, ledger []int, more string) *database {
 	t.Helper()
 	db := pgtest.New(t)

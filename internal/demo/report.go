@@ -14,7 +14,7 @@ type Report struct {
 	Killed     Fault
 }
 
-// Write explains the report in a few lines.
+// Write prints the report in a few lines.
 func (r Report) Write(w io.Writer) error {
 	_, err := fmt.Fprintf(w, `
 %s committed, each with a message in the same transaction: a third each through pgx, database/sql, sqlx.

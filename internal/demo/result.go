@@ -25,10 +25,10 @@ type Result struct {
 	Balanced bool `json:"balanced"`
 }
 
-// ErrUnreconciled says that the reckoning found what must not be.
+// ErrUnreconciled says that the reconciliation failed.
 var ErrUnreconciled = errors.New("the reckoning does not come out")
 
-// Err is nil when nothing was lost, applied twice or applied after a rollback and the books balance.
+// Err is nil if nothing was lost, applied twice or applied after a rollback, and the books balance.
 func (r Result) Err() error {
 	var wrong []string
 	for _, count := range []struct {
@@ -50,8 +50,8 @@ func (r Result) Err() error {
 	return fmt.Errorf("%w: %s", ErrUnreconciled, strings.Join(wrong, ", "))
 }
 
-// reckon asks the tables. That as many transfers were committed as the plan says is a matter of the demo
-// itself: without it the rest would prove nothing.
+// reckon computes the result from the tables. It also checks that as many transfers were committed as planned:
+// otherwise the demo itself is wrong and the other numbers prove nothing.
 func reckon(ctx context.Context, d *database, p plan, began time.Time) (Result, error) {
 	var r Result
 	var committed int

@@ -35,6 +35,6 @@ func TestResultErr(t *testing.T) {
 		}
 	}
 	if err := (demo.Result{Balanced: true, Redelivered: 1, StaleSettlesRefused: 1}).Err(); err != nil {
-		t.Errorf("error %v for a result as it has to be", err)
+		t.Errorf("error %v for a correct result", err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 // ErrInterrupted says that the context ended before the demo did. Nothing is left behind.
 var ErrInterrupted = errors.New("interrupted")
 
-// reapEvery is short beside the lease, so that the recovery takes little more than that.
+// reapEvery is short compared with the lease, so that the recovery takes hardly longer than the lease.
 const reapEvery = 250 * time.Millisecond
 
-// Run plays the demo and reckons up. An error means that it could not be played to its end; what the
-// reckoning found is in the report, see [Result.Err].
+// Run plays the demo and reconciles the result. An error means that the demo did not get to its end; what the
+// reconciliation found is in the report, see [Result.Err].
 func Run(ctx context.Context, o Options) (Report, error) {
 	began := time.Now()
 	p, err := o.plan()
@@ -52,8 +52,7 @@ func run(ctx context.Context, o Options, p plan, show *display, began time.Time)
 	return report, err
 }
 
-// A cleanupError is about something that is left behind. It is reported also where the reason for the
-// end, an interruption, says enough by itself.
+// A cleanupError says what is left behind. It is reported even after an interruption, whose own error is not.
 type cleanupError struct{ error }
 
 func (e cleanupError) Unwrap() error { return e.error }
@@ -88,7 +87,7 @@ type performance struct {
 	killed     Fault
 }
 
-// play returns when every message has ended and every process that it started has.
+// play returns when every message has ended and every started process has exited.
 func (r *performance) play(ctx context.Context) (err error) {
 	if r.bank, err = openBank(ctx, r.database, r.plan); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (r *performance) play(ctx context.Context) (err error) {
 	return r.together(ctx)
 }
 
-// together runs the plot and what goes on beside it for as long as it lasts.
+// together runs the plot, and what goes on beside it until the plot ends.
 func (r *performance) together(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	beside, over := context.WithCancel(ctx)
@@ -128,7 +127,7 @@ func (r *performance) reap(ctx context.Context) error {
 		reaper.Options{Schema: r.database.schema, Interval: reapEvery, Logger: quiet(os.Stderr)})
 }
 
-// plot makes the transfers while workers fail, and waits until all messages have ended.
+// plot makes the transfers while workers fail, and waits until every message has ended.
 func (r *performance) plot(ctx context.Context) error {
 	group, active := errgroup.WithContext(ctx)
 	freezeAt, killAt := freezeGate(r.plan), killGate(r.plan)

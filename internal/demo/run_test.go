@@ -21,11 +21,11 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A progress looks at what the demo tells.
+// A progress observes what the demo prints.
 type progress struct {
 	out    io.Writer
 	schema string
-	on     string // a text that then is called at
+	on     string // a text at which then is called
 	then   func()
 }
 
@@ -57,7 +57,7 @@ func play(t *testing.T, o demo.Options) demo.Report {
 	return report
 }
 
-// expectFaults checks that what the demo is about has happened.
+// expectFaults checks that both faults have happened.
 func expectFaults(t *testing.T, r demo.Report) {
 	t.Helper()
 	if r.Frozen.Midway < 1 || r.Frozen.Refused < r.Frozen.Midway {
@@ -80,7 +80,7 @@ func expectFaults(t *testing.T, r demo.Report) {
 	}
 }
 
-// The server is a private one unless the environment names another.
+// The demo uses a private server unless the environment names another one.
 func TestInventedTransfers(t *testing.T) {
 	t.Parallel()
 	r := play(t, demo.Options{Transfers: 2000, DatabaseURL: os.Getenv(localpg.DatabaseURLEnv)})
@@ -105,9 +105,9 @@ func TestGivenTransfersOnServerOfTheUser(t *testing.T) {
 		t.Errorf("%d enqueued, %d applied, %d rolled back at first, want 57, 57, 5", r.Enqueued, r.Applied,
 			r.RolledBack)
 	}
-	expectSchema(t, conn, told.schema, false) // this run's
+	expectSchema(t, conn, told.schema, false) // the schema of this run
 	expectSchema(t, conn, abandoned, false)   // that of a run that was killed
-	expectSchema(t, conn, foreign, true)      // made by no demo
+	expectSchema(t, conn, foreign, true)      // not created by a demo
 }
 
 func TestInterruptedOnServerOfTheUser(t *testing.T) {
@@ -122,7 +122,7 @@ func TestInterruptedOnServerOfTheUser(t *testing.T) {
 	expectSchema(t, conn, told.schema, false)
 }
 
-// A single transfer is frozen with one worker, killed with the next, and delivered by the last.
+// A single transfer is frozen in the first worker, killed in the second, and delivered by the third.
 func TestSingleTransfer(t *testing.T) {
 	t.Parallel()
 	r := play(t, demo.Options{Transfers: 1, DatabaseURL: pgtest.URL(t)})
@@ -156,7 +156,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// writeInput writes a file as spreadsheets do.
+// writeInput writes a file like a spreadsheet's export.
 func writeInput(t *testing.T, lines int) string {
 	t.Helper()
 	var b strings.Builder

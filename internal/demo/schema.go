@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A schemaClaim is a schema on a server of the user's, held by an advisory lock of one session. The lock
-// ends with the process, however that ends, and tells the next demo which schemas to clear away.
+// A schemaClaim is a schema on the user's server, held by an advisory lock of one session. The lock ends with the
+// process, however the process ends, and so tells the next demo which schemas to drop.
 type schemaClaim struct {
 	conn   *pgx.Conn
 	schema string
@@ -23,7 +23,7 @@ const (
 	schemaComment = "a run of `txwork demo`: dropped at its end, or by the next run"
 )
 
-// claimSchema creates a schema with a name that no other has.
+// claimSchema creates a schema with a unique name.
 func claimSchema(ctx context.Context, pool *pgxpool.Pool) (*schemaClaim, error) {
 	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
 	if err != nil {
@@ -36,7 +36,7 @@ func claimSchema(ctx context.Context, pool *pgxpool.Pool) (*schemaClaim, error) 
 	return c, nil
 }
 
-// create locks the name before anybody can see the schema.
+// create locks the name before the schema becomes visible to others.
 func (c *schemaClaim) create(ctx context.Context) error {
 	if err := c.clearAway(ctx); err != nil {
 		return fmt.Errorf("dropping the schema of a demo that was killed: %w", err)
@@ -53,7 +53,7 @@ func (c *schemaClaim) create(ctx context.Context) error {
 	return nil
 }
 
-// clearAway drops schemas that this role owns and no demo holds. Name and comment must both be a demo's.
+// clearAway drops schemas that this role owns and no demo holds. Both the name and the comment must be those of a demo.
 func (c *schemaClaim) clearAway(ctx context.Context) error {
 	rows, err := c.conn.Query(ctx, `SELECT nspname FROM pg_namespace
 		WHERE nspname ~ $1 AND obj_description(oid, 'pg_namespace') = $2 AND pg_has_role(nspowner, 'USAGE')`,
@@ -85,7 +85,7 @@ func (c *schemaClaim) dropAbandoned(ctx context.Context, schema string) error {
 	})
 }
 
-// drop removes the schema, once the workers' sessions have let go of it, and with the session the lock.
+// drop removes the schema when the workers' sessions have ended. Ending the session then releases the lock.
 func (c *schemaClaim) drop(ctx context.Context) error {
 	_, err := c.conn.Exec(ctx, "DROP SCHEMA "+c.schema+" CASCADE")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// statement is an embedded file for a schema. One that is missing is a defect of this package.
+// statement renders an embedded file for a schema. A missing file is a defect of this package, so it panics.
 func statement(schema, name string) string {
 	text, err := files.ReadFile("sql/" + name + ".sql")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// topic is that of the transfers' messages.
+// topic is the topic of the transfers' messages.
 const topic = "demo.transfer"
 
-// write does a transfer in an open transaction: the money, the message about it, and a record of both.
+// write makes a transfer in an open transaction: the money, the message about it, and a record of both.
 func (b *bank) write(ctx context.Context, tx transaction, t Transfer) error {
 	for _, p := range t.postings() {
 		changed, err := tx.exec(ctx, b.post, p.account, p.amount)
@@ -39,8 +39,8 @@ type posting struct {
 	amount  int64
 }
 
-// postings are what a transfer does to its accounts, in the accounts' order: two transfers between the
-// same accounts lock them one after the other instead of each other.
+// postings are what a transfer does to its accounts, in the order of the accounts: two transfers between the same
+// accounts then lock them in the same order and cannot deadlock.
 func (t Transfer) postings() [2]posting {
 	debit, credit := posting{t.From, -t.Amount}, posting{t.To, t.Amount}
 	if t.From < t.To {
@@ -49,7 +49,7 @@ func (t Transfer) postings() [2]posting {
 	return [2]posting{credit, debit}
 }
 
-// do makes the transfer at place i of the plan, or rolls it back, or both.
+// do makes transfer i of the plan, or rolls it back, or both.
 func (b *bank) do(ctx context.Context, p plan, i int) error {
 	begin := b.ways()[i%ways]
 	if p.rollsBack(i) {
@@ -60,7 +60,7 @@ func (b *bank) do(ctx context.Context, p plan, i int) error {
 	return b.attempt(ctx, begin, p.transfer(i), transaction.commit)
 }
 
-// attempt runs one transaction to the given end.
+// attempt runs one transaction and ends it with end.
 func (b *bank) attempt(ctx context.Context, begin begin, t Transfer,
 	end func(transaction, context.Context) error) error {
 	tx, err := begin(ctx)
@@ -68,7 +68,7 @@ func (b *bank) attempt(ctx context.Context, begin begin, t Transfer,
 		return err
 	}
 	if err := b.write(ctx, tx, t); err != nil {
-		_ = tx.rollback(context.WithoutCancel(ctx)) // the write's error says more
+		_ = tx.rollback(context.WithoutCancel(ctx)) // the error of the write says more
 		return fmt.Errorf("transfer %s: %w", t.ID, err)
 	}
 	return end(tx, ctx)

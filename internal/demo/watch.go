@@ -8,11 +8,11 @@ import (
 
 const (
 	watchEvery = 250 * time.Millisecond
-	// stallLimit is far beyond the longest silence that is in order: a lease, a reap and a backoff.
+	// stallLimit is much longer than the longest silence that is normal: a lease, a reap and a backoff.
 	stallLimit = time.Minute
 )
 
-// A watch shows the progress and notices when there is none any more.
+// A watch shows the progress, and notices when it stops.
 type watch struct {
 	bank       *bank
 	schema     string
@@ -34,7 +34,7 @@ func (w *watch) run(ctx context.Context) error {
 		made = w.production.next.Load()
 		err := w.bank.pool.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s.ledger", w.schema)).Scan(&applied)
 		if err != nil {
-			continue // those who do the work report it
+			continue // the workers and producers report database errors
 		}
 		w.show.progress(applied)
 		if applied != before || made != madeBefore {
@@ -47,7 +47,7 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// drained waits until no message is left that somebody could deliver.
+// drained waits until no message is left that could be delivered.
 func (w *watch) drained(ctx context.Context) error {
 	for {
 		var live bool

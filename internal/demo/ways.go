@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A transaction is what the application needs of each of the libraries it can be written with.
+// A transaction is what the application needs from each of the supported libraries.
 type transaction interface {
 	exec(ctx context.Context, statement string, args ...any) (changed int64, err error)
 	outbox() workqueue.Tx
@@ -21,8 +21,8 @@ type begin func(context.Context) (transaction, error)
 
 const ways = 3
 
-// ways are the libraries, each with a third of the transfers. READ COMMITTED is said aloud because the
-// default of a user's server may be stricter, and then a transfer would have to be tried again.
+// ways are the libraries; each makes a third of the transfers. READ COMMITTED is explicit because a stricter default on
+// the user's server would require transfers to be retried.
 func (b *bank) ways() [ways]begin {
 	return [ways]begin{
 		func(ctx context.Context) (transaction, error) {

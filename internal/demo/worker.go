@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// lease is short, so that nobody has to wait long to see a worker recovered from.
+	// lease is short, so that the recovery from a dead worker is seen soon.
 	lease = 2 * time.Second
-	// concurrency is how many handlers a worker runs at once, each with a connection.
+	// concurrency is how many handlers a worker runs at once. Each uses a connection.
 	concurrency = 8
 )
 
-// RunWorker is a worker process: it applies messages to the ledger until its parent says stop. It reads
-// commands and writes events, see protocol.go. When stdin ends the parent is gone, and so is the process,
-// whatever it is doing.
+// RunWorker is a worker process: it applies messages to the ledger until its parent tells it to stop. It reads commands
+// and writes events, see protocol.go. When stdin ends, the parent is gone, and the process exits whatever it is doing.
 func RunWorker(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	commands := bufio.NewScanner(stdin)
 	var s setup
@@ -39,7 +38,7 @@ func RunWorker(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	return w.relay(ctx, s)
 }
 
-// A workerProcess is a worker seen from the inside.
+// A workerProcess is a worker, as the process itself sees it.
 type workerProcess struct {
 	name   string
 	stop   context.CancelFunc
@@ -73,8 +72,8 @@ func (w *workerProcess) relay(ctx context.Context, s setup) error {
 	return relay.Run(ctx)
 }
 
-// apply is the handler. A handler that minds its context gives up when the lease is lost. This one does
-// not mind it, as many do not: what comes from it late must be refused all the same.
+// apply is the handler. A handler that respects its context gives up when the lease is lost. This one ignores it, as
+// many do, and its late results must be refused all the same.
 func (w *workerProcess) apply(ctx context.Context, m *outbox.Delivery) error {
 	return w.ledger.apply(context.WithoutCancel(ctx), m, func() {
 		w.hold.wait(func(round int) {
@@ -86,11 +85,11 @@ func (w *workerProcess) apply(ctx context.Context, m *outbox.Delivery) error {
 func (w *workerProcess) tell(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.events.Encode(e) // without a parent there is nobody to tell, and obey ends the process
+	_ = w.events.Encode(e) // if the parent is gone nobody reads it, and obey exits
 }
 
-// obey follows the parent's commands. A parent that is gone takes the process with it: handlers that
-// hold could not be ended otherwise.
+// obey follows the parent's commands. If the parent is gone, it exits the process, because handlers that are held would
+// never end.
 func (w *workerProcess) obey(commands *bufio.Scanner) {
 	for commands.Scan() {
 		var c command

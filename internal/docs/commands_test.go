@@ -34,7 +34,7 @@ func TestBlocksForAShellParse(t *testing.T) {
 	}
 }
 
-// runners are the tests that run the blocks of commands of a page, all of them.
+// runners are the tests that run all command blocks of a page.
 var runners = map[string]string{
 	"docs/quickstart.md":   "cmd/txwork.TestTheQuickstart",
 	"docs/operations.md":   "cmd/txwork.TestTheCommandsOfOperation",
@@ -44,7 +44,7 @@ var runners = map[string]string{
 	"docs/architecture.md": "internal/docs.TestTheCommandsOfTheArchitecture",
 }
 
-// Blocks of commands stand on pages only whose commands some test runs. Guides of directories tell of theirs in words.
+// Only pages whose commands are run by a test contain command blocks. Guides of directories describe theirs in words.
 func TestEveryBlockOfCommandsIsRun(t *testing.T) {
 	t.Parallel()
 	all := tests(t)
@@ -55,7 +55,7 @@ func TestEveryBlockOfCommandsIsRun(t *testing.T) {
 		})
 		m := namedTest.FindStringSubmatch(runners[p.Path])
 		if guide := path.Dir(p.Path) == "docs" || p.Path == "README.md"; guide && blocks != (m != nil) {
-			t.Errorf("%s has blocks of commands: %v; what runs them: %q", p.Path, blocks, runners[p.Path])
+			t.Errorf("%s has command blocks: %v; the test that runs them: %q", p.Path, blocks, runners[p.Path])
 		}
 		if m != nil && !exists(all, m[1], m[2], page.Page{}) {
 			t.Errorf("%s is no test", runners[p.Path])
@@ -63,8 +63,8 @@ func TestEveryBlockOfCommandsIsRun(t *testing.T) {
 	}
 }
 
-// What the commands of the architecture find is what the page says: its counts, within a tenth, and nothing but the
-// hits that it explains.
+// The commands on the architecture page find what the page says: its counts, within a tenth, and no hits but those that
+// it explains.
 func TestTheCommandsOfTheArchitecture(t *testing.T) {
 	t.Parallel()
 	p := pageAt(t, "docs/architecture.md")
@@ -98,7 +98,7 @@ var (
 	assigned = regexp.MustCompile(`([A-Z]+)=`)
 )
 
-// What make is asked for is in the Makefile, variables too.
+// Every make target and variable that a page uses is in the Makefile.
 func TestTargetsExist(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -128,7 +128,7 @@ func TestTargetsExist(t *testing.T) {
 	}
 }
 
-// What `go test` and `go run` are asked for is there: packages, tests, and flags of packages' own.
+// The packages, tests and package flags in `go test` and `go run` commands exist.
 func TestGoCommandsExist(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -150,7 +150,7 @@ func TestGoCommandsExist(t *testing.T) {
 	}
 }
 
-// ofGo are flags of go test.
+// ofGo are flags of go test itself.
 var ofGo = []string{"bench", "benchtime", "count", "cpu", "fuzz", "fuzztime", "race", "run", "short", "timeout", "v"}
 
 func wrongWith(t *testing.T, p page.Page, words []string) (problems []string) {
@@ -161,7 +161,7 @@ func wrongWith(t *testing.T, p page.Page, words []string) (problems []string) {
 		if !local {
 			continue
 		}
-		// a page's commands may be for its own directory
+		// a page's commands may refer to its own directory
 		if besides := path.Join(path.Dir(p.Path), dir); isDir(besides) {
 			dir = besides
 		}
@@ -193,7 +193,8 @@ func isDir(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// matches tells whether a test of the packages is asked for; ^$ asks for none, and without packages any will do.
+// matches tells whether the pattern selects a test of the packages. The pattern ^$ selects none on purpose, and without
+// packages any test will do.
 func matches(t *testing.T, pattern, flag string, dirs []string) bool {
 	t.Helper()
 	first, _, _ := strings.Cut(pattern, "/")

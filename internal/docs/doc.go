@@ -1,4 +1,4 @@
-// Package docs holds the documentation to what is there: links, names of tests, commands, environment variables, Go
-// code, names of Go and of SQL, figures, and promises, each with the test that shows it. `make docs-check` runs its
-// tests and those of other packages that run what a page shows.
+// Package docs checks the documentation against the code: links, names of tests, commands, environment variables, Go
+// code, names of Go and of SQL, figures, and promises with the tests that verify them. `make docs-check` runs its
+// tests, and those of other packages that run what a page shows.
 package docs

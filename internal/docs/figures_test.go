@@ -11,27 +11,27 @@ import (
 	"github.com/txwork/txwork/internal/page"
 )
 
-// figures is the file that says what shows each figure of the README and the guides.
+// figures is the file that says what verifies each figure of the README and the guides.
 const figures = "testdata/figures.txt"
 
-// A witness is what shows a figure: the page says so in these words, and any of what shows it is
+// A witness says what verifies a figure. The page contains the words, and the figure is verified by one of
 //
-//	test NAME           a test that fails where it is not so
-//	code FILE TEXT      what the figure is taken from; another value there, and the page is wrong
-//	measured COMMAND    what repeats a measurement
-//	given WHY           no statement about txwork: an example, or what somebody else has laid down
+//	test NAME           a test that fails if it is wrong
+//	code FILE TEXT      the source of the figure; if the value there changes, the page is wrong
+//	measured COMMAND    the command that repeats a measurement
+//	given WHY           no statement about txwork: an example, or a fact set by others
 type witness struct {
 	line              int
 	page, words, kind string
 	rest              string
 }
 
-// words are numbers, where a unit follows.
+// words are numbers in words, if a unit follows.
 const words = `two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty`
 
 var (
-	// figure is a number, or a word for one before a unit. Names that have digits in them are none: RFC 3339, UTF-8,
-	// I11.
+	// figure is a number, or a number in words before a unit. Names that contain digits are not figures: RFC 3339,
+	// UTF-8, I11.
 	figure = regexp.MustCompile(`(?i)(?:^|[^\w.#&/-])(\d[\d,.]*|\b(?:an?|one|` + words +
 		`)\b (?:minute|hour|day|week|month|year|hundred|thousand|million)\b|` +
 		`\b(?:` + words +
@@ -47,13 +47,14 @@ var (
 	ending = regexp.MustCompile(`[.:;!?]\s+|\n\s*\n`)
 )
 
-// measuredPages are made of measurements: each says how, and what repeats them.
+// measuredPages consist of measurements. Each says how it was measured and how to repeat it.
 var measuredPages = []string{"docs/performance.md"}
 
-// generated are the ends of pages that tests write and compare, by their headings.
+// generated are the headings of page ends that tests write and compare.
 var generated = map[string]string{"docs/daylight-saving.md": "\n## A year of ten hard schedules\n"}
 
-// Every sentence with a figure is shown by a test, taken from the code, measured by a command, or none of ours.
+// Every sentence with a figure is verified by a test, taken from the code, measured by a command, or no statement of
+// ours.
 func TestEveryFigureIsTraced(t *testing.T) {
 	t.Parallel()
 	all, found := witnesses(t), 0
@@ -73,10 +74,10 @@ func TestEveryFigureIsTraced(t *testing.T) {
 				}
 			}
 			if left := namedTest.FindString(sentence); left != "" {
-				continue // TestNamedTestsExist sees to the name
+				continue // TestNamedTestsExist checks the name
 			}
 			if m := figure.FindStringSubmatch(left); m != nil {
-				t.Errorf("%s: nothing shows %q of: %s", p.Path, m[1], sentence)
+				t.Errorf("%s: nothing in testdata/figures.txt verifies %q in: %s", p.Path, m[1], sentence)
 			}
 		}
 	}
@@ -85,7 +86,7 @@ func TestEveryFigureIsTraced(t *testing.T) {
 	}
 }
 
-// Each witness is of words that are on the page, and shows them.
+// The words of each witness are on the page, and its evidence exists.
 func TestWitnessesShowTheirFigures(t *testing.T) {
 	t.Parallel()
 	all := tests(t)
@@ -116,7 +117,7 @@ func (w witness) problem(t *testing.T, all map[string][]string) string {
 	case "code":
 		file, text, _ := strings.Cut(w.rest, " ")
 		source, err := os.ReadFile(path.Join(root, file))
-		has := regexp.MustCompile(regexp.QuoteMeta(text) + `(\W|$)`) // of 10 a file with 100 has nothing
+		has := regexp.MustCompile(regexp.QuoteMeta(text) + `(\W|$)`) // so that 10 is not found in 100
 		if err != nil || text == "" || !has.MatchString(spaces.ReplaceAllString(string(source), " ")) {
 			return file + " does not have: " + text
 		}
@@ -136,7 +137,7 @@ func (w witness) problem(t *testing.T, all map[string][]string) string {
 
 var spaces = regexp.MustCompile(`[ \t]+`)
 
-// commands are those of all pages, without their comments: other tests see that they are there.
+// commands returns those of all pages, without comments. Other tests check that they exist.
 func commands(t *testing.T) (all []string) {
 	for _, p := range pages(t) {
 		for _, line := range p.Commands() {
@@ -172,8 +173,8 @@ func witnesses(t *testing.T) (all []witness) {
 	return all
 }
 
-// sentences are a page's, and the rows of its tables, in one line each: without blocks, what reports are written into,
-// code, and names that have digits.
+// sentences returns a page's sentences and table rows, each in one line: without blocks, generated reports, code, and
+// names that contain digits.
 func sentences(p page.Page) (all []string) {
 	text := blocks.ReplaceAllString(p.Text, "\n")
 	if heading := generated[p.Path]; heading != "" {
@@ -193,7 +194,7 @@ func sentences(p page.Page) (all []string) {
 	return all
 }
 
-// kept leaves the names of tests among what is written as code.
+// kept keeps inline code only if it names tests.
 func kept(code string) string {
 	if namedTest.MatchString(code) {
 		return code

@@ -11,21 +11,21 @@ import (
 	"testing"
 )
 
-// qualified is a name of Go in one of our packages, with what it has below it.
+// qualified is a Go name with one of our packages, and optionally a name below it.
 var qualified = regexp.MustCompile(`(?:^|[^\w./"-])([a-z]+)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
 
-// plain is a name of Go by itself, as in tables of options: of mixed case, unlike SQL's. Those of docs/seeds.md may be
-// the seeds'.
+// plain is a Go name without a package, as in tables of options: in mixed case, unlike SQL names. Those of
+// docs/seeds.md may belong to the seeds.
 var plain = regexp.MustCompile(`^([A-Z]+[a-z]\w*)(?:\.([A-Z]\w*))?(?:\(.*\))?$`)
 
-// Names of Go that the pages give with their package are there, and so is what is named below a type.
+// Go names that the pages qualify with a package exist, and so do names below a type.
 func TestNamedIdentifiersExist(t *testing.T) {
 	t.Parallel()
 	packages := ourPackages(t)
 	found := 0
 	for _, p := range pages(t) {
 		if p.Path == "CHANGELOG.md" || strings.HasPrefix(p.Path, "docs/adr/") {
-			continue // which tell of what was
+			continue // these describe earlier versions
 		}
 		for _, code := range p.Code() {
 			if m := plain.FindStringSubmatch(code); m != nil && p.Path != "docs/seeds.md" &&
@@ -39,7 +39,7 @@ func TestNamedIdentifiersExist(t *testing.T) {
 				}
 				found++
 				if !declares(pkg, m[2], m[3]) {
-					t.Errorf("%s names %s, which is not there", p.Path, strings.TrimSpace(m[0]))
+					t.Errorf("%s names %s, which does not exist", p.Path, strings.TrimSpace(m[0]))
 				}
 			}
 		}
@@ -49,7 +49,7 @@ func TestNamedIdentifiersExist(t *testing.T) {
 	}
 }
 
-// ourPackages are those that a page may name without their path, by their names.
+// ourPackages returns, by name, the packages that a page may name without their path.
 func ourPackages(t *testing.T) map[string]*types.Package {
 	t.Helper()
 	from := importer.ForCompiler(token.NewFileSet(), "gc", exports(t))
@@ -76,7 +76,7 @@ func declares(pkg *types.Package, name, below string) bool {
 	return member != nil
 }
 
-// known tells whether a name without a package stands in the code, and one below a type in some package of ours.
+// known tells whether an unqualified name occurs in the code, or a name below a type in one of our packages.
 func known(t *testing.T, packages map[string]*types.Package, name, below string) bool {
 	if below != "" {
 		for _, pkg := range packages {
@@ -104,9 +104,9 @@ var exported = sync.OnceValue(func() map[string]bool {
 
 var identifier = regexp.MustCompile(`\b[A-Z]\w*`)
 
-// identifiers are the words of the code that may be exported names.
+// identifiers returns the words of the code that may be exported names.
 func identifiers(t *testing.T) map[string]bool {
 	t.Helper()
-	code(t) // which tells what went wrong with it
+	code(t) // reports errors in reading the code
 	return exported()
 }

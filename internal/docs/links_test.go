@@ -17,7 +17,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 )
 
-// Links within the repository lead to files, and to headings where they name one.
+// Links within the repository lead to existing files and headings.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -33,9 +33,9 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				target = path.Join(path.Dir(p.Path), file)
 			}
 			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
-				t.Errorf("%s links to %s, which is not there", p.Path, m[1])
+				t.Errorf("%s links to %s, which does not exist", p.Path, m[1])
 			} else if anchor != "" && !anchors(pageAt(t, target))[anchor] {
-				t.Errorf("%s links to %s, a heading that is not there", p.Path, m[1])
+				t.Errorf("%s links to the heading %s, which does not exist", p.Path, m[1])
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are those of a page's headings, as GitHub makes them.
+// anchors returns the anchors of a page's headings, as GitHub makes them.
 func anchors(p page.Page) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(p.Text, -1) {

@@ -9,18 +9,18 @@ import (
 	"github.com/txwork/txwork/internal/page"
 )
 
-// promises are the page with the table of what is promised about others.
+// promises is the page with the table of promises about not affecting others.
 const promises = "docs/reliability.md"
 
 var (
 	promised = regexp.MustCompile(`(?m)^\| "(.+?)" \| (.+?) \| (.+) \|$`)
-	// sweeping are words that promise something about all others.
+	// sweeping matches words that make a promise about all others.
 	sweeping = regexp.MustCompile(`(?i)\bcosts?\b[^.|]{0,30}\bnothing|\bwaits? for (nobody|none|no one|no writer)|\bholds? (up nobody|nobody up)|` +
 		`\bobstructs? nobody|\bnever holds? up|\bnobody stands still|\bat no cost|\bpays? nothing|\bstops? nobody|\bdoes not slow`)
 	breaks = regexp.MustCompile(`\s*\n(?://)? *`)
 )
 
-// A promise is said somewhere, and shown by tests.
+// A promise is quoted from a page and verified by tests.
 type promise struct{ said, where, tests string }
 
 func table(t *testing.T) (table []promise) {
@@ -38,7 +38,8 @@ func table(t *testing.T) (table []promise) {
 	return table
 }
 
-// What the table quotes is said where it says so, and a test shows it: TestNamedTestsExist sees to the names.
+// The text that the table quotes is on the page that it names, and a test verifies it. TestNamedTestsExist checks the
+// names.
 func TestPromisesAreSaidAndShown(t *testing.T) {
 	t.Parallel()
 	for _, p := range table(t) {
@@ -51,7 +52,7 @@ func TestPromisesAreSaidAndShown(t *testing.T) {
 	}
 }
 
-// Whatever is promised about others is in the table.
+// Every promise about others is in the table.
 func TestEveryPromiseIsInTheTable(t *testing.T) {
 	t.Parallel()
 	kept := table(t)
@@ -63,13 +64,13 @@ func TestEveryPromiseIsInTheTable(t *testing.T) {
 			}
 		}
 		for _, m := range sweeping.FindAllStringIndex(text, -1) {
-			t.Errorf("%s promises %q: link it to a test in %s, or take it back", p.Path, text[max(0, m[0]-40):m[1]],
+			t.Errorf("%s promises %q: add it with a test to the table in %s, or remove it", p.Path, text[max(0, m[0]-40):m[1]],
 				promises)
 		}
 	}
 }
 
-// guides are what users read: pages but those of decisions, figures and changes, and packages' own documentation.
+// guides are what users read: the pages except decisions, figures and changes, and the packages' documentation.
 func guides(t *testing.T) (all []page.Page) {
 	t.Helper()
 	for _, p := range pages(t) {
@@ -89,5 +90,5 @@ func guides(t *testing.T) (all []page.Page) {
 	return all
 }
 
-// flat is a page's text in one line, without the marks of comments.
+// flat returns a page's text in one line, without comment markers.
 func flat(p page.Page) string { return breaks.ReplaceAllString(p.Text, " ") }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mainLines is how long the README's service may be.
+// mainLines is the limit on the length of the README's service.
 const mainLines = 20
 
 // The README's service has a part of every kind, and the reaper, in a short main.
@@ -40,11 +40,11 @@ func TestTheReadmesServiceIsShort(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "MaintainedElsewhere") || strings.Contains(text, "NoSchedules") {
-		t.Error("main leaves the reaper or the schedules to others")
+		t.Error("main runs without the reaper or the schedules")
 	}
 }
 
-// readmesMain is the README's block that is a main.
+// readmesMain returns the README's block with a main function.
 func readmesMain(t *testing.T) string {
 	t.Helper()
 	for _, p := range pages(t) {

@@ -20,7 +20,7 @@ import (
 	"github.com/txwork/txwork/internal/page"
 )
 
-// imports are the packages that blocks of Go use without saying so.
+// imports are the packages that Go blocks may use without an import.
 var imports = []string{
 	"context", "database/sql", "errors", "fmt", "log", "net/http", "os", "os/signal", "syscall", "testing", "time",
 	"github.com/google/uuid", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
@@ -34,21 +34,21 @@ var imports = []string{
 
 const ours = "github.com/txwork/txwork/"
 
-// given is what every block has. What else it uses without saying so is the reader's own.
+// given are the variables that every block may use. Anything else that is undeclared is the reader's own.
 const given = "var ctx context.Context; var pool *pgxpool.Pool; var id uuid.UUID; var err error; var body, secret " +
 	"[]byte\n"
 
-// givenOn are what the blocks of one page have instead or besides.
+// givenOn are variables that the blocks of one page have instead or in addition.
 var givenOn = map[string]string{
 	"docs/alarms.md": "var secret string; var w http.ResponseWriter; var r *http.Request",
 	"docs/inbox.md":  "var id string",
 	"docs/jobs.md":   "var job *jobs.Job[Resize]",
 }
 
-// readersOwn are errors about what the reader has, or about where a block would stand in a program.
+// readersOwn matches errors about names of the reader's, or about where a block would stand in a program.
 var readersOwn = regexp.MustCompile(`^(undefined: [a-zA-Z]\w*$|declared and not used|"[^"]+" imported and not used|too many return values|not enough return values|no new variables|missing return|invalid operation: .* \(variable of (struct )?type invalid type|.*invalid type)`)
 
-// The Go of the pages compiles, as far as it stands there: each block may use what the blocks before it have declared.
+// The Go code of the pages compiles as far as possible: each block may use what earlier blocks have declared.
 func TestGoCompiles(t *testing.T) {
 	t.Parallel()
 	lookup := exports(t)
@@ -69,7 +69,7 @@ func TestGoCompiles(t *testing.T) {
 			Importer: importer.ForCompiler(fset, "gc", lookup),
 			Error: func(err error) {
 				if e := err.(types.Error); !readersOwn.MatchString(e.Msg) {
-					t.Errorf("%v", e) // positions are the page's, by //line
+					t.Errorf("%v", e) // positions on the page, by //line
 				}
 			},
 		}
@@ -80,8 +80,8 @@ func TestGoCompiles(t *testing.T) {
 	}
 }
 
-// program makes one of a page's blocks: declarations at the top level, all else in functions within each other, so that
-// a block sees what was declared before it and may declare it anew.
+// program makes a program from a page's blocks: declarations at the top level, everything else in nested functions, so
+// that a block sees earlier declarations and may redeclare them.
 func program(p page.Page) (text string, blocks int) {
 	var top, inner strings.Builder
 	top.WriteString("package page\n")
@@ -109,10 +109,10 @@ func program(p page.Page) (text string, blocks int) {
 	return top.String() + "func all() {\n" + inner.String() + closing + "}\n", blocks
 }
 
-// topLevel tells a block that stands at the top level of a file.
+// topLevel matches a block that stands at the top level of a file.
 var topLevel = regexp.MustCompile(`(?m)\A(func|type) `)
 
-// exports finds what the compiler has written of each package.
+// exports finds the compiler's export data of each package.
 func exports(t *testing.T) importer.Lookup {
 	t.Helper()
 	files, err := compiled()

@@ -14,14 +14,14 @@ var (
 	ofTables = regexp.MustCompile(`…_([a-z_]+)\b`)
 )
 
-// What the pages name in schema txwork is there, and so are the functions that every table has, `…_claim` and the like.
+// Objects that the pages name in schema txwork exist, and so do the functions that every table has, such as `…_claim`.
 func TestNamedObjectsOfTheSchemaExist(t *testing.T) {
 	t.Parallel()
 	made := objects(t)
 	found := 0
 	for _, p := range pages(t) {
 		if p.Path == "CHANGELOG.md" || strings.HasPrefix(p.Path, "docs/adr/") {
-			continue // which tell of what was
+			continue // these describe earlier versions
 		}
 		texts := p.Code()
 		for _, b := range p.Blocks() {
@@ -29,7 +29,7 @@ func TestNamedObjectsOfTheSchemaExist(t *testing.T) {
 		}
 		for _, text := range texts {
 			for _, m := range inSchema.FindAllStringSubmatch(text, -1) {
-				if found++; !made[m[1]] && !inSource(t, `"`+m[0]+`"`) { // or it is a metric
+				if found++; !made[m[1]] && !inSource(t, `"`+m[0]+`"`) { // it may also be a metric
 					t.Errorf("%s names %s, which no migration makes", p.Path, m[0])
 				}
 			}
@@ -45,7 +45,7 @@ func TestNamedObjectsOfTheSchemaExist(t *testing.T) {
 	}
 }
 
-// objects are the tables, functions, indexes and what else the migrations make, by their names.
+// objects returns the names of the tables, functions, indexes and other objects that the migrations create.
 func objects(t *testing.T) map[string]bool {
 	t.Helper()
 	file, err := os.Open(filepath.Join(root, "migrations/catalog/objects.json"))

@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// pages are all of the repository's.
+// pages returns all pages of the repository.
 func pages(t *testing.T) []page.Page {
 	t.Helper()
 	all, err := page.Read(root)
@@ -39,7 +39,7 @@ func pageAt(t *testing.T, path string) page.Page {
 // A source is a file of code.
 type source struct{ dir, text string }
 
-// sources are the files of code by their paths.
+// sources are the files of code, by path.
 var sources = sync.OnceValues(func() (files map[string]source, err error) {
 	files = map[string]source{}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func code(t *testing.T) map[string]source {
 
 var declared = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(`)
 
-// tests are the names of all tests by their directories.
+// tests returns the names of all tests, by directory.
 func tests(t *testing.T) map[string][]string {
 	t.Helper()
 	named := map[string][]string{}

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// backlogChecks are about rows that are ready and wait.
+// backlogChecks look for ready rows that are not claimed.
 var backlogChecks = []check{
 	{
 		code: "unserved", severity: Critical,
@@ -63,7 +63,7 @@ var backlogChecks = []check{
 	},
 }
 
-// queueRules are those of the table's queues, by name.
+// queueRules returns the rules of the table's queues, by name.
 func (x *examination) queueRules(ctx context.Context, t *table) (map[string]survey.QueueRule, error) {
 	list, err := survey.QueueRules(ctx, x.reader(), &t.Facts, maxSample)
 	rules := make(map[string]survey.QueueRule, len(list))
@@ -81,10 +81,10 @@ type waiting struct {
 
 func (w waiting) oldest() time.Duration { return seconds(w.OldestReady) }
 
-// waitingLanes are those whose first ready row has waited for longer than a threshold.
+// waitingLanes returns the lanes whose first ready row has waited for longer than a threshold.
 func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Duration) (all []waiting, err error) {
 	if t.Schedule() {
-		return nil, nil // which have checks of their own
+		return nil, nil // schedules have checks of their own
 	}
 	heads, err := x.readHeads(ctx, t)
 	if err != nil {
@@ -99,8 +99,8 @@ func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Dura
 	return all, err
 }
 
-// served lists the lanes, by their first column, of rows that have ended in the time for which a row of a lane
-// without a worker has been ready. A table whose rows are deleted when they are done has none.
+// served returns the lanes, by their first column, in which rows have ended within the Unserved threshold. A table
+// whose rows are deleted when they are done has none.
 func (x *examination) served(ctx context.Context, t *table) (map[string]bool, error) {
 	type lane struct{ Name string }
 	list, err := readRows[lane](ctx, x, "served", t, x.Thresholds.Unserved.Seconds(), maxSample)
@@ -111,7 +111,7 @@ func (x *examination) served(ctx context.Context, t *table) (map[string]bool, er
 	return all, err
 }
 
-// worked tells whether somebody works on a lane: a lease that has expired is that of a worker which is gone.
+// worked tells whether a worker serves a lane. An expired lease does not count, because its worker is gone.
 func (w waiting) worked(served map[string]bool) bool {
 	return w.Running > w.Expired || served[w.Name()]
 }
@@ -142,7 +142,7 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 	return all, nil
 }
 
-// ready is how many rows are ready, in words.
+// ready describes how many rows are ready.
 func (t *table) ready(h survey.Head) string {
 	n := plural(h.Ready, "ready row")
 	if h.Seen >= 50 && h.Seen >= maxHead/survey.MaxLanes && float64(h.Seen) < t.Live {
@@ -199,7 +199,7 @@ func (x *examination) backlogFinding(t *table, w waiting, r survey.Rates) Findin
 	return f
 }
 
-// drain says when the backlog will be gone, if all goes on as in the last minute.
+// drain estimates when the backlog will be gone, from the rates of the last minute.
 func (t *table) drain(w waiting, r survey.Rates) string {
 	if t.Deletes {
 		return "the rate is unknown, since rows are deleted when they are done"
@@ -287,7 +287,7 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 	return []Finding{f}, nil
 }
 
-// scheduler is the worker that runs the schedules of a table.
+// scheduler names the worker that runs the schedules of a table.
 func scheduler(table string) string {
 	switch table {
 	case "timers_schedule":
@@ -318,7 +318,7 @@ func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding
 	return all, err
 }
 
-// redrive is the SQL that makes rows ready again.
+// redrive returns the SQL that makes rows ready again.
 func (t *table) redrive(ids ...string) string {
 	return fmt.Sprintf("SELECT * FROM %s(ARRAY['%s']::uuid[]);", t.Q("_redrive"), strings.Join(ids, "', '"))
 }
@@ -326,7 +326,7 @@ func (t *table) redrive(ids ...string) string {
 // literal quotes a text for SQL.
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// shell quotes a text for a shell where it needs that.
+// shell quotes a text for a shell if necessary.
 func shell(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
@@ -337,5 +337,5 @@ func shell(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// quoted is a name for SQL.
+// quoted returns a qualified name for SQL.
 func quoted(parts ...string) string { return pgx.Identifier(parts).Sanitize() }

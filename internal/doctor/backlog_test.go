@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// relays runs a relay with a handler of one topic until the test has seen enough.
+// relays runs a relay with a handler for one topic until a condition holds.
 func (w *ward) relays(topic string, until func() bool) {
 	w.Helper()
 	relay, err := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
@@ -26,7 +26,7 @@ func (w *ward) relays(topic string, until func() bool) {
 	w.while(relay.Run, until)
 }
 
-// while runs something until a condition holds.
+// while runs a function until a condition holds.
 func (w *ward) while(run func(context.Context) error, until func() bool) {
 	w.Helper()
 	ctx, stop := context.WithCancel(w.Context())
@@ -41,7 +41,7 @@ func TestRowsThatNobodyClaims(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 4)...)
 	w.enqueueJobs("mail", 2)
-	w.goneNow("unserved", nil) // they have just come
+	w.goneNow("unserved", nil) // the rows have only just arrived
 	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'; UPDATE jobs SET due_at = now() - interval '10 " +
 		"minutes'")
 	f := w.finds("unserved", []string{"outbox: 4 ready rows", "60 min"})
@@ -56,7 +56,7 @@ func TestRowsThatNobodyClaims(t *testing.T) {
 	w.goneAfter(f, byWord, []string{"outbox"})
 }
 
-// A worker that has died ended rows a while ago, or left some whose leases expire.
+// A worker that has died completed rows some time ago, or left rows whose leases expire.
 func TestAWorkerThatHasGoneServesNothing(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 6)...)
@@ -66,9 +66,9 @@ func TestAWorkerThatHasGoneServesNothing(t *testing.T) {
 	_, err = w.queue().Ack(t.Context(), owner, ids(rows[:1]))
 	must(t, err)
 	w.exec("UPDATE outbox SET due_at = now() - interval '3 minutes' WHERE status = 0")
-	w.goneNow("unserved", nil) // it has just ended one
+	w.goneNow("unserved", nil) // a row has just ended
 	w.exec("UPDATE outbox SET completed_at = now() - interval '150 seconds' WHERE status = 2")
-	w.goneNow("unserved", nil) // it has two in hand
+	w.goneNow("unserved", nil) // two rows are in progress
 	w.exec("UPDATE outbox SET locked_until = now() - interval '90 seconds' WHERE status = 1")
 	w.finds("unserved", []string{"outbox: 3 ready rows", "3 min"})
 	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour' WHERE status = 0")
@@ -90,7 +90,7 @@ func TestABacklog(t *testing.T) {
 	if f.Severity != doctor.Warning {
 		t.Errorf("finding %+v", f)
 	}
-	// Of rows that came a day ago; their ids begin with that time.
+	// The rows now seem to have arrived a day ago, since their ids begin with that time.
 	w.exec(`UPDATE outbox SET id = overlay(id::text PLACING '0190' FROM 1 FOR 4)::uuid`)
 	w.finds("backlog", []string{"drained in about", "0 rows arrived in the last minute, 3 ended"})
 	w.exec("UPDATE outbox SET due_at = now() - interval '5 hours' WHERE status = 0")
@@ -135,7 +135,7 @@ func TestASaturatedQueue(t *testing.T) {
 		return w.jobs.SetLimits(t.Context(), tx, "mail", jobs.Limits{MaxRunning: 4})
 	})
 	w.goneAfter(f, byWord, nil)
-	w.finds("backlog", []string{"queue mail"}) // there is room, and jobs wait all the same
+	w.finds("backlog", []string{"queue mail"}) // the queue has room, and still jobs wait
 }
 
 func TestSchedules(t *testing.T) {

@@ -5,24 +5,23 @@ import (
 	"slices"
 )
 
-// A check looks for one kind of trouble.
+// A check looks for one kind of problem.
 type check struct {
 	code     string
-	severity Severity // of what it finds, where that is not worse
+	severity Severity // least severity of its findings
 	title    string   // what it finds, for the documentation
-	from     string   // from when on, for the documentation; empty: at once
-	meaning  string   // for the users of the system
-	remedy   string   // for the documentation; a finding has the command itself
-	fixes    bool     // --fix may mend it
+	from     string   // threshold, for the documentation; empty if there is none
+	meaning  string   // what it means for the users of the system
+	remedy   string   // for the documentation; a finding contains the actual command
+	fixes    bool     // --fix may fix it
 	look     func(context.Context, *examination) ([]Finding, error)
 }
 
-// checks are all there are, by family.
+// checks lists all checks, by family.
 var checks = slices.Concat(leaseChecks, schemaChecks, backlogChecks, deadLetterChecks, orderChecks, vacuumChecks,
 	wakeChecks, serverChecks)
 
-// inEachTable looks at what the catalog and the statistics say of one table after the other. What fails for one keeps
-// nobody from the others.
+// inEachTable examines the facts of one table after the other. A failure in one table does not stop the others.
 func inEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,
 	*examination) ([]Finding, error) {
 	return func(ctx context.Context, x *examination) (all []Finding, _ error) {
@@ -40,8 +39,8 @@ func inEachTable(look func(context.Context, *examination, *table) ([]Finding, er
 	}
 }
 
-// inRowsOfEachTable looks at rows. A table that is locked, or slow again and again, is given up: to wait for it in each
-// check would take longer than an operator has.
+// inRowsOfEachTable examines rows. It gives up a table that is locked or was too slow repeatedly: waiting for it in
+// every check would take longer than an operator can wait.
 func inRowsOfEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,
 	*examination) ([]Finding, error) {
 	return inEachTable(func(ctx context.Context, x *examination, t *table) ([]Finding, error) {
@@ -54,18 +53,18 @@ func inRowsOfEachTable(look func(context.Context, *examination, *table) ([]Findi
 	})
 }
 
-// A Kind of finding, for the documentation.
+// A Kind describes a kind of finding, for the documentation.
 type Kind struct {
 	Code     string
 	Severity Severity
 	Title    string
-	From     string // from when on; empty: at once
+	From     string // threshold; empty if there is none
 	Meaning  string
 	Remedy   string
 	Fixes    bool
 }
 
-// Kinds lists what the checks can find, in the order in which they look.
+// Kinds lists what the checks can find, in the order in which they run.
 func Kinds() []Kind {
 	kinds := make([]Kind, len(checks))
 	for i, c := range checks {

@@ -14,13 +14,13 @@ import (
 	"github.com/txwork/txwork/internal/page"
 )
 
-// conditions is the page that tells how each condition was made, found and mended.
+// conditions is the page that says how each problem was made, found and fixed.
 const conditions = "../../docs/doctor-conditions.md"
 
-// A cure is one condition that a test has made, that one examination has found, and that its remedy has mended.
+// A cure is a problem that a test has made, that one examination has found, and that its remedy has fixed.
 type cure struct{ test, code, title, seconds, remedy, mended string }
 
-// cures are those of this run, for -update.
+// cures collects the cures of this run, for -update.
 var cures = struct {
 	sync.Mutex
 	all map[string]cure
@@ -33,8 +33,8 @@ const (
 	byWord = "what the remedy says"
 )
 
-// mended notes that a finding is gone, and that the page has it. Names and figures that differ from run to run, and
-// seconds most of all, are no reason to fail.
+// mended records that a finding is gone, and checks that the page has it. Names and figures that differ between runs,
+// such as seconds, are ignored.
 func (w *ward) mended(f doctor.Finding, how string) {
 	w.Helper()
 	remedy := printed(f.Remedy)
@@ -59,7 +59,7 @@ func (w *ward) mended(f doctor.Finding, how string) {
 	w.Errorf("%s lacks this row: go test ./internal/doctor -update\n%s", conditions, c)
 }
 
-// printed is the SQL of a remedy in a cell of a table.
+// printed formats the SQL of a remedy for a table cell.
 func printed(r doctor.Remedy) string { return "`` " + strings.Join(r.SQL, " ``<br>`` ") + " ``" }
 
 var (
@@ -69,7 +69,7 @@ var (
 	numbers = regexp.MustCompile(`\d+`)
 )
 
-// generic has names for what is different in each run.
+// generic replaces what differs between runs by fixed names.
 func (w *ward) generic(text string) string {
 	text = strings.NewReplacer("r_"+strings.ToLower(w.Schema[2:12]), "app", w.Schema, "queues", "\n", " ", "|",
 		`\|`).Replace(text)
@@ -82,12 +82,12 @@ func (c cure) String() string {
 	return fmt.Sprintf("| %s | `%s` | %s | %s | %s | %s |\n", c.title, c.code, c.test, c.seconds, c.remedy, c.mended)
 }
 
-// form identifies a row.
+// form identifies a row of the page.
 func (c cure) form() string {
 	return strings.Join([]string{c.code, c.test, numbers.ReplaceAllString(c.remedy, "0"), c.mended}, " | ")
 }
 
-// cells are separated by bars that are not escaped.
+// cells separates cells at bars that are not escaped.
 var cells = regexp.MustCompile(`[^\\]\| `)
 
 func readCure(line string) (c cure, is bool) {
@@ -99,7 +99,7 @@ func readCure(line string) (c cure, is bool) {
 		mended: part[5]}, true
 }
 
-// A recorder writes the page once all tests have passed, when -update asks for it.
+// A recorder writes the page after all tests have passed, if -update is given.
 type recorder struct{ *testing.M }
 
 func (r recorder) Run() int {
@@ -129,7 +129,7 @@ func (r recorder) Run() int {
 	return 0
 }
 
-// Each finding is made and mended by a test.
+// For each finding there is a test that makes the problem and fixes it.
 func TestEachFindingIsMended(t *testing.T) {
 	t.Parallel()
 	if *update {

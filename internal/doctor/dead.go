@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// deadLetterChecks are about rows that have failed, or will.
+// deadLetterChecks look for rows that have failed, or are about to.
 var deadLetterChecks = []check{
 	{
 		code: "unknown-handler", severity: Critical,
@@ -28,7 +28,7 @@ var deadLetterChecks = []check{
 	},
 }
 
-// letters are dead letters, or rows that will be, of one kind with one error.
+// letters are rows of one kind with one error that are dead letters or may become dead letters.
 type letters struct {
 	Label, Error string
 	Rows         int64
@@ -37,7 +37,7 @@ type letters struct {
 	Latest       float64
 }
 
-// deadLettersOf is how far back dead letters are looked at.
+// deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
 func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
@@ -57,7 +57,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 	return all, err
 }
 
-// unhandled tells what state the rows are in that found no handler, and what to do about them.
+// unhandled describes the state of rows that found no handler, and what to do about them.
 func (x *examination) unhandled(t *table, l letters) (state string, r Remedy) {
 	const deploy = "Deploy a worker that has the handler."
 	const retried = " What is being retried is then done at its next attempt"
@@ -104,7 +104,7 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 	}
 }
 
-// about is a condition that the rows are of the kind or topic of the letters.
+// about returns an SQL condition that selects rows of the letters' kind or topic.
 func (t *table) about(l letters) string {
 	if name := t.LabelName(); name != "" && l.Label != "" {
 		return " AND " + pgx.Identifier{name}.Sanitize() + " = " + literal(l.Label)
@@ -112,7 +112,7 @@ func (t *table) about(l letters) string {
 	return ""
 }
 
-// redriveRecent is the command for what has failed of a kind or topic lately.
+// redriveRecent returns the commands that redrive what has recently failed of a kind or topic.
 func (t *table) redriveRecent(l letters) []string {
 	args := []string{"redrive", t.Name, "--newer-than", "1h"}
 	if name := t.LabelName(); name != "" && l.Label != "" {

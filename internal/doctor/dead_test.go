@@ -18,7 +18,7 @@ func ids(rows []workqueue.Row) []uuid.UUID {
 	return all
 }
 
-// The error is the relay's own.
+// The error is the one that a relay records.
 func TestATopicWithoutAHandler(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("order.placed", 3)...)
@@ -38,7 +38,7 @@ func TestAKindWithoutAHandler(t *testing.T) {
 	w.finds("unknown-handler", []string{`kind "letter"`, "2 rows"})
 }
 
-// The finding stays however long the rows have been due, and its remedy is for the state that they are in.
+// The finding stays however long the rows have been due, and its remedy fits the state that they are in.
 func TestATopicWithoutAHandlerInEachState(t *testing.T) {
 	w := newWard(t)
 	all := w.enqueue(messages("order.placed", 3)...)

@@ -24,11 +24,11 @@ type Report struct {
 	Role     string        `json:"role"`
 	At       time.Time     `json:"at"` // by the database's clock
 	Took     time.Duration `json:"-"`
-	Findings []Finding     `json:"findings"` // the worst first
-	Skipped  []Skipped     `json:"skipped"`  // what could not be looked at
+	Findings []Finding     `json:"findings"` // the most severe first
+	Skipped  []Skipped     `json:"skipped"`  // what could not be examined
 }
 
-// Worst is the severity of the first finding; empty without any.
+// Worst is the severity of the first finding; empty if there are no findings.
 func (r Report) Worst() Severity {
 	if len(r.Findings) == 0 {
 		return ""
@@ -36,7 +36,7 @@ func (r Report) Worst() Severity {
 	return r.Findings[0].Severity
 }
 
-// Count tells how many findings are of a severity.
+// Count returns how many findings have a severity.
 func (r Report) Count(s Severity) (n int) {
 	for _, f := range r.Findings {
 		if f.Severity == s {
@@ -46,8 +46,8 @@ func (r Report) Count(s Severity) (n int) {
 	return n
 }
 
-// Examine runs every check once. It changes nothing and serves on a standby, too. The error tells why nothing could be
-// examined; what concerns single checks is in the report.
+// Examine runs every check once. It changes nothing and also works on a standby. An error says why nothing could be
+// examined; errors of single checks are in the report.
 func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error) {
 	if pool == nil {
 		return Report{}, validate.Errorf("pool", "is nil")
@@ -80,7 +80,7 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 	return x.report, nil
 }
 
-// run adds what a check finds.
+// run runs a check and adds its findings.
 func (x *examination) run(ctx context.Context, c *check) {
 	x.current = c
 	if ctx.Err() != nil {
@@ -110,7 +110,7 @@ func orNone(list []string) []string {
 	return list
 }
 
-// skip notes what could not be looked at, and what to do about it. A table that is not there is the schema's finding.
+// skip records what could not be examined, and what to do about it. Missing tables are reported by the schema check.
 func (x *examination) skip(code, table string, err error) {
 	s := Skipped{Check: code, Table: table, Reason: err.Error()}
 	var pg *pgconn.PgError

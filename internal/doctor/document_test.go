@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the tables of docs/doctor.md and 
 
 const document = "../../docs/doctor.md"
 
-// The page lists the findings as the code has them.
+// The page lists the findings as the code does.
 func TestTheDocumentedFindings(t *testing.T) {
 	t.Parallel()
 	want := findingsTable()
@@ -24,7 +24,7 @@ func TestTheDocumentedFindings(t *testing.T) {
 	current, err := page.Holds(document, "findings", want)
 	must(t, err)
 	if !current {
-		t.Error("the table is not that of the code: go test ./internal/doctor -run Documented -update")
+		t.Error("the table does not match the code: go test ./internal/doctor -run Documented -update")
 	}
 }
 

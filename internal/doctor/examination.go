@@ -26,7 +26,7 @@ type examination struct {
 	current *check
 	report  Report
 
-	skew          time.Duration // of this machine's clock ahead of the server's
+	skew          time.Duration // how far this machine's clock is ahead of the server's
 	roundTrip     time.Duration
 	tables        []*table
 	leaders       *leaders
@@ -42,19 +42,19 @@ func (x *examination) read(ctx context.Context, do func(pgx.Tx) error) error {
 	return x.reader().Read(ctx, do)
 }
 
-// readRows reads the rows of a file's statement in a transaction of its own.
+// readRows reads the rows of a statement in its own transaction.
 func readRows[T any](ctx context.Context, x *examination, file string, data any, args ...any) (all []T, err error) {
 	return survey.Rows[T](ctx, x.reader(), sqltext.Statement(templates, file, data), args...)
 }
 
-// begin learns what the checks need.
+// begin reads what all checks need.
 func (x *examination) begin(ctx context.Context) error {
 	type server struct {
 		Role, Database, Version string
 		At                      time.Time
 	}
 	err := x.read(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT"); err != nil { // so that the next is one round trip and no more
+		if _, err := tx.Exec(ctx, "SELECT"); err != nil { // so that the next statement takes only one round trip
 			return err
 		}
 		before := x.Now()
@@ -89,10 +89,10 @@ func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// seconds are a length of time as the server tells it.
+// seconds converts a number of seconds, as the server returns it.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// rough is a length of time as people say it.
+// rough formats a duration for people.
 func rough(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -106,7 +106,7 @@ func rough(d time.Duration) string {
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
-// plural is a number with its noun.
+// plural formats a number with its noun.
 func plural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -36,7 +36,7 @@ func TestAFreshSchemaIsHealthy(t *testing.T) {
 	}
 }
 
-// What a schema is not to have is not missed.
+// Tables that a schema was not meant to have are not reported as missing.
 func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
 	w := newServerWard(t, sound, migrations.Reaper, migrations.Jobs)
 	must(t, workqueue.InTx(t.Context(), w.Pool, func(tx workqueue.Tx) error {
@@ -48,14 +48,14 @@ func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
 	}
 }
 
-// looks is how often TestAHealthySystemUnderLoad looks, and every is the time between two looks.
+// looks is how many examinations TestAHealthySystemUnderLoad makes, and every is the time between two of them.
 var (
 	looks = flag.Int("looks", pgtest.Size(6, 20), "examinations of TestAHealthySystemUnderLoad")
 	every = flag.Duration("every", 50*time.Millisecond, "time between those examinations")
 )
 
-// Producers, workers, schedules and the reaper at work, with retries, order by key, limits and joins: nothing of it is
-// wrong. What the examinations cost is for the log: go test ./internal/doctor -run TestAHealthySystemUnderLoad
+// With producers, workers, schedules and the reaper at work, and with retries, order by key, limits and joins, there
+// are no findings. The costs of the examinations are logged: go test ./internal/doctor -run TestAHealthySystemUnderLoad
 // -looks 100 -every 10s -timeout 2h -v
 func TestAHealthySystemUnderLoad(t *testing.T) {
 	w := newServerWard(t, sound)
@@ -63,7 +63,7 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
-	var done atomic.Int64 // handlers that returned without an error
+	var done atomic.Int64 // number of handlers that returned without an error
 	background.Go(func() {
 		if err := w.allDomains(ctx, &done).Run(ctx); err != nil {
 			t.Error(err)
@@ -72,8 +72,8 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 	background.Go(func() { w.produces(ctx, &done) })
 	w.becomes("work is done", func() bool { return done.Load() > 100 })
 
-	// Windows with an examination and without alternate, in the order with, without, without, with, so that what grows
-	// or slows down with time does so in both.
+	// Windows with and without an examination alternate in the order with, without, without, with, so that a drift
+	// affects both alike.
 	var cost comparison
 	for range *looks {
 		for _, examines := range [][]bool{{true, false}, {false, true}}[cost.pairs()%2] {
@@ -90,7 +90,7 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 	t.Logf("%d examinations, no finding; %s", *looks, cost)
 }
 
-// allDomains serves the tables of the ward. Of ten messages one is retried.
+// allDomains serves the tables of the ward. One message in ten is retried.
 func (w *ward) allDomains(ctx context.Context, done *atomic.Int64) *service.Service {
 	w.Helper()
 	w.in(func(tx workqueue.Tx) error { return w.jobs.SetLimits(ctx, tx, "mail", jobs.Limits{MaxRunning: 3}) })
@@ -124,7 +124,7 @@ func (w *ward) allDomains(ctx context.Context, done *atomic.Int64) *service.Serv
 	return s
 }
 
-// produces writes as fast as the workers work: at most inHand rows are not done.
+// produces writes as fast as the workers work: at most inHand rows are unfinished.
 func (w *ward) produces(ctx context.Context, done *atomic.Int64) {
 	const inHand, each = 300, 15
 	written := int64(0)
@@ -148,7 +148,7 @@ func (w *ward) produces(ctx context.Context, done *atomic.Int64) {
 	}
 }
 
-// A comparison is of throughputs, in rows a second, of windows with an examination and without.
+// A comparison is the throughputs, in rows a second, of windows with and without an examination.
 type comparison struct{ with, without []float64 }
 
 func (c *comparison) add(examines bool, rate float64) {
@@ -161,7 +161,7 @@ func (c *comparison) add(examines bool, rate float64) {
 
 func (c comparison) pairs() int { return len(c.without) }
 
-// String tells the mean cost and its standard error, over the pairs of windows.
+// String returns the mean cost and its standard error, over the pairs of windows.
 func (c comparison) String() string {
 	costs, mean, squares := make([]float64, len(c.with)), 0.0, 0.0
 	for i, with := range c.with {
@@ -179,7 +179,7 @@ func (c comparison) String() string {
 		costs[len(costs)/2], c.without[len(c.without)/2])
 }
 
-// A role that may do nothing is told what it may not see, and a viewer sees the queues.
+// A role without any rights learns what it may not see, and a viewer sees the queues.
 func TestRolesWithFewRights(t *testing.T) {
 	w := newServerWard(t, sound)
 	w.enqueue(messages("a", 1)...)
@@ -248,7 +248,7 @@ func TestWhatIsIgnored(t *testing.T) {
 	}
 }
 
-// An examination that has no time left says what it has not looked at.
+// An examination that runs out of time reports what it has not examined.
 func TestTheTimeoutOfAnExamination(t *testing.T) {
 	w := newWard(t)
 	holder := w.session("ddl")
@@ -288,7 +288,7 @@ func TestEvidenceIsAnObject(t *testing.T) {
 	}
 }
 
-// Each kind of finding is explained, and brought about by a test of this package.
+// Each kind of finding is explained, and produced by a test of this package.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
@@ -315,7 +315,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// DDL gets its turn beside examinations that follow each other.
+// DDL gets its turn between examinations that follow each other without a pause.
 func TestExaminationsHoldUpNoDDL(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 100)...)
@@ -339,7 +339,7 @@ func TestExaminationsHoldUpNoDDL(t *testing.T) {
 	looking.Wait()
 }
 
-// A locked table is waited for once, and everything else is looked at.
+// An examination waits for a locked table only once, and examines everything else.
 func TestALockedTableIsWaitedForOnce(t *testing.T) {
 	w := newServerWard(t, sound)
 	w.enqueueJobs("mail", 1)
@@ -364,7 +364,7 @@ func TestALockedTableIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// What a role sees a part of is named.
+// Tables of which a role sees only a part are named.
 func TestRowLevelSecurity(t *testing.T) {
 	w := newWard(t)
 	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON outbox TO {role}",
@@ -390,7 +390,7 @@ func TestMoreQueuesThanAreLookedAt(t *testing.T) {
 	}
 }
 
-// Nothing tells how many rows end where they are deleted then.
+// If rows are deleted when they are done, the rate at which they end is unknown.
 func TestABacklogOfATableThatDeletes(t *testing.T) {
 	w := newWard(t)
 	spec := workqueue.Spec{Schema: w.Schema, Table: "letters", DeleteDone: true}
@@ -405,7 +405,7 @@ func TestABacklogOfATableThatDeletes(t *testing.T) {
 	w.finds("backlog", []string{"letters: 4 ready rows", "the rate is unknown"})
 }
 
-// A standby can be looked at as well.
+// A standby can be examined too.
 func TestAStandby(t *testing.T) {
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), sound)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Severity says how soon somebody has to act.
+// A Severity says how urgent a finding is.
 type Severity string
 
 const (
@@ -15,7 +15,7 @@ const (
 	Warning  Severity = "warning"  // something is slower than it should be, or will be critical
 )
 
-// rank orders severities, the worst first.
+// rank orders severities, the most severe first.
 func (s Severity) rank() int {
 	if s == Critical {
 		return 0
@@ -25,33 +25,33 @@ func (s Severity) rank() int {
 
 // A Finding is one thing that is wrong.
 type Finding struct {
-	Code     string     `json:"code"`            // of the check, such as expired-leases
+	Code     string     `json:"code"`            // code of the check, such as expired-leases
 	Severity Severity   `json:"severity"`        // critical or warning
 	Title    string     `json:"title"`           // one line
-	Table    string     `json:"table,omitempty"` // without its schema; empty where it concerns no single table
-	Evidence []Evidence `json:"evidence"`        // each an object: what was seen of one row, session or key; lengths of time are in seconds and named so
+	Table    string     `json:"table,omitempty"` // without its schema; empty if it concerns no single table
+	Evidence []Evidence `json:"evidence"`        // objects with what was seen of a row, session or key; durations are in seconds
 	Meaning  string     `json:"meaning"`         // what it means for the users of the system
-	Remedy   Remedy     `json:"remedy"`          // what mends it: commands and sql are alternatives
+	Remedy   Remedy     `json:"remedy"`          // what fixes it; commands and sql are alternatives
 	Fixable  bool       `json:"fixable"`         // --fix may run the SQL of the remedy
 }
 
-// A Remedy mends a finding. Its commands and its SQL are alternatives where it has both.
+// A Remedy fixes a finding. If it has both commands and SQL, they are alternatives.
 type Remedy struct {
-	Do       string   `json:"do"`       // in words
-	Commands []string `json:"commands"` // of a shell
+	Do       string   `json:"do"`       // what to do, in words
+	Commands []string `json:"commands"` // shell commands
 	SQL      []string `json:"sql"`      // statements, to be run in this order and not in one transaction
 }
 
-// Evidence is what was seen of one row, session or key. It is an object in JSON, in the order of its fields.
+// Evidence is what was seen of one row, session or key. In JSON it is an object whose fields keep their order.
 type Evidence []Field
 
-// A Field of evidence. The name of a length of time ends in _seconds.
+// A Field is one value of evidence. The name of a duration ends in _seconds.
 type Field struct {
 	Name  string
 	Value any // a string, an int64, a float64 or a []string
 }
 
-// field makes evidence of names and values in turn; what is empty is left out.
+// evidence makes evidence from alternating names and values, and leaves out empty values.
 func evidence(pairs ...any) Evidence {
 	e := Evidence{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -79,7 +79,7 @@ func evidence(pairs ...any) Evidence {
 	return e
 }
 
-// longestEvidence bounds a text that comes from a row.
+// longestEvidence bounds texts that come from rows.
 const longestEvidence = 200
 
 func bounded(s string) string {
@@ -89,7 +89,7 @@ func bounded(s string) string {
 	return s
 }
 
-// MarshalJSON writes an object.
+// MarshalJSON writes an object whose fields keep their order.
 func (e Evidence) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -107,7 +107,7 @@ func (e Evidence) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Get is the value of a field; nil without it.
+// Get returns the value of a field, or nil if it is missing.
 func (e Evidence) Get(name string) any {
 	for _, f := range e {
 		if f.Name == name {
@@ -119,8 +119,8 @@ func (e Evidence) Get(name string) any {
 
 // Skipped is what could not be looked at.
 type Skipped struct {
-	Check  string `json:"check"`            // its code
-	Table  string `json:"table,omitempty"`  // empty where it concerns no single table
-	Reason string `json:"reason"`           // why it was not looked at
-	Remedy string `json:"remedy,omitempty"` // what lets it be looked at
+	Check  string `json:"check"`            // code of the check
+	Table  string `json:"table,omitempty"`  // empty if it concerns no single table
+	Reason string `json:"reason"`           // why it was not examined
+	Remedy string `json:"remedy,omitempty"` // what makes the examination possible
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Fix runs the SQL of a finding that is fixable, one statement after the other, each in a transaction of its own. It
-// waits for locks as long as a migration does and no longer, lest others wait behind it. What is built CONCURRENTLY
-// keeps nobody from their work and takes the time that it takes: broken off it would leave an invalid index.
+// Fix runs the SQL of a fixable finding, one statement after the other, each in its own transaction. It waits for locks
+// no longer than a migration does, because other sessions queue up behind it. A CONCURRENTLY statement has no time
+// limit: it blocks nobody, and an interrupted one would leave an invalid index.
 func Fix(ctx context.Context, pool *pgxpool.Pool, f Finding) error {
 	if !f.Fixable {
-		return fmt.Errorf("txwork: doctor: %s is not for --fix: %s", f.Code, f.Remedy.Do)
+		return fmt.Errorf("txwork: doctor: --fix cannot fix %s: %s", f.Code, f.Remedy.Do)
 	}
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(recorder{m}) }
 
-// quiet and silent keep what the tests provoke out of their output.
+// quiet and silent drop log messages that the tests provoke.
 var (
 	quiet  = slog.New(slog.DiscardHandler)
 	silent = workqueue.Telemetry{Logger: quiet}
@@ -34,14 +34,14 @@ var (
 
 const patience = pgtest.Patience
 
-// settings of the server that the tests share: what a healthy one has, and what some of them need.
+// settings are those of the server that the tests share: those of a healthy server, and what some tests need.
 var settings = map[string]string{"max_prepared_transactions": "10", "wal_level": "logical",
 	"max_replication_slots": "10", "fsync": "on", "full_page_writes": "on"}
 
-// sound is a server that looks as if it kept what is committed. It need not: it may be in memory.
+// sound is a server that claims to be durable. It need not be, and may keep its data in memory.
 var sound = localpg.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}}
 
-// sharedServer is that of most tests. The supervisor of package localpg stops it with the process.
+// sharedServer is used by most tests. The supervisor of package localpg stops it when the process ends.
 var sharedServer = sync.OnceValues(func() (string, error) {
 	server, err := localpg.Start(context.Background(), localpg.Options{Settings: settings})
 	if err != nil {
@@ -50,18 +50,18 @@ var sharedServer = sync.OnceValues(func() (string, error) {
 	return server.URL(), nil
 })
 
-// A ward is a schema with something wrong.
+// A ward is a schema with a problem.
 type ward struct {
 	*testing.T
 	*pgschema.DB
 	box  *outbox.Outbox
 	jobs *jobs.Client
-	took time.Duration // of the last examination
+	took time.Duration // duration of the last examination
 
-	server *localpg.Server // where the ward has one of its own
+	server *localpg.Server // the ward's own server, if it has one
 }
 
-// newWard makes the tables of txwork in a schema of the test's own.
+// newWard creates the tables of txwork in the test's own schema.
 func newWard(t *testing.T) *ward {
 	t.Helper()
 	w := newEmptyWard(t)
@@ -77,7 +77,7 @@ func newEmptyWard(t *testing.T) *ward {
 	return openWard(t, url)
 }
 
-// newServerWard has a server of its own, for what concerns a server as a whole.
+// newServerWard starts its own server, for findings about the server as a whole.
 func newServerWard(t *testing.T, o localpg.Options, domains ...migrations.Domain) *ward {
 	t.Helper()
 	t.Parallel()
@@ -101,7 +101,7 @@ func openWard(t *testing.T, url string) *ward {
 	return w
 }
 
-// migrate makes the tables of some domains, or of all.
+// migrate creates the tables of the given domains, or of all.
 func (w *ward) migrate(domains ...migrations.Domain) {
 	w.Helper()
 	text, err := migrations.SQL(migrations.FileOptions{Schema: w.Schema, Domains: domains})
@@ -109,7 +109,7 @@ func (w *ward) migrate(domains ...migrations.Domain) {
 	w.Define(w, text)
 }
 
-// kinds has one that anybody may enqueue.
+// kinds has a kind that any test may enqueue.
 var kinds = func() *jobs.Registry {
 	r := jobs.NewRegistry()
 	jobs.Declare(r, jobs.KindOptions[letter]{})
@@ -120,7 +120,7 @@ type letter struct{ To string }
 
 func (letter) Kind() string { return "letter" }
 
-// examine runs the doctor. All of it has to be looked at.
+// examine runs doctor and fails the test if anything was skipped.
 func (w *ward) examine(change ...func(*doctor.Options)) doctor.Report {
 	w.Helper()
 	o := w.options()
@@ -136,12 +136,12 @@ func (w *ward) examine(change ...func(*doctor.Options)) doctor.Report {
 	return r
 }
 
-// options let an examination take its time on a busy machine.
+// options give an examination time even on a busy machine.
 func (w *ward) options() doctor.Options {
 	return doctor.Options{Schema: w.Schema, Timeout: 5 * time.Minute, StatementTimeout: time.Minute}
 }
 
-// all are the findings of a code.
+// all returns the findings with a code.
 func (w *ward) all(code string, change ...func(*doctor.Options)) (found []doctor.Finding) {
 	w.Helper()
 	for _, f := range w.examine(change...).Findings {
@@ -152,7 +152,7 @@ func (w *ward) all(code string, change ...func(*doctor.Options)) (found []doctor
 	return found
 }
 
-// finds is the one finding of a code, whose title and evidence have the texts.
+// finds returns the only finding with a code whose title and evidence contain the texts.
 func (w *ward) finds(code string, texts []string, change ...func(*doctor.Options)) doctor.Finding {
 	w.Helper()
 	found := w.all(code, change...)
@@ -171,7 +171,7 @@ func (w *ward) finds(code string, texts []string, change ...func(*doctor.Options
 	return doctor.Finding{}
 }
 
-// complete fails the test if the finding leaves something out that an operator needs.
+// complete fails the test if the finding lacks something that an operator needs.
 func (w *ward) complete(f doctor.Finding) {
 	w.Helper()
 	if f.Title == "" || strings.Contains(f.Title, "\n") || f.Meaning == "" || f.Remedy.Do == "" ||
@@ -183,7 +183,7 @@ func (w *ward) complete(f doctor.Finding) {
 	}
 }
 
-// mends follows the remedy as printed and sees that the finding with the texts is gone.
+// mends follows the remedy as printed, and checks that the finding with the texts is gone.
 func (w *ward) mends(f doctor.Finding, texts []string, change ...func(*doctor.Options)) {
 	w.Helper()
 	for _, statement := range f.Remedy.SQL {
@@ -192,7 +192,7 @@ func (w *ward) mends(f doctor.Finding, texts []string, change ...func(*doctor.Op
 	w.goneAfter(f, bySQL, texts, change...)
 }
 
-// ends follows the remedy as printed, which takes effect a moment later: a session ends, or a setting is read.
+// ends follows the remedy as printed, which takes effect a moment later, when a session ends or a setting is read.
 func (w *ward) ends(f doctor.Finding, texts []string, change ...func(*doctor.Options)) {
 	w.Helper()
 	took := w.took
@@ -204,7 +204,7 @@ func (w *ward) ends(f doctor.Finding, texts []string, change ...func(*doctor.Opt
 	w.mended(f, bySQL)
 }
 
-// goneAfter sees that what has just been done mended the finding.
+// goneAfter checks that the last action has fixed the finding.
 func (w *ward) goneAfter(f doctor.Finding, how string, texts []string, change ...func(*doctor.Options)) {
 	w.Helper()
 	took := w.took
@@ -215,7 +215,7 @@ func (w *ward) goneAfter(f doctor.Finding, how string, texts []string, change ..
 	}
 }
 
-// fixes has the doctor follow it.
+// fixes lets doctor run the remedy.
 func (w *ward) fixes(f doctor.Finding, texts []string, change ...func(*doctor.Options)) {
 	w.Helper()
 	must(w, doctor.Fix(w.Context(), w.Pool, f))
@@ -225,11 +225,11 @@ func (w *ward) fixes(f doctor.Finding, texts []string, change ...func(*doctor.Op
 func (w *ward) goneNow(code string, texts []string, change ...func(*doctor.Options)) {
 	w.Helper()
 	if left := w.with(code, texts, change...); left != nil {
-		w.Errorf("the finding is still there: %+v", *left)
+		w.Errorf("the finding has not gone away: %+v", *left)
 	}
 }
 
-// with is a finding with the texts; nil without one.
+// with returns a finding that contains the texts, or nil.
 func (w *ward) with(code string, texts []string, change ...func(*doctor.Options)) *doctor.Finding {
 	w.Helper()
 	for _, f := range w.all(code, change...) {
@@ -301,7 +301,7 @@ func (w *ward) enqueueJobs(queue string, n int) (ids []uuid.UUID) {
 	return ids
 }
 
-// messages are n of a topic.
+// messages returns n messages with a topic.
 func messages(topic string, n int) []outbox.Message {
 	all := make([]outbox.Message, n)
 	for i := range all {
@@ -312,7 +312,7 @@ func messages(topic string, n int) []outbox.Message {
 
 func (w *ward) queue() *workqueue.Queue { return w.box.Table().On(w.Pool) }
 
-// fail makes dead letters of messages.
+// fail makes messages dead letters.
 func (w *ward) fail(cause string, ids ...uuid.UUID) {
 	w.Helper()
 	owner := uuid.New()
@@ -324,7 +324,7 @@ func (w *ward) fail(cause string, ids ...uuid.UUID) {
 	must(w, err)
 }
 
-// session is a connection of somebody's own. It is closed when the test ends.
+// session opens a connection with an application name. It is closed when the test ends.
 func (w *ward) session(application string) *pgx.Conn {
 	w.Helper()
 	config, err := pgx.ParseConfig(w.URL)
@@ -345,12 +345,12 @@ func (w *ward) says(conn *pgx.Conn, statements ...string) {
 	}
 }
 
-// thresholds changes some.
+// thresholds changes some thresholds.
 func thresholds(change func(*doctor.Thresholds)) func(*doctor.Options) {
 	return func(o *doctor.Options) { change(&o.Thresholds) }
 }
 
-// as is a pool of a role that can log in, which is dropped with the test.
+// as returns a pool of a new role that can log in. The role is dropped with the test.
 func (w *ward) as(rights ...string) (role string, pool *pgxpool.Pool) {
 	w.Helper()
 	role = "r_" + strings.ToLower(w.Schema[2:12])

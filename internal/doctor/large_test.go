@@ -15,14 +15,14 @@ import (
 	"github.com/txwork/txwork/reaper"
 )
 
-// largeRows is how many rows the table has on which the doctor is timed.
+// largeRows is the number of rows in the table on which doctor is timed.
 var largeRows = flag.Int("rows", 20_000, "rows of TestTheTimeOnALargeTable")
 
 // statementTimeout is that of the examinations.
 var statementTimeout = flag.Duration("statement-timeout", time.Minute, "that of TestTheTimeOnALargeTable")
 
-// The doctor reads no more of a large table than of a small one. Figures are for the log: go test ./internal/doctor
-// -run TestTheTimeOnALargeTable -rows 10000000 -statement-timeout 500ms -timeout 2h -v
+// Doctor reads no more of a large table than of a small one. The figures are logged: go test ./internal/doctor -run
+// TestTheTimeOnALargeTable -rows 10000000 -statement-timeout 500ms -timeout 2h -v
 func TestTheTimeOnALargeTable(t *testing.T) {
 	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true, Settings: map[string]string{
 		"max_wal_size": "4GB", "shared_buffers": "1GB", "maintenance_work_mem": "256MB", "checkpoint_timeout": "1h"}})
@@ -30,8 +30,8 @@ func TestTheTimeOnALargeTable(t *testing.T) {
 	t.Cleanup(func() { server.Stop() })
 	w := &ward{T: t, DB: pgschema.New(t, server.URL())}
 	w.migrate()
-	// Of ten rows eight are done, one is a dead letter and one is due; of those some are in progress, with expired
-	// leases. As after a load in bulk, the table has been neither analysed nor vacuumed.
+	// Of ten rows eight are done, one is a dead letter and one is due; some of the due ones are in progress, with
+	// expired leases. As after a bulk load, the table has been neither analysed nor vacuumed.
 	w.exec("SET session_replication_role = replica; SET synchronous_commit = off")
 	for from := 0; from < *largeRows; from += 1_000_000 {
 		n := min(1_000_000, *largeRows-from)
@@ -67,7 +67,7 @@ func TestTheTimeOnALargeTable(t *testing.T) {
 	w.timeGauges()
 }
 
-// timeGauges times what the gauges of package reaper cost on the same table.
+// timeGauges times the gauges of package reaper on the same table.
 func (w *ward) timeGauges() {
 	w.Helper()
 	reader := metric.NewManualReader()

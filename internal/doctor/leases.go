@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// leaseChecks are about claims that nobody answers for, and about who should see to them.
+// leaseChecks look for claims whose worker is gone, and for tables without a reaper.
 var leaseChecks = []check{
 	{
 		code: "expired-leases", severity: Critical, fixes: true,
@@ -60,7 +60,7 @@ func (x *examination) readLeaders(ctx context.Context) ([]survey.Leader, error) 
 	return x.leaders.all, x.leaders.err
 }
 
-// reaped says who maintains a table, or did so last.
+// reaped says which reaper maintains a table, or maintained it last.
 func (x *examination) reaped(ctx context.Context, t *table) (leads bool, ended time.Duration, text string) {
 	all, err := x.readLeaders(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (x *examination) reaped(ctx context.Context, t *table) (leads bool, ended t
 	return false, ended, fmt.Sprintf("no reaper maintains %s; maintenance last ran %s ago", t.Name, rough(ended))
 }
 
-// An expiredClaim is all that one claim has left behind.
+// An expiredClaim is the rows that one claim has left behind.
 type expiredClaim struct {
 	Owner    string
 	Rows     int64
@@ -122,7 +122,7 @@ func countExpired(heads []survey.Head) (n int64, oldest float64) {
 	return n, oldest
 }
 
-// expiredFinding is without the evidence.
+// expiredFinding returns the finding without its evidence.
 func (x *examination) expiredFinding(ctx context.Context, t *table, n int64, oldest float64) Finding {
 	_, _, who := x.reaped(ctx, t)
 	return Finding{
@@ -138,7 +138,7 @@ func (x *examination) expiredFinding(ctx context.Context, t *table, n int64, old
 	}
 }
 
-// labelName is how evidence calls what a row is about.
+// labelName is the name that evidence uses for what a row is about.
 func (t *table) labelName() string {
 	if l := t.LabelName(); l != "" {
 		return l
@@ -146,7 +146,7 @@ func (t *table) labelName() string {
 	return "about"
 }
 
-// A silentSession is one that a worker would use, and has not for longer than a live one does.
+// A silentSession is a session of a worker that has been silent for longer than a live worker's would be.
 type silentSession struct {
 	PID                       int32
 	Application, Role, Client string
@@ -155,9 +155,9 @@ type silentSession struct {
 	Reason                    string
 }
 
-// silentSessions are those of the processes that may have had the claims. A listener speaks every 30 seconds and a
-// runtime closes what has been idle for as long, so a session of either that is silent for longer is of a process that
-// is frozen or cut off. Of an open transaction that is less sure.
+// silentSessions returns sessions of processes that may have held the claims. A listener sends something every 30
+// seconds, and a runtime closes sessions that have been idle for as long. A session of either that has been silent for
+// longer belongs to a process that is frozen or cut off. For an open transaction this is less certain.
 func (x *examination) silentSessions(ctx context.Context, t *table) (list []Evidence, err error) {
 	all, err := readRows[silentSession](ctx, x, "silent", nil, x.Schema, x.Thresholds.Silent.Seconds(), maxShown,
 		t.Table())
@@ -193,12 +193,12 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 	}}, nil
 }
 
-// unmaintained are the tables without a reaper, and the calls that maintain them.
+// unmaintained returns the tables without a reaper, and the calls that maintain them.
 func (x *examination) unmaintained(ctx context.Context) (names, calls []string, found []Evidence) {
 	for _, t := range x.tables {
 		leads, ended, text := x.reaped(ctx, t)
 		if leads || ended > 0 && ended < x.Thresholds.Reaper || !x.busy(ctx, t) {
-			continue // where nothing has been claimed, nothing can be lost
+			continue // if nothing has been claimed, no lease can expire
 		}
 		names = append(names, t.Name)
 		calls = append(calls, fmt.Sprintf("CALL %s();", t.Q("_maintain")))
@@ -207,7 +207,7 @@ func (x *examination) unmaintained(ctx context.Context) (names, calls []string, 
 	return names, calls, found
 }
 
-// busy tells whether anybody works on the table.
+// busy tells whether workers work on the table.
 func (x *examination) busy(ctx context.Context, t *table) bool {
 	busy, err := x.worked(ctx, t)
 	if err != nil {
@@ -216,7 +216,7 @@ func (x *examination) busy(ctx context.Context, t *table) bool {
 	return busy
 }
 
-// worked tells whether a row of the table is in progress, or was done lately.
+// worked tells whether a row of the table is in progress, or was completed recently.
 func (x *examination) worked(ctx context.Context, t *table) (bool, error) {
 	heads, err := x.readHeads(ctx, t)
 	if err != nil || slices.ContainsFunc(heads, func(h survey.Head) bool { return h.Running > 0 }) {
@@ -226,7 +226,7 @@ func (x *examination) worked(ctx context.Context, t *table) (bool, error) {
 	return r.Ended > 0, err
 }
 
-// maintainedByCron tells whether pg_cron calls one of the procedures.
+// maintainedByCron tells whether pg_cron calls one of the maintenance procedures.
 func (x *examination) maintainedByCron(ctx context.Context) (found bool, err error) {
 	err = x.read(ctx, func(tx pgx.Tx) error {
 		const there = "SELECT to_regclass('cron.job') IS NOT NULL AND has_table_privilege(to_regclass('cron.job'), " +
@@ -253,7 +253,7 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 	age, retention := seconds(*all[0].Age), seconds(*t.Retention)
 	late := retention + max(24*time.Hour, retention/2)
 	if leads, _, _ := x.reaped(ctx, t); leads {
-		late = 2 * retention // whose program may have set another one
+		late = 2 * retention // the leader's program may use another retention
 	}
 	if age <= late {
 		return nil, nil
@@ -270,7 +270,7 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 	}}, nil
 }
 
-// command is a command line of txwork on the same schema.
+// command returns a command line of txwork for the same schema.
 func (x *examination) command(args ...string) string {
 	line := "txwork " + strings.Join(args, " ")
 	if x.Schema != "txwork" {

@@ -32,7 +32,7 @@ func TestExpiredLeases(t *testing.T) {
 	}
 }
 
-// Lanes are looked at one by one, whichever is behind.
+// Lanes are examined separately, whichever is behind.
 func TestExpiredLeasesOfAQueue(t *testing.T) {
 	w := newWard(t)
 	w.enqueueJobs("a", 3)
@@ -46,7 +46,7 @@ func TestExpiredLeasesOfAQueue(t *testing.T) {
 	w.fixes(f, nil)
 }
 
-// The session of a process that is frozen says nothing any more.
+// The session of a frozen process sends nothing any more.
 func TestExpiredLeasesOfASilentProcess(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 1)...)
@@ -63,7 +63,7 @@ func TestExpiredLeasesOfASilentProcess(t *testing.T) {
 	w.fixes(f, nil)
 }
 
-// Of the transactions that idle, only one that has written to the table may be the owner's.
+// Among idle transactions, only one that has written to the table may belong to the owner.
 func TestExpiredLeasesSuspectNobodyElse(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 2)...)
@@ -95,13 +95,13 @@ func TestExpiredLeasesSuspectNobodyElse(t *testing.T) {
 		t.Errorf("suspects are %v", suspects)
 	}
 	if !strings.Contains(f.Remedy.Do, "possibly") {
-		t.Errorf("the remedy is sure of its suspects: %s", f.Remedy.Do)
+		t.Errorf("the remedy does not say that its suspects are uncertain: %s", f.Remedy.Do)
 	}
 }
 
 func TestNoReaper(t *testing.T) {
 	w := newWard(t)
-	w.goneNow("no-reaper", nil) // nothing to be reaped yet
+	w.goneNow("no-reaper", nil) // nothing to reap yet
 	ids := w.enqueue(messages("a", 1)...)
 	owner := uuid.New()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 1)

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds an examination.
+	// DefaultTimeout bounds a whole examination.
 	DefaultTimeout = 10 * time.Second
-	// DefaultStatementTimeout bounds each of its statements.
+	// DefaultStatementTimeout bounds each statement.
 	DefaultStatementTimeout = 500 * time.Millisecond
 )
 
@@ -21,39 +21,39 @@ type Options struct {
 	// Schema holds the tables. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// Ignore are codes of findings that are not looked for.
+	// Ignore lists codes of findings that are not looked for.
 	Ignore []string
 
-	// Timeout bounds the whole examination: checks whose turn comes later are skipped. Default: [DefaultTimeout].
+	// Timeout bounds the whole examination: checks that have not begun by then are skipped. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// StatementTimeout bounds each statement: what takes longer is skipped. Default: [DefaultStatementTimeout].
+	// StatementTimeout bounds each statement: one that takes longer is skipped. Default: [DefaultStatementTimeout].
 	StatementTimeout time.Duration
 
-	// Thresholds are from when on something is a finding. A field that is 0 has its default.
+	// Thresholds say when something becomes a finding. A field that is 0 has its default.
 	Thresholds Thresholds
 
-	// Now is this machine's clock. Default: [time.Now].
+	// Now returns the time of this machine. Default: [time.Now].
 	Now func() time.Time
 }
 
-// Thresholds are from when on something is a finding.
+// Thresholds say when something becomes a finding.
 type Thresholds struct {
-	Expired   time.Duration // a lease that nobody has requeued
-	Silent    time.Duration // a session of a worker that has said nothing
-	Reaper    time.Duration // no reaper has led
+	Expired   time.Duration // an expired lease that has not been requeued
+	Silent    time.Duration // a session of a worker that has been silent
+	Reaper    time.Duration // a table without a leading reaper
 	Backlog   time.Duration // a ready row that waits
-	Unserved  time.Duration // a ready row that waits, where nobody works
+	Unserved  time.Duration // a ready row that waits, in a lane without a worker
 	Schedule  time.Duration // a schedule that has not fired
-	Fold      time.Duration // a note that nobody has folded
+	Fold      time.Duration // a note that has not been folded
 	Join      time.Duration // a join that should have ended
 	Poison    int           // dead letters of one kind with one error within an hour
 	Horizon   time.Duration // a transaction that holds back vacuum
-	SlotAge   int64         // transactions that a replication slot holds back vacuum by
+	SlotAge   int64         // number of transactions by which a replication slot holds back vacuum
 	SlotBytes int64         // write-ahead log that an inactive replication slot keeps
 	Dead      int64         // dead rows that autovacuum leaves in a table
-	Announcer time.Duration // an announcer that has said nothing
-	Notify    float64       // the part of the queue of notifications that is in use
+	Announcer time.Duration // an announcer that has been silent
+	Notify    float64       // the share of the notification queue that is in use
 	LockWait  time.Duration // a session that waits for a lock of a queue
 	Clock     time.Duration // the difference between the clocks of this machine and of the server
 }
@@ -111,7 +111,7 @@ func set[T comparable](value *T, byDefault T) {
 	}
 }
 
-// Validate reports what is wrong with the options.
+// Validate says what is wrong with the options.
 func (o Options) Validate() error {
 	if err := validate.Identifier("schema", o.withDefaults().Schema); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// orderChecks are about rows that wait for other rows: behind a key, or in a join.
+// orderChecks look for rows that wait for other rows, behind a key or in a join.
 var orderChecks = []check{
 	{
 		code: "blocked-key", severity: Critical,
@@ -64,8 +64,8 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 	return all, err
 }
 
-// foldPause is between two looks at notes: those of a transaction that was open for long are old when they become
-// visible, and folded a moment later.
+// foldPause separates two checks for old notes. Notes of a long transaction are old when they become visible, but are
+// folded a moment later.
 const foldPause = 300 * time.Millisecond
 
 func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error) {
@@ -95,7 +95,7 @@ func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error
 	}}, nil
 }
 
-// oldestNote is the oldest note of the table, if it has waited for longer than the threshold; nil otherwise.
+// oldestNote returns the table's oldest note if it has waited for longer than the threshold, otherwise nil.
 func (x *examination) oldestNote(ctx context.Context, t *table) (*survey.Note, error) {
 	n, err := survey.OldestNote(ctx, x.reader(), &t.Facts)
 	if n == nil || seconds(*n.Age) <= x.Thresholds.Fold {

@@ -34,7 +34,7 @@ func TestNotesThatNobodyFolds(t *testing.T) {
 	w.fixes(w.finds("fold-behind", []string{"outbox_key_note", "5 min"}), nil)
 }
 
-// Somebody has changed a member past the triggers.
+// A member was changed while triggers were disabled.
 func TestAStuckJoin(t *testing.T) {
 	w := newWard(t)
 	var started outbox.Started
@@ -51,7 +51,7 @@ func TestAStuckJoin(t *testing.T) {
 	w.exec(`SET session_replication_role = replica;
 		UPDATE outbox SET status = 2, locked_until = NULL, completed_at = now() - interval '20 minutes' WHERE status = 1;
 		RESET session_replication_role`)
-	w.goneNow("stuck-join", nil) // it is young
+	w.goneNow("stuck-join", nil) // too young
 	w.exec("UPDATE outbox_join SET created_at = now() - interval '1 hour', look_at = now() - interval '1 second'")
 	f := w.finds("stuck-join", []string{started.ID.String(), "checkout", "a member has ended and was not counted"})
 	w.fixes(f, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// schemaChecks are about what the migrations make.
+// schemaChecks compare the schema with what the migrations create.
 var schemaChecks = []check{
 	{
 		code: "schema", severity: Critical, fixes: true,
@@ -56,7 +56,8 @@ var schemaChecks = []check{
 	},
 }
 
-// migrated tells a schema that the migrations are meant for: one with only tables of its own is not.
+// migrated tells whether the migrations are meant for the schema. A schema with only an application's own tables is
+// not.
 func (x *examination) migrated(ctx context.Context) (yes bool, err error) {
 	if len(x.tables) == 0 || slices.ContainsFunc(x.tables, func(t *table) bool {
 		return t.Name == "outbox" ||
@@ -85,7 +86,7 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 		return nil, err
 	}
 	for _, d := range differences {
-		// which has a check of its own
+		// An invalid index has its own check.
 		if !d.Harmless && !(strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid") {
 			all = append(all, x.difference(d))
 		}
@@ -93,7 +94,7 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 	return all, nil
 }
 
-// difference is one of the schema as a finding.
+// difference reports a difference of the schema as a finding.
 func (x *examination) difference(d migrations.Difference) Finding {
 	f := Finding{
 		Title:    d.String(),
@@ -115,7 +116,7 @@ func (x *examination) difference(d migrations.Difference) Finding {
 	return f
 }
 
-// onlyIndexes tells DDL that makes indexes beside everybody's work.
+// onlyIndexes tells whether DDL only creates indexes without blocking writers.
 func onlyIndexes(ddl []string) bool {
 	return !slices.ContainsFunc(ddl, func(s string) bool {
 		return !strings.HasPrefix(s, "CREATE INDEX CONCURRENTLY ") &&
@@ -146,7 +147,7 @@ func invalidIndexes(ctx context.Context, x *examination) (all []Finding, err err
 	return all, err
 }
 
-// A plan is what EXPLAIN says of it, as far as it matters.
+// A plan is the part of EXPLAIN's output that matters here.
 type plan struct {
 	Node     string `json:"Node Type"`
 	Relation string `json:"Relation Name"`
@@ -154,7 +155,7 @@ type plan struct {
 	Plans    []plan `json:"Plans"`
 }
 
-// problem says what is wrong with a claim's plan; empty if nothing is.
+// problem says what is wrong with a claim's plan, or returns an empty string.
 func (p plan) problem(table string) string {
 	if p.Relation == table && p.Index != table+"_claim_idx" {
 		if p.Index != "" {
@@ -175,7 +176,7 @@ func (p plan) problem(table string) string {
 
 func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 	if yes, err := x.migrated(ctx); err != nil || yes && !t.Indexed && !t.own() {
-		return nil, err // the schema's finding
+		return nil, err // the schema check reports it
 	}
 	explained, err := x.explainClaim(ctx, t)
 	if err != nil {
@@ -207,7 +208,7 @@ func (x *examination) explainClaim(ctx context.Context, t *table) (plan, error) 
 	return explained[0].Plan, nil
 }
 
-// claimFinding is that claims read what they need not read, because the index is missing or not used.
+// claimFinding reports that claims read too much, because the claim index is missing or not used.
 func (t *table) claimFinding(problem string) Finding {
 	var columns []string
 	for _, l := range t.Lanes() {
@@ -230,7 +231,7 @@ func (t *table) claimFinding(problem string) Finding {
 	return f
 }
 
-// own tells a table that the migrations do not make.
+// own tells whether the table belongs to the application and not to the migrations.
 func (t *table) own() bool {
 	return !slices.Contains(migrations.CoreTables(), t.Name)
 }

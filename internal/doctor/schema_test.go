@@ -45,7 +45,7 @@ func TestASchemaOfANewerVersion(t *testing.T) {
 	w := newWard(t)
 	w.exec("INSERT INTO schema_version (version_id, is_applied) VALUES (999, true)")
 	f := w.finds("schema", []string{"version 999", "upgrade the library"})
-	w.exec("DELETE FROM schema_version WHERE version_id = 999") // a library that knows the version
+	w.exec("DELETE FROM schema_version WHERE version_id = 999") // like an upgraded library, which knows the version
 	w.goneAfter(f, byWord, nil)
 }
 
@@ -58,7 +58,7 @@ func TestInvalidIndexes(t *testing.T) {
 	}
 	w.fixes(f, nil)
 
-	// What a REINDEX CONCURRENTLY that broke off leaves over.
+	// What an interrupted REINDEX CONCURRENTLY leaves behind.
 	w.exec("CREATE INDEX outbox_done_idx_ccnew ON outbox (completed_at)")
 	w.exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_done_idx_ccnew'::regclass")
 	f = w.finds("invalid-index", []string{"outbox_done_idx_ccnew", "DROP INDEX CONCURRENTLY"})
@@ -68,7 +68,7 @@ func TestInvalidIndexes(t *testing.T) {
 	w.mends(f, nil)
 }
 
-// Of a table of the application's own the migrations know nothing.
+// The migrations do not know the tables of an application.
 func TestClaimsThatScan(t *testing.T) {
 	w := newWard(t)
 	for _, spec := range []workqueue.Spec{
@@ -83,7 +83,7 @@ func TestClaimsThatScan(t *testing.T) {
 		w.exec("DROP INDEX " + spec.Table + "_claim_idx")
 		w.fixes(w.finds("claim-scan", []string{spec.Table}), nil)
 
-		// An index of somebody's that the planner prefers.
+		// Another index that the planner prefers.
 		w.exec("ALTER INDEX " + spec.Table + "_claim_idx RENAME TO other")
 		f := w.finds("claim-scan", []string{spec.Table, "other"})
 		w.exec("DROP INDEX other")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// serverChecks are about the server and this machine, as far as they concern the queues.
+// serverChecks examine the server and this machine, as far as they concern the queues.
 var serverChecks = []check{
 	{
 		code: "durability", severity: Critical,
@@ -46,7 +46,7 @@ func durability(ctx context.Context, x *examination) (all []Finding, err error) 
 				SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
 		}
 		if s.Name == "synchronous_commit" {
-			f.Severity = Warning // it loses the last transactions, and corrupts nothing
+			f.Severity = Warning // it can lose the last transactions, but corrupts nothing
 		}
 		switch {
 		case s.Role != "" && s.Database != "":

@@ -45,7 +45,7 @@ func TestReplicationSlots(t *testing.T) {
 	held := w.finds("horizon-held", []string{logical, "the system catalogs"}, soon)
 	w.mends(w.finds("slot-behind", []string{physical, "physical"}, soon), []string{physical}, soon)
 	w.mends(w.finds("slot-behind", []string{logical}, soon), []string{logical}, soon)
-	w.goneAfter(held, bySQL, []string{logical}, soon) // its statement is the one that has just been run
+	w.goneAfter(held, bySQL, []string{logical}, soon) // its statement has just been run
 }
 
 func TestAutovacuumThatIsOffForATable(t *testing.T) {
@@ -61,8 +61,8 @@ func TestBloat(t *testing.T) {
 	w.enqueue(messages("a", 200)...)
 	w.goneNow("bloat", nil)
 	few := thresholds(func(th *doctor.Thresholds) { th.Dead = 150 })
-	// The time is indexed. Versions that no index has an entry for go when a page is read, and the statistics then say
-	// so: the doctor itself would mend the first bloat that it looks at.
+	// The time is indexed. Row versions that no index refers to are pruned when a page is read, and the statistics then
+	// change: doctor itself would remove the bloat by looking at it.
 	w.exec("UPDATE outbox SET due_at = due_at - interval '1 second'; SELECT pg_stat_force_next_flush()")
 	said := []string{"outbox: 200 dead rows, vacuumed never"}
 	w.becomes("the statistics say so", func() bool { return w.with("bloat", said, few) != nil })
@@ -135,14 +135,14 @@ func TestNotificationsThatNobodyReads(t *testing.T) {
 	w.exec(f.Remedy.SQL[0])
 	took := w.took
 	w.becomes("the queue is read", func() bool {
-		w.exec("SELECT pg_notify('x', '')") // which has the server forget what nobody needs
+		w.exec("SELECT pg_notify('x', '')") // makes the server discard what is no longer needed
 		return w.with("notify-queue", nil, soon) == nil
 	})
 	w.took = took
 	w.mended(f, bySQL)
 }
 
-// localpg's default is a server that may lose its last transactions.
+// localpg's default server may lose its last transactions.
 func TestSettingsOfTheServer(t *testing.T) {
 	w := newServerWard(t, localpg.Options{Settings: map[string]string{"synchronous_commit": "off",
 		"autovacuum": "off"}})

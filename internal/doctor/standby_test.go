@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// follow makes a hot standby of the ward's server, which tells it what its queries still see.
+// follow makes a hot standby of the ward's server with hot_standby_feedback, so that its queries hold back the primary.
 func (w *ward) follow(backup ...string) *localpg.Server {
 	w.Helper()
 	command := filepath.Join(ask[string](w, "SELECT setting FROM pg_config WHERE name = 'BINDIR'"), "pg_basebackup")
@@ -43,8 +43,8 @@ func (w *ward) follow(backup ...string) *localpg.Server {
 	return standby
 }
 
-// A query on a standby with hot_standby_feedback holds back vacuum of the primary, be it by the standby's connection or
-// by the slot that it uses.
+// A query on a standby with hot_standby_feedback holds back vacuum of the primary, either through the standby's
+// connection or through its slot.
 func TestAQueryOnAStandbyThatHoldsBackVacuum(t *testing.T) {
 	for name, test := range map[string]struct {
 		backup []string
@@ -87,7 +87,7 @@ func TestAQueryOnAStandbyThatHoldsBackVacuum(t *testing.T) {
 	}
 }
 
-// vacuumed vacuums, and tells how many dead rows are left.
+// vacuumed runs VACUUM and returns how many dead rows are left.
 func (w *ward) vacuumed() int64 {
 	w.Helper()
 	w.exec("VACUUM outbox")

@@ -12,14 +12,14 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// Bounds of what is read of a table.
+// Bounds on what is read of a table.
 const (
 	maxHead   = 5000 // rows at the heads of all lanes together
 	maxSample = 1000 // dead letters, rows of one key, and the like
-	maxShown  = 5    // rows of a finding
+	maxShown  = 5    // rows shown in a finding
 )
 
-// A table is one of the core, and what is known of its rows once they were looked at.
+// A table is a table of the core, with what is known of its rows after they were examined.
 type table struct {
 	survey.Facts
 
@@ -28,15 +28,15 @@ type table struct {
 	headsRead bool
 	rates     *survey.Rates
 
-	slow   int // statements that took too long
+	slow   int // number of statements that took too long
 	last   error
-	gaveUp error // why nobody looks at its rows any more
+	gaveUp error // why its rows are no longer examined
 }
 
-// maxSlow is how many statements may take too long before a table is given up.
+// maxSlow is how many statements may time out before a table is given up.
 const maxSlow = 2
 
-// note remembers what has kept a check from looking. An error that a later check has met before does not count again.
+// note records an error that kept a check from examining the table. The same error is not counted twice.
 func (t *table) note(err error) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -65,7 +65,7 @@ func (x *examination) readHeads(ctx context.Context, t *table) ([]survey.Head, e
 	return t.heads, t.headsErr
 }
 
-// of names a lane, in words.
+// of describes a lane.
 func (t *table) of(h survey.Head) string {
 	if len(h.Lane) == 0 || len(t.LaneNames) == 0 {
 		return t.Name
@@ -75,10 +75,10 @@ func (t *table) of(h survey.Head) string {
 
 const (
 	ratesOver = time.Minute
-	maxRate   = 20_000 // rows that are counted
+	maxRate   = 20_000 // number of rows that are counted at most
 )
 
-// readRates reads what has happened in the last minute, once.
+// readRates reads the rates of the last minute, once.
 func (x *examination) readRates(ctx context.Context, t *table) (survey.Rates, error) {
 	if t.rates == nil {
 		r, err := survey.RatesOver(ctx, x.reader(), &t.Facts, ratesOver, maxRate)

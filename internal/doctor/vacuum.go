@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/reaper"
 )
 
-// vacuumChecks are about what keeps the tables small.
+// vacuumChecks look for what keeps vacuum from keeping the tables small.
 var vacuumChecks = []check{
 	{
 		code: "horizon-held", severity: Warning,
@@ -50,7 +50,7 @@ var vacuumChecks = []check{
 	},
 }
 
-// holders are what holds back vacuum.
+// holders are the transactions, slots and standbys that hold back vacuum.
 type holders struct {
 	all    []reaper.Holder
 	hidden int64
@@ -94,8 +94,8 @@ func heldHorizon(ctx context.Context, x *examination) (all []Finding, err error)
 	return all, nil
 }
 
-// holds tells whether somebody has held back vacuum for too long. Of slots and standbys only the transactions are known
-// that have begun since.
+// holds tells whether a holder has held back vacuum for too long. For slots and standbys only the number of
+// transactions begun since is known.
 func (x *examination) holds(h reaper.Holder) bool {
 	if h.Kind == reaper.ReplicationSlot || h.Kind == reaper.Standby {
 		return h.XminAge > x.Thresholds.SlotAge
@@ -142,8 +142,8 @@ func (x *examination) holderFinding(h reaper.Holder) Finding {
 	return f
 }
 
-// onStandby ends the queries there that are fed back. That of the oldest transaction is among them even if the standby
-// lags behind, and takes it for a recent one.
+// onStandby ends the standby's queries whose horizon is fed back. The query with the oldest transaction is among them
+// even if the standby lags behind and considers the transaction recent.
 func (x *examination) onStandby(xmin string) Remedy {
 	return Remedy{
 		Do: "End the query on the standby, by the statement below, which is to be run there and not here. To prevent it, " +
@@ -161,7 +161,7 @@ func pidOf(h reaper.Holder) string {
 	return fmt.Sprint(h.PID)
 }
 
-// orUnknown is the first text that is not empty.
+// orUnknown returns the first text that is not empty, or unknown.
 func orUnknown(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
@@ -219,7 +219,7 @@ func autovacuumOff(ctx context.Context, x *examination) (all []Finding, err erro
 	return all, err
 }
 
-// muchDead is how many times the dead rows at which autovacuum comes are too many.
+// muchDead is how many times the autovacuum threshold a number of dead rows must be to be reported.
 const muchDead = 10
 
 func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {

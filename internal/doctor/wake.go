@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// wakeChecks are about what wakes workers, and about who keeps them waiting.
+// wakeChecks examine what wakes workers, and which sessions keep them waiting.
 var wakeChecks = []check{
 	{
 		code: "stuck-announcer", severity: Critical,
@@ -77,7 +77,7 @@ func notifyQueue(ctx context.Context, x *examination) ([]Finding, error) {
 	return []Finding{f}, err
 }
 
-// addOldest has a finding name the sessions with the oldest transactions.
+// addOldest adds the sessions with the oldest transactions to a finding.
 func (x *examination) addOldest(ctx context.Context, f *Finding) error {
 	type session struct {
 		PID               int32
@@ -97,7 +97,7 @@ func (x *examination) addOldest(ctx context.Context, f *Finding) error {
 	return err
 }
 
-// A lockWait is one session that waits, and one that it waits for.
+// A lockWait is a session that waits, and a session that it waits for.
 type lockWait struct {
 	PID                        int32
 	Application, Query, Waited string
@@ -109,12 +109,12 @@ type lockWait struct {
 	HolderSeconds              *float64
 }
 
-// maxWaits is how many waiting sessions are read.
+// maxWaits is how many waits are read.
 const maxWaits = 100
 
 func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
 	list, err := readRows[lockWait](ctx, x, "waits", nil, x.Schema, x.Thresholds.LockWait.Seconds(), maxWaits)
-	by := map[int32]int{} // where the finding of a holder is
+	by := map[int32]int{} // index of the finding about a holder
 	for _, w := range list {
 		i, known := by[w.Holder]
 		if !known {
@@ -142,5 +142,5 @@ func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
 	return all, err
 }
 
-// oneLine is a statement for one line.
+// oneLine puts a statement on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

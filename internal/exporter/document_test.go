@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "write the table of docs/metrics.md anew
 
 const document = "../../docs/metrics.md"
 
-// The page lists the metrics as the code has them. That those are what is reported is for TestTheListOfMetrics of
-// workqueue and TestTheListOfGauges.
+// The page lists the metrics as the code does. TestTheListOfMetrics of workqueue and TestTheListOfGauges check that
+// they are what is reported.
 func TestTheDocumentedMetrics(t *testing.T) {
 	t.Parallel()
 	want := metricsTable()
@@ -32,7 +32,7 @@ func TestTheDocumentedMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !current {
-		t.Error("the table is not that of the code: go test ./internal/exporter -run Documented -update")
+		t.Error("the table does not match the code: go test ./internal/exporter -run Documented -update")
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package exporter serves the gauges of a schema in Prometheus' text format, for deployments without an OpenTelemetry
 // SDK.
 //
-// The format of gauges is a few lines, and Prometheus' own libraries would be most of what users of the library had in
-// their go.sum. The module in deploy holds names and text against those.
+// The format of gauges takes a few lines of code, while Prometheus' own libraries would add most of the entries to the
+// go.sum of the library's users. The module in deploy compares names and text with those libraries.
 package exporter
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/reaper"
 )
 
-// An Exporter answers GET /metrics. Scrapes at the same time share one observation of the database.
+// An Exporter answers GET /metrics. Concurrent scrapes share one observation of the database.
 type Exporter struct {
 	mux      *http.ServeMux
 	reader   *metric.ManualReader
@@ -26,7 +26,7 @@ type Exporter struct {
 	stop     func()
 }
 
-// New makes an exporter of the gauges of a schema. The options' MeterProvider is the exporter's own.
+// New makes an exporter of the gauges of a schema. It sets the options' MeterProvider to its own.
 func New(pool *pgxpool.Pool, o reaper.GaugeOptions) (*Exporter, error) {
 	e := &Exporter{mux: http.NewServeMux(), reader: metric.NewManualReader()}
 	e.provider = metric.NewMeterProvider(metric.WithReader(e.reader))
@@ -42,7 +42,7 @@ func New(pool *pgxpool.Pool, o reaper.GaugeOptions) (*Exporter, error) {
 // ServeHTTP answers one request.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.ServeHTTP(w, r) }
 
-// scrape takes no longer than an observation may.
+// scrape takes at most as long as an observation may.
 func (e *Exporter) scrape(w http.ResponseWriter, r *http.Request) {
 	var all metricdata.ResourceMetrics
 	if err := e.reader.Collect(r.Context(), &all); err != nil {

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A ward has its figures by their labels.
+// A ward reads its figures by their labels.
 type ward struct{ *exportertest.Ward }
 
 func newWard(t *testing.T, options ...pgtest.Option) ward {
@@ -33,7 +33,7 @@ func newWard(t *testing.T, options ...pgtest.Option) ward {
 	return ward{exportertest.New(t, options...)}
 }
 
-// values are those of a metric, by their labels as Prometheus writes them. The schema is left out of names of tables.
+// values returns the values of a metric, by its labels as Prometheus writes them. Table names are without the schema.
 func (w ward) values(scrape []exportertest.Sample, name string) map[string]float64 {
 	all := map[string]float64{}
 	for _, sample := range scrape {
@@ -50,7 +50,7 @@ func (w ward) values(scrape []exportertest.Sample, name string) map[string]float
 	return all
 }
 
-// near tells ages from each other: the test may take its time.
+// near compares ages with a tolerance, because the test may take a while.
 func near(got, want float64) bool { return got >= want && got < want+1000 }
 
 func TestTheGauges(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTheGauges(t *testing.T) {
 	}
 }
 
-// What is exported is what is listed: names, kinds and attributes, all of them.
+// Exactly the listed metrics are exported, with their kinds and attributes.
 func TestTheListOfGauges(t *testing.T) {
 	w := newWard(t)
 	w.Put("outbox", "running", 1)
@@ -139,7 +139,7 @@ func TestTheListOfGauges(t *testing.T) {
 	}
 }
 
-// A schedule that nobody runs is late, and a paused one is not.
+// A schedule that no scheduler runs is late; a paused one is not.
 func TestOverdueSchedules(t *testing.T) {
 	w := newWard(t)
 	w.Put("jobs_schedule", "ready", 2)
@@ -150,7 +150,7 @@ func TestOverdueSchedules(t *testing.T) {
 	}
 }
 
-// Depths stop at the bound, and what is beyond it does not keep the rest from being told.
+// Depths stop at the bound, and rows beyond it do not hide other figures.
 func TestDepthsAreBounded(t *testing.T) {
 	w := newWard(t)
 	w.Put("outbox", "ready", 20_500)
@@ -163,7 +163,7 @@ func TestDepthsAreBounded(t *testing.T) {
 	}
 }
 
-// counted counts what a pool sends.
+// counted counts the observations that a pool makes.
 type counted struct {
 	mu sync.Mutex
 	n  int
@@ -180,7 +180,7 @@ func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 
 func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Scrapes at the same time and soon after each other are one observation.
+// Scrapes at the same time, or soon after each other, share one observation.
 func TestScrapesShareAnObservation(t *testing.T) {
 	c := &counted{}
 	w := newWard(t, pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.Tracer = c }))
@@ -201,7 +201,7 @@ func TestScrapesShareAnObservation(t *testing.T) {
 	}
 }
 
-// A table that somebody has locked costs its own gauges and no others. The scrape says that something is missing.
+// A locked table costs only its own gauges, and the scrape says that something is missing.
 func TestALockedTable(t *testing.T) {
 	w := newWard(t)
 	w.Put("jobs", "ready", 1)
@@ -220,7 +220,7 @@ func TestALockedTable(t *testing.T) {
 	}
 }
 
-// A database that is away costs the gauges, and is told.
+// If the database cannot be reached, there are no gauges and the scrape says so.
 func TestADatabaseThatIsAway(t *testing.T) {
 	w := newWard(t)
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")

@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/workqueue/metrics"
 )
 
-// Name is what Prometheus calls a metric, by OpenTelemetry's rules for the names that every version of it knows. A
-// histogram's is the first part of its series' names.
+// Name is the Prometheus name of a metric, by those of OpenTelemetry's rules that every version of Prometheus
+// understands. For a histogram it is the prefix of its series' names.
 func Name(m metrics.Metric) string {
 	name := Label(m.Name)
 	if m.Unit == "s" {
@@ -26,7 +26,7 @@ func Name(m metrics.Metric) string {
 	return name
 }
 
-// Label is what Prometheus calls an attribute.
+// Label is the Prometheus name of an attribute.
 func Label(key string) string { return strings.ReplaceAll(key, ".", "_") }
 
 var (

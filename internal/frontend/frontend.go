@@ -1,4 +1,5 @@
-// Package frontend reads what a client sends to PostgreSQL: it tells the messages apart, and which statement each runs.
+// Package frontend parses what a client sends to PostgreSQL: it splits the stream into messages, and says which
+// statement each message runs.
 package frontend
 
 import (
@@ -7,17 +8,18 @@ import (
 	"iter"
 )
 
-// A Reader reads one connection's messages. It is for one goroutine.
+// A Reader reads one connection's messages. It must be used by one goroutine only.
 type Reader struct {
 	started  bool
-	prepared map[string]string // statements by their names
-	bound    string            // the statement of the last Bind
+	prepared map[string]string // statements by name
+	bound    string            // statement of the last Bind
 }
 
-// header is the type and the length of a message.
+// header is the size of a message's type and length.
 const header = 5
 
-// Messages are those in b, which has to hold whole ones, each with the statement that it runs; empty: it runs none.
+// Messages returns the messages in b, which has to contain whole messages, each with the statement that it runs. The
+// statement is empty for a message that runs none.
 func (r *Reader) Messages(b []byte) iter.Seq2[[]byte, string] {
 	return func(yield func([]byte, string) bool) {
 		if !r.started { // StartupMessage and CancelRequest have no type
@@ -36,7 +38,7 @@ func (r *Reader) Messages(b []byte) iter.Seq2[[]byte, string] {
 	}
 }
 
-// statement is what a message runs.
+// statement returns the statement that a message runs.
 func (r *Reader) statement(m []byte) string {
 	switch fields := bytes.Split(m[header:], []byte{0}); m[0] {
 	case 'P': // Parse

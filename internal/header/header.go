@@ -1,9 +1,9 @@
-// Package header is how the headers of rows are stored.
+// Package header encodes and decodes the stored headers of rows.
 package header
 
 import "encoding/json"
 
-// Encode merges the trace context under the caller's own headers, which win.
+// Encode merges the trace context into the caller's own headers. A header of the caller's overrides one of the trace.
 func Encode(own, trace map[string]string) (string, error) {
 	if len(own)+len(trace) == 0 {
 		return "", nil
@@ -19,7 +19,7 @@ func Encode(own, trace map[string]string) (string, error) {
 	return string(encoded), err
 }
 
-// Read reads the column, nil for NULL. It never fails, as the package codec explains.
+// Read decodes the column, nil for NULL. It never fails, as package codec explains.
 func Read(encoded *string) map[string]string {
 	if encoded == nil {
 		return nil
@@ -32,7 +32,7 @@ func Read(encoded *string) map[string]string {
 	for k, v := range raw {
 		s := string(v)
 		if s[0] == '"' {
-			_ = json.Unmarshal(v, &s) // it was parsed above
+			_ = json.Unmarshal(v, &s) // cannot fail: it was parsed above
 		}
 		headers[k] = s
 	}

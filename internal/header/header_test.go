@@ -7,7 +7,7 @@ import (
 	"github.com/txwork/txwork/internal/header"
 )
 
-// Headers that somebody wrote by hand are read as far as they can be.
+// Headers that were written by hand are read as far as possible.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for encoded, want := range map[string]map[string]string{

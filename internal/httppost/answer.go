@@ -16,31 +16,31 @@ const (
 	// maxExcerpt is how much of a refusal's body becomes part of the error, in bytes.
 	maxExcerpt = 300
 
-	// maxDrain is how much of an answer is read so that its connection can be used again.
+	// maxDrain is how much of an answer is read so that its connection can be reused.
 	maxDrain = 64 << 10
 )
 
-// MaxRetryAfter bounds how long a receiver may put a delivery off: as long as the longest pause that Standard Webhooks
+// MaxRetryAfter bounds how long a receiver may postpone a delivery. It is the longest pause that Standard Webhooks
 // recommends.
 const MaxRetryAfter = 24 * time.Hour
 
-// A Verdict is what becomes of a delivery.
+// A Verdict says what becomes of a delivery.
 type Verdict uint8
 
 const (
-	Done      Verdict = iota + 1 // it was accepted
-	Retry                        // it may be accepted another time
-	Permanent                    // it never will be
+	Done      Verdict = iota + 1 // accepted
+	Retry                        // may be accepted later
+	Permanent                    // will never be accepted
 )
 
-// Judge is the [Verdict] of a status:
+// Judge returns the [Verdict] of a status:
 //
 //   - 2xx: [Done].
-//   - 408 Request Timeout, 425 Too Early, 429 Too Many Requests and 5xx: [Retry]. So is 409 Conflict, by which many
-//     APIs say that a request of the same idempotency key is still being processed.
-//   - Every other 4xx, 410 Gone among them: [Permanent].
-//   - Anything else, such as a redirect, which is not followed: [Retry], since the receiver is not where it was said
-//     to be.
+//   - 408 Request Timeout, 425 Too Early, 429 Too Many Requests and 5xx: [Retry]. So is 409 Conflict, which many
+//     APIs use while a request with the same idempotency key is still being processed.
+//   - Every other 4xx, including 410 Gone: [Permanent].
+//   - Anything else, such as a redirect, which is not followed: [Retry], since the receiver is not at the given
+//     address.
 func Judge(status int) Verdict {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -55,14 +55,14 @@ func Judge(status int) Verdict {
 	return Retry
 }
 
-// An Answer is what a receiver said.
+// An Answer is what a receiver answered.
 type Answer struct {
 	Status     int
-	RetryAfter time.Duration // 0 for none, at most MaxRetryAfter
-	Excerpt    string        // the beginning of a body, where the status is not 2xx
+	RetryAfter time.Duration // 0 if there is none; at most MaxRetryAfter
+	Excerpt    string        // the beginning of the body, if the status is not 2xx
 }
 
-// read reads what there is to read of an answer.
+// read reads the relevant parts of a response.
 func read(response *http.Response) Answer {
 	a := Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}
 	if a.Status/100 == 2 {
@@ -74,8 +74,8 @@ func read(response *http.Response) Answer {
 	return a
 }
 
-// Outcome is the answer as the result of a handler. A Retry-After is kept to on every status that is a [Retry], but is
-// no shorter than the given pause.
+// Outcome turns the answer into a handler's result. A Retry-After is respected for every status that is a [Retry], but
+// the pause is never shorter than least.
 func (a Answer) Outcome(v Verdict, least time.Duration) error {
 	switch {
 	case v == Done:
@@ -88,8 +88,8 @@ func (a Answer) Outcome(v Verdict, least time.Duration) error {
 	return a.refusal()
 }
 
-// refusal is the status and the beginning of the body. The status has the phrase of the standard: the receiver's may be
-// long.
+// refusal returns the status and the beginning of the body. The text of the status is the standard's, since the
+// receiver's may be long.
 func (a Answer) refusal() error {
 	status := strings.TrimSpace(fmt.Sprintf("the receiver answered %d %s", a.Status, http.StatusText(a.Status)))
 	if a.Excerpt == "" {
@@ -98,7 +98,8 @@ func (a Answer) refusal() error {
 	return fmt.Errorf("%s: %s", status, a.Excerpt)
 }
 
-// retryAfter reads seconds, of which no number is too large, or a date; 0 for anything else, and for what has passed.
+// retryAfter reads a number of seconds, however large, or a date. It returns 0 for anything else, and for a time that
+// has passed.
 func retryAfter(text string, now time.Time) time.Duration {
 	if text != "" && strings.Trim(text, "0123456789") == "" {
 		seconds, err := strconv.Atoi(text)

@@ -23,9 +23,9 @@ type ClientOptions struct {
 	// Timeout bounds one request. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// PublicOnly refuses addresses that are not public when they are dialled, whatever the name was resolved to before.
-	// Proxies of the environment are not used then: a proxy would be dialled in the receiver's place, and dial whatever
-	// it is told.
+	// PublicOnly refuses to dial addresses that are not public, whatever the name was resolved to before. Proxies of
+	// the environment are not used then: a proxy would be dialled instead of the receiver, and would dial any address
+	// for us.
 	PublicOnly bool
 
 	// NoProxy leaves the proxies of the environment unused.
@@ -34,12 +34,12 @@ type ClientOptions struct {
 	// IdleConns is how many idle connections are kept for each host. Default: [http.DefaultMaxIdleConnsPerHost].
 	IdleConns int
 
-	// Transport sends the requests in the place of one that is made from the options above. Default: none.
+	// Transport sends the requests instead of a transport made from the options above. Default: none.
 	Transport http.RoundTripper
 }
 
-// A Client sends requests and reads as much of the answers as somebody needs. It follows no redirects: the method, the
-// credentials or the receiver would become others. It is safe for concurrent use.
+// A Client sends requests and reads a bounded part of the answers. It does not follow redirects, because they would
+// change the method, the credentials or the receiver. It is safe for concurrent use.
 type Client struct {
 	timeout time.Duration
 	client  *http.Client
@@ -83,7 +83,8 @@ func newTransport(o ClientOptions) *http.Transport {
 	}
 }
 
-// CheckURL refuses what is no URL to post to. The error quotes no more of it than the scheme: it may hold a secret.
+// CheckURL refuses texts that are no URL to post to. The error quotes at most the scheme, since the URL may contain a
+// secret.
 func CheckURL(field, text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -101,17 +102,17 @@ func CheckURL(field, text string) error {
 	return nil
 }
 
-// Close closes connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() { c.client.CloseIdleConnections() }
 
-// A TransportError says that there is no answer, and why. The URL, which may hold a secret, is no part of it.
+// A TransportError says why there is no answer. It leaves out the URL, which may contain a secret.
 type TransportError struct{ Err error }
 
 func (e *TransportError) Error() string { return e.Err.Error() }
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// Do sends a request and reads its answer. Without an answer the error is a [*TransportError], or why ctx has ended, or
-// which timeout has passed.
+// Do sends a request and reads its answer. If there is no answer, the error is a [*TransportError], the cause of the
+// end of ctx, or the timeout that has passed.
 func (c *Client) Do(ctx context.Context, request *http.Request) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
@@ -126,7 +127,7 @@ func (c *Client) Do(ctx context.Context, request *http.Request) (Answer, error) 
 	return read(response), nil
 }
 
-// WithoutURL leaves out the URL, which may hold a secret.
+// WithoutURL removes the URL from an error, since it may contain a secret.
 func WithoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// special are address blocks that are not public and that package netip has no name for.
+// special are address blocks that are not public and that package netip has no predicate for.
 var special = prefixes(
 	"0.0.0.0/8",       // this network
 	"100.64.0.0/10",   // carrier-grade NAT
@@ -19,14 +19,14 @@ var special = prefixes(
 	"198.51.100.0/24", // documentation
 	"203.0.113.0/24",  // documentation
 	"240.0.0.0/4",     // reserved, and broadcast
-	"2001::/23",       // protocol assignments, Teredo among them
+	"2001::/23",       // protocol assignments, including Teredo
 	"2001:db8::/32",   // documentation
-	"2002::/16",       // 6to4: an IPv4 address in disguise
+	"2002::/16",       // 6to4: embeds an IPv4 address
 	"3fff::/20",       // documentation
 )
 
-// globalUnicast is what of IPv6 is public, apart from special blocks in it. Everything else is reserved, or stands
-// for something else, as an IPv4 address in disguise does (::/96, ::ffff:0:0:0/96, 64:ff9b::/96).
+// globalUnicast is the public part of IPv6, apart from special blocks within it. All other addresses are reserved or
+// embed another address, for example an IPv4 address (::/96, ::ffff:0:0:0/96, 64:ff9b::/96).
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -40,8 +40,8 @@ func prefixes(texts ...string) []netip.Prefix {
 // ErrPrivate says that the receiver's address was refused, see [ClientOptions].PublicOnly.
 var ErrPrivate = errors.New("the receiver's address is not public, and such addresses are not allowed")
 
-// refusePrivate is asked about every address that is about to be dialled, after names were resolved: a name that
-// is resolved to something else the second time gets nowhere.
+// refusePrivate checks every address that is about to be dialled, after names were resolved. A name that resolves to
+// another address the second time is therefore refused too.
 func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

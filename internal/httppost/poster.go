@@ -22,14 +22,14 @@ const (
 	DefaultContentType = "application/json"
 )
 
-// Headers of a request that say what it is about, percent-encoded where they hold anything but printable ASCII.
+// Headers that describe the message of a request, percent-encoded if they contain anything but printable ASCII.
 const (
 	HeaderTopic   = "Txwork-Topic"
 	HeaderKey     = "Txwork-Key"
 	HeaderAttempt = "Txwork-Attempt"
 )
 
-// contentType is the header of a message that says what its payload is.
+// contentType is the header of a message that gives the type of its payload.
 const contentType = "content-type"
 
 // PosterOptions configure a [Poster].
@@ -37,11 +37,11 @@ type PosterOptions struct {
 	ClientOptions
 
 	URL            string
-	Header         http.Header     // of every request
+	Header         http.Header     // added to every request
 	ContentType    string          // default: DefaultContentType
 	KeyHeader      string          // default: DefaultKeyHeader
-	ForwardHeaders []string        // headers of a message that become those of its request
-	Statuses       map[int]Verdict // in the place of Judge's
+	ForwardHeaders []string        // headers of a message that are copied to its request
+	Statuses       map[int]Verdict // override Judge
 }
 
 // A Poster posts messages to one URL. It is safe for concurrent use.
@@ -50,16 +50,16 @@ type Poster struct {
 	client  *Client
 }
 
-// A Message is what is posted.
+// A Message is what a request carries.
 type Message struct {
 	ID         string // the idempotency key
-	Topic, Key string // empty for none
+	Topic, Key string // empty if there is none
 	Attempt    int
 	Headers    map[string]string
 	Payload    []byte
 }
 
-// NewPoster validates the options. It does not resolve or dial.
+// NewPoster validates the options. It does not resolve names or dial.
 func NewPoster(o PosterOptions) (*Poster, error) {
 	o.KeyHeader = cmp.Or(o.KeyHeader, DefaultKeyHeader)
 	o.ContentType = cmp.Or(o.ContentType, DefaultContentType)
@@ -99,7 +99,7 @@ func (o PosterOptions) validate() error {
 	return checkValue("Content-Type", o.ContentType)
 }
 
-// reserved are headers that are the connection's or the client's.
+// reserved are headers that the connection or the client sets.
 var reserved = map[string]bool{"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Connection": true,
 	"Trailer": true, "Te": true, "Upgrade": true}
 
@@ -115,7 +115,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkValue quotes nothing of a value: it may be a secret.
+// checkValue never quotes a value, since it may be a secret.
 func checkValue(name, value string) error {
 	if strings.ContainsAny(value, "\r\n\x00") {
 		return validate.Errorf("header", "%s has a line break or a NUL", name)
@@ -123,11 +123,10 @@ func checkValue(name, value string) error {
 	return nil
 }
 
-// Close closes connections that are idle.
+// Close closes idle connections.
 func (p *Poster) Close() { p.client.Close() }
 
-// Post sends a message, and returns the outcome that its answer means. Prepare, unless it is nil, may change the
-// request.
+// Post sends a message and returns the outcome of its answer. Prepare may change the request before; it may be nil.
 func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
 	request, err := p.request(ctx, m)
 	if err != nil {
@@ -168,7 +167,7 @@ func (p *Poster) request(ctx context.Context, m Message) (*http.Request, error) 
 	return request, nil
 }
 
-// forward takes over what of the message's headers is wanted. Their names are compared as those of HTTP are.
+// forward copies the selected headers of the message. Names are compared without regard to case, as in HTTP.
 func (p *Poster) forward(h http.Header, m Message) {
 	for name, value := range m.Headers {
 		if strings.EqualFold(name, contentType) {
@@ -182,7 +181,7 @@ func (p *Poster) forward(h http.Header, m Message) {
 	}
 }
 
-// injectTrace continues the delivery's trace, or without one that of the message.
+// injectTrace continues the delivery's trace or, if there is none, the message's.
 func injectTrace(ctx context.Context, h http.Header, headers map[string]string) {
 	propagator := propagation.TraceContext{}
 	propagator.Inject(ctx, propagation.HeaderCarrier(h))
@@ -191,14 +190,14 @@ func injectTrace(ctx context.Context, h http.Header, headers map[string]string) 
 	}
 }
 
-// setText sets a header to any text; an empty one is not set.
+// setText sets a header to any text, unless the text is empty.
 func setText(h http.Header, name, text string) {
 	if text != "" {
 		h.Set(name, encode(text))
 	}
 }
 
-// encode percent-encodes what cannot stand in a header.
+// encode percent-encodes bytes that a header cannot contain.
 func encode(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

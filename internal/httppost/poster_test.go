@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Where nothing is traced, the receiver continues the trace of whoever wrote the message.
+// If the delivery has no trace, the receiver continues that of the message.
 func TestTheMessagesTraceGoesOnWithoutOneOfTheDelivery(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 1)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// MaxDuration is ten years, the core's bound.
+// MaxDuration is ten years, the core's limit.
 const MaxDuration = 10 * 365 * 24 * time.Hour
 
 var errDuration = errors.New("want a length of time such as 90d or 36h, up to ten years")
 
-// Duration reads a length of time that a person has written: in days or weeks, as 90d or 2w, or as [time.ParseDuration]
-// has it.
+// Duration reads a duration written by a person: in days or weeks, such as 90d or 2w, or in the format of
+// [time.ParseDuration].
 func Duration(text string) (time.Duration, error) {
 	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
 		if number, ok := strings.CutSuffix(text, suffix); ok {

@@ -1,5 +1,5 @@
-// Package input is what the domains share about what they are given: the limits of texts and payloads, and how a call
-// of many is divided into statements.
+// Package input has what the domains share about their input: the limits of texts and payloads, and the division of a
+// large call into statements.
 package input
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Name reports whether a text can stand where one is required, at most limit bytes long.
+// Name refuses an empty text, one that cannot be stored, and one longer than limit bytes.
 func Name(field, name string, limit int) error {
 	if name == "" {
 		return validate.Errorf(field, "is empty")
@@ -19,7 +19,7 @@ func Name(field, name string, limit int) error {
 	return cmp.Or(validate.Size(field, len(name), limit), validate.Text(field, name))
 }
 
-// Optional is a value as it is stored where the zero stands for none: then it is nil, which is NULL.
+// Optional returns the value to store: nil, which is NULL, for the zero value.
 func Optional[T comparable](v T) any {
 	var zero T
 	if v == zero {
@@ -28,7 +28,7 @@ func Optional[T comparable](v T) any {
 	return v
 }
 
-// HeaderSize is how many bytes the names and values of headers have together.
+// HeaderSize is the total size of the names and values of headers, in bytes.
 func HeaderSize(headers map[string]string) int {
 	size := 0
 	for name, value := range headers {
@@ -37,11 +37,11 @@ func HeaderSize(headers map[string]string) int {
 	return size
 }
 
-// maxPayload is what the limit of a payload may be set to. PostgreSQL takes at most 1 GiB in one message, and
-// database/sql carries bytes as hexadecimal text, which doubles them.
+// maxPayload is the largest limit that can be set for payloads. PostgreSQL accepts at most 1 GiB in one message, and
+// database/sql sends bytes as hexadecimal text, which doubles their size.
 const maxPayload = 256 << 20
 
-// PayloadLimit is an option that limits payloads, in bytes, or its default.
+// PayloadLimit returns the payload limit that an option sets, in bytes, or its default.
 func PayloadLimit(field string, given, fallback int) (int, error) {
 	switch {
 	case given == 0:
@@ -53,12 +53,12 @@ func PayloadLimit(field string, given, fallback int) (int, error) {
 	return given, nil
 }
 
-// chunkBytes bounds one statement's payloads and headers, and with them what driver and server hold in memory at
+// chunkBytes bounds the payloads and headers of one statement, and thereby what driver and server hold in memory at
 // once.
 const chunkBytes = 16 << 20
 
-// Chunks divides what is to be written into statements of at most [workqueue.MaxBatch] items; size is an item's, in
-// bytes.
+// Chunks divides rows to be written into statements of at most [workqueue.MaxBatch] items and chunkBytes. The function
+// size returns an item's size in bytes.
 func Chunks[T any](all []T, size func(T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		start, bytes := 0, 0

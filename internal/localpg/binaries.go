@@ -14,8 +14,7 @@ import (
 	"strconv"
 )
 
-// programs are what a directory of binaries must hold. psql and pg_ctl are not
-// needed.
+// programs are the programs that a directory of binaries must contain. psql and pg_ctl are not needed.
 var programs = []string{"postgres", "initdb"}
 
 // finder looks for PostgreSQL's binaries. Its fields are what differs between
@@ -76,7 +75,7 @@ func (f finder) find(ctx context.Context, dir string) (string, error) {
 	return dir, nil
 }
 
-// notFound is the one error a user without PostgreSQL sees.
+// notFound is the only error that a user without PostgreSQL sees.
 func notFound(cause error) error {
 	return fmt.Errorf(`localpg: no PostgreSQL found, and downloading it failed (%w). Do one of these:
   - install it: "apt install postgresql", "brew install postgresql@17" or "dnf install postgresql-server"
@@ -133,7 +132,7 @@ func newestFirst(patterns []string) []string {
 	for _, pattern := range patterns {
 		matches, err := filepath.Glob(pattern)
 		if err != nil {
-			panic(errors.Join(errors.New(pattern), err)) // a pattern of ours is malformed
+			panic(errors.Join(errors.New(pattern), err)) // one of our own patterns is malformed
 		}
 		slices.SortStableFunc(matches, func(a, b string) int { return version(b) - version(a) })
 		dirs = append(dirs, matches...)
@@ -150,6 +149,6 @@ func version(dir string) int {
 	if match == nil {
 		return 0
 	}
-	major, _ := strconv.Atoi(match[1]) // digits; too many of them count as none
+	major, _ := strconv.Atoi(match[1]) // they are digits; too many of them count as none
 	return major
 }

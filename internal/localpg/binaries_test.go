@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/internal/spawn"
 )
 
-// install puts programs that do nothing where PostgreSQL's would be.
+// install writes no-op programs in place of PostgreSQL's.
 func install(t *testing.T, elem ...string) string {
 	t.Helper()
 	dir := filepath.Join(elem...)
@@ -89,7 +89,7 @@ func TestNothingFound(t *testing.T) {
 	}
 }
 
-// A directory somebody named is not silently replaced by another.
+// A directory that the user has named is not silently replaced by another.
 func TestNamedDirectoryWithoutPostgreSQL(t *testing.T) {
 	t.Parallel()
 	elsewhere := install(t, t.TempDir())
@@ -161,7 +161,7 @@ func repository(t *testing.T) string {
 }
 
 func TestDownload(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir()) // for what embedded-postgres leaves there
+	t.Setenv("TMPDIR", t.TempDir()) // for files that embedded-postgres leaves behind
 	repository, cache := repository(t), filepath.Join(t.TempDir(), "cache")
 	var wg sync.WaitGroup
 	for range 4 {

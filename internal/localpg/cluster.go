@@ -14,11 +14,11 @@ import (
 	"syscall"
 )
 
-// initdbArgs are how every cluster is made. They leave nothing to the machine's locale.
+// initdbArgs are the arguments for every cluster. Nothing depends on the machine's locale.
 var initdbArgs = []string{"--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"}
 
-// keptCluster is the cache's empty cluster. There is none where the cache cannot be used, or initdb fails: the
-// supervisor then tries it again, and its log says why.
+// keptCluster returns the empty cluster in the cache, or an empty string if the cache cannot be used or initdb fails.
+// The supervisor then runs initdb again, and its log says why it fails.
 func keptCluster(ctx context.Context, bin string, owner *owner) string {
 	cache, err := cacheDir(owner)
 	if err != nil {
@@ -31,8 +31,8 @@ func keptCluster(ctx context.Context, bin string, owner *owner) string {
 	return empty
 }
 
-// emptyCluster returns the directory of an empty cluster, of which servers get copies: initdb takes ten times as long
-// as copying what it makes. The first server with these binaries makes it, and it stays in the cache.
+// emptyCluster returns the directory of an empty cluster, which every server copies, because initdb takes ten times as
+// long as the copy. The first server with these binaries creates it, and it stays in the cache.
 func emptyCluster(ctx context.Context, bin string, owner *owner, cache string) (string, error) {
 	name, err := clusterName(bin, owner)
 	if err != nil {
@@ -48,7 +48,8 @@ func emptyCluster(ctx context.Context, bin string, owner *owner, cache string) (
 	return final, makeCluster(ctx, bin, owner, final)
 }
 
-// clusterName differs where the clusters may: other binaries, also of an upgrade in place, or another owner.
+// clusterName is different for different clusters: for other binaries, even if they were upgraded in place, and for
+// another owner.
 func clusterName(bin string, owner *owner) (string, error) {
 	hash := sha256.New()
 	for _, program := range programs {
@@ -65,8 +66,8 @@ func clusterName(bin string, owner *owner) (string, error) {
 	return fmt.Sprintf("cluster-%x", hash.Sum(nil)[:8]), nil
 }
 
-// makeCluster puts a cluster in place with one rename, so that no process ever sees half of it, and several may do this
-// at once.
+// makeCluster puts a cluster in place with one rename, so that several processes may do this at once and none sees a
+// partial one.
 func makeCluster(ctx context.Context, bin string, owner *owner, final string) (err error) {
 	work, err := os.MkdirTemp(filepath.Dir(final), "initdb-")
 	if err != nil {

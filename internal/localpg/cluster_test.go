@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// installed are the binaries of this machine, and who runs them.
+// installed returns the binaries of this machine, and the user that runs them.
 func installed(t *testing.T) (bin string, o *owner) {
 	t.Helper()
 	o, err := serverOwner()
@@ -24,7 +24,7 @@ func installed(t *testing.T) (bin string, o *owner) {
 	return bin, o
 }
 
-// cacheFor is an empty directory that the owner of servers can enter.
+// cacheFor returns an empty directory that the owner of servers can enter.
 func cacheFor(t *testing.T) string {
 	t.Helper()
 	cache, err := os.MkdirTemp("/tmp", "localpg-test-")
@@ -68,7 +68,7 @@ func TestTheEmptyClusterIsMadeOnce(t *testing.T) {
 	}
 }
 
-// What an upgrade replaces in place makes other clusters.
+// Binaries that an upgrade replaced in place get a new cluster.
 func TestOtherBinariesHaveAnotherCluster(t *testing.T) {
 	t.Parallel()
 	bin := install(t, t.TempDir(), "bin")

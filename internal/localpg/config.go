@@ -20,7 +20,7 @@ func (s *Server) writeConfig(o Options) error {
 	if err := os.WriteFile(file, []byte(formatSettings(settings)), 0o644); err != nil {
 		return fmt.Errorf("localpg: configuration: %w", err)
 	}
-	// The directory is closed to others; its owner need not be who writes this.
+	// Others cannot enter the directory, and the server may run as another user than this process.
 	return os.Chmod(file, 0o644)
 }
 
@@ -37,7 +37,7 @@ func defaultSettings(dir string, durable bool) map[string]string {
 	if !durable {
 		settings["fsync"] = "off"
 		settings["full_page_writes"] = "off"
-		settings["shared_preload_libraries"] = "plpgsql" // which every session would load by itself
+		settings["shared_preload_libraries"] = "plpgsql" // otherwise every session would load it
 	}
 	return settings
 }

@@ -34,7 +34,7 @@ func baseDir(owner *owner, durable bool) string {
 	return "/tmp"
 }
 
-// baseDirs are where servers may be. Where TMPDIR is set, it says where.
+// baseDirs are the directories that may hold servers. If TMPDIR is set, it is the only one.
 func baseDirs(durable bool) (dirs []string) {
 	if !durable && os.Getenv("TMPDIR") == "" {
 		dirs = inMemory()
@@ -42,7 +42,8 @@ func baseDirs(durable bool) (dirs []string) {
 	return append(dirs, os.TempDir())
 }
 
-// holdsServer reports whether base is short enough for a socket, and one that the owner can remove a directory from.
+// holdsServer reports whether base is short enough for a socket path, and whether the owner can remove a directory from
+// it.
 func holdsServer(base string, owner *owner) bool {
 	socket := filepath.Join(base, longestDirName, socketName)
 	return len(socket) <= maxSocketPath && filepath.IsAbs(base) && owner.reaches(base) && owner.writes(base)
@@ -58,7 +59,7 @@ func createDir(base string, owner *owner) (string, *os.File, error) {
 		}
 		lock, err := lockDir(dir)
 		if errors.Is(err, errInUse) || errors.Is(err, os.ErrNotExist) {
-			continue // a sweep elsewhere took it before it was locked
+			continue // a sweep of another process removed it before it was locked
 		}
 		if err == nil {
 			err = owner.own(dir)
@@ -124,8 +125,7 @@ func sweep(base string) {
 	}
 }
 
-// finish does what is left of a stop when the supervisor has ended. Unless
-// somebody killed it, that is nothing.
+// finish completes a stop after the supervisor has ended. There is nothing to do unless the supervisor was killed.
 func finish(dir string) error {
 	deadline := time.Now().Add(haltLimit)
 	for {

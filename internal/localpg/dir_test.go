@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A directory that is just being created must not be swept, and the one that
-// createDir returns must be there, whatever other processes sweep meanwhile.
+// A directory that is being created must not be swept, and the one that createDir returns must exist, whatever other
+// processes sweep meanwhile.
 func TestSweepAgainstCreate(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -35,8 +35,8 @@ func TestSweepAgainstCreate(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// A process that another test is just starting has a copy of what was open until it runs its own program, locks
-	// included: a sweep leaves such a directory to the next one.
+	// A process that another test is starting holds a copy of all open files, including locks, until it executes its
+	// own program. A sweep then leaves such a directory to the next one.
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		sweep(base)
 		left := list(t, base)
@@ -59,7 +59,7 @@ func createAndUse(base string) error {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
 	}
-	for range 100 { // which takes a while
+	for range 100 { // takes a while
 		if _, err = os.Stat(file); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func download(ctx context.Context, owner *owner) (string, error) {
 	return downloadFrom(ctx, repositoryURL, cache)
 }
 
-// CacheDir is where PostgreSQL's binaries are kept that somebody downloads. Whoever a server runs as can read it.
+// CacheDir is where downloaded PostgreSQL binaries are kept. The user that servers run as can read it.
 func CacheDir() (string, error) {
 	owner, err := serverOwner()
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 
 const (
 	memoryDir  = "/dev/shm"
-	memoryRoom = 8 << 30 // for the data of the servers of several test processes, with their log
+	memoryRoom = 8 << 30 // for the data of the servers of several test processes, with their logs
 )
 
-// inMemory is a directory whose files are in memory, if there is room. Creating and dropping schemas costs half the
-// processor's time there: every table is some files.
+// inMemory returns a directory whose files are in memory, if there is room. Creating and dropping schemas takes half
+// the CPU time there, because every table has several files.
 func inMemory() []string {
 	var files syscall.Statfs_t
 	if syscall.Statfs(memoryDir, &files) != nil || files.Type != tmpfsMagic {

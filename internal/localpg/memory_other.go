@@ -2,5 +2,5 @@
 
 package localpg
 
-// inMemory is empty: there is no directory that every such machine has in memory.
+// inMemory is empty: these platforms have no common directory in memory.
 func inMemory() []string { return nil }

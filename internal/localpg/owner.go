@@ -18,7 +18,7 @@ type owner struct {
 	uid, gid uint32
 }
 
-// nobodyID is what nobody is nearly everywhere, for images without /etc/passwd.
+// nobodyID is the id of user nobody on almost every system, for images without /etc/passwd.
 const nobodyID = 65534
 
 func serverOwner() (*owner, error) {
@@ -53,8 +53,8 @@ func parseOwner(account *user.User) (*owner, error) {
 	return &owner{name: account.Username, uid: uint32(uid), gid: uint32(gid)}, nil
 }
 
-// Credential is whom private servers run as, for what else refuses to run as root or has to share their files; nil
-// where that is who this process runs as.
+// Credential is the user that private servers run as, for other programs that refuse to run as root or have to share
+// their files. It is nil if that is the user of this process.
 func Credential() (*syscall.Credential, error) {
 	owner, err := serverOwner()
 	return owner.credential(), err
@@ -67,7 +67,7 @@ func (o *owner) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: o.uid, Gid: o.gid}
 }
 
-// own gives a directory that this process made to the owner.
+// own makes the owner the owner of a directory that this process created.
 func (o *owner) own(dir string) error {
 	if o == nil {
 		return nil

@@ -31,8 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ownServer starts a server, says where it is, and goes on until its stdin
-// ends; then it returns without stopping the server.
+// ownServer starts a server, prints where it is, and returns without stopping the server when its stdin ends.
 func ownServer() {
 	s, err := localpg.Start(context.Background(), localpg.Options{})
 	if err != nil {
@@ -102,7 +101,7 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 		"exit":    func(c child) error { return c.stdin.Close() },
 		"SIGKILL": func(c child) error { return c.cmd.Process.Kill() },
 		"SIGTERM": func(c child) error { return c.cmd.Process.Signal(syscall.SIGTERM) },
-		// As a terminal does, to every process of the foreground group.
+		// Like a terminal, to every process of the foreground group.
 		"Ctrl-C": func(c child) error { return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGINT) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,14 +112,14 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
-			_ = c.cmd.Wait() // how it ended is known
+			_ = c.cmd.Wait() // it is known how it ended
 			expectGone(t, pid, c.Dir)
 		})
 	}
 }
 
-// go test and shell pipelines wait for the last process that holds their
-// output: the server must not be one, even when it takes its time to stop.
+// go test and shell pipelines wait for the last process that holds their output. The server must not be one, even if it
+// takes long to stop.
 func TestServerDoesNotHoldOutput(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, self(t), nil)
@@ -143,9 +142,9 @@ func TestServerDoesNotHoldOutput(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(patience):
-		t.Error("the output is still open though the process that wrote to it is gone")
+		t.Error("the output is still open although the process that wrote to it has ended")
 	}
-	mustExec(t, c.URL, "SELECT 1") // the server was there all the time
+	mustExec(t, c.URL, "SELECT 1") // the server ran all the time
 	pid := postmaster(t, c.Dir)
 	if err := resume(); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	readyLimit = 2 * time.Minute       // for a server to answer, recovery included
+	readyLimit = 2 * time.Minute       // how long a server may take to answer, including recovery
 	readyPoll  = 10 * time.Millisecond // between attempts to connect
-	haltLimit  = 30 * time.Second      // the supervisor itself gives up asking after 12 s
+	haltLimit  = 30 * time.Second      // the supervisor itself gives up after 12 s
 )
 
 // Server is a private PostgreSQL server. Its methods may be called
@@ -28,7 +28,7 @@ type Server struct {
 	dir string
 	url string
 
-	mu         sync.Mutex // held through every change of state
+	mu         sync.Mutex // held during every change of state
 	supervisor *supervisor
 	stopped    bool
 }
@@ -71,7 +71,7 @@ func launch(o Options, bin, empty string, owner *owner) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The supervisor inherits the lock and is the one to keep it.
+	// The supervisor inherits the lock and keeps it.
 	defer lock.Close()
 
 	s := &Server{dir: dir, url: socketURL(dir)}
@@ -119,8 +119,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.awaitReady(ctx)
 }
 
-// halt has the supervisor end the server and waits until it has. It requires
-// s.mu.
+// halt lets the supervisor end the server, and waits until it has ended. The caller holds s.mu.
 func (s *Server) halt(command string) error {
 	if s.stopped {
 		return errors.New("localpg: the server is stopped and its data removed; start another")
@@ -155,7 +154,7 @@ func (s *Server) Stop() error {
 	return finish(s.dir)
 }
 
-// awaitReady returns when the server answers or cannot be expected to.
+// awaitReady returns when the server answers, or with an error if it has ended or takes too long.
 func (s *Server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()

@@ -86,8 +86,8 @@ func postmaster(t *testing.T, dir string) int {
 	return pid
 }
 
-// alive does not count a process that ended but was not collected: who collects
-// an orphan is not ours to choose.
+// alive does not count a process that ended but was not waited for, since the test does not choose who waits for an
+// orphan.
 func alive(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err == nil && strings.Contains(string(stat), ") Z") {
@@ -147,7 +147,7 @@ func TestDurableKeepsPostgreSQLsGuarantees(t *testing.T) {
 	}
 }
 
-// Not parallel: it looks at the goroutines of the whole process.
+// It is not parallel, because it examines the goroutines of the whole process.
 func TestStopLeavesNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	s := start(t, localpg.Options{})
@@ -269,7 +269,7 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 
 func TestCancelledStart(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // no server starts so fast
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // no server starts that fast
 	defer cancel()
 	s, err := localpg.Start(ctx, localpg.Options{})
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -289,7 +289,7 @@ func TestLongTempDir(t *testing.T) {
 	}
 }
 
-// What PostgreSQL's own variables say is about other servers.
+// PostgreSQL's own environment variables refer to other servers and are ignored.
 func TestEnvironmentOfOtherServers(t *testing.T) {
 	t.Setenv("PGDATA", "/nowhere")
 	t.Setenv("PGHOST", "nowhere.invalid")

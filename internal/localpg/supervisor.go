@@ -21,13 +21,14 @@ var supervisorScript string
 // it does and the commands it takes. It costs no goroutine.
 type supervisor struct {
 	cmd      *exec.Cmd
-	commands *os.File // while it is open, the server lives
+	commands *os.File // the server lives until this is closed
 	status   *os.File
-	lines    *bufio.Reader // of status
-	serving  bool          // a server was started and is not known to have ended
+	lines    *bufio.Reader // reads status
+	serving  bool          // a server was started and has not been seen to end
 }
 
-// startSupervisor starts one for a server in dir, whose cluster is a copy of the empty one, if there is one.
+// startSupervisor starts a supervisor for a server in dir. The server's cluster is a copy of the empty one, if there is
+// one.
 func startSupervisor(dir, bin, empty string, owner *owner, lock *os.File) (*supervisor, error) {
 	stdin, commands, err := os.Pipe()
 	if err != nil {
@@ -42,11 +43,11 @@ func startSupervisor(dir, bin, empty string, owner *owner, lock *os.File) (*supe
 
 	arguments := append([]string{"-c", supervisorScript, "txwork-postgres", dir, bin, empty}, initdbArgs...)
 	cmd := exec.Command("/bin/sh", arguments...)
-	cmd.Dir = "/" // ours may be closed to the owner
+	cmd.Dir = "/" // the owner may not be able to enter our directory
 	cmd.Env = serverEnv(dir)
 	cmd.Stdin, cmd.Stdout = stdin, stdout
 	cmd.ExtraFiles = []*os.File{lock}
-	// A session of its own: Ctrl-C in the terminal is not for it.
+	// Its own session, so that Ctrl-C in the terminal does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: owner.credential()}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("localpg: supervisor: %w", err), commands.Close(), status.Close())
@@ -54,8 +55,7 @@ func startSupervisor(dir, bin, empty string, owner *owner, lock *os.File) (*supe
 	return &supervisor{cmd: cmd, commands: commands, status: status, lines: bufio.NewReader(status)}, nil
 }
 
-// serverEnv is this process's environment without what would change how the
-// server behaves.
+// serverEnv is this process's environment without the variables that would change how the server behaves.
 func serverEnv(dir string) []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -88,7 +88,7 @@ func (s *supervisor) ended(limit time.Duration) (bool, error) {
 	if err := s.status.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return false, fmt.Errorf("localpg: supervisor: %w", err)
 	}
-	// A status is written at once, so none is ever read in part.
+	// A status is written in one piece, so a line is never read in part.
 	_, err := s.lines.ReadString('\n')
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false, nil
@@ -100,12 +100,12 @@ func (s *supervisor) ended(limit time.Duration) (bool, error) {
 	return true, nil
 }
 
-// close has the supervisor stop the server and remove the directory, and waits
-// until it has, or for limit. What it did not do is left to finish.
+// close lets the supervisor stop the server and remove the directory, and waits up to limit. Whatever remains is left
+// to finish.
 func (s *supervisor) close(limit time.Duration) {
 	_ = s.commands.Close()
 	stuck := time.AfterFunc(limit, func() { _ = s.cmd.Process.Kill() })
 	defer stuck.Stop()
-	_ = s.cmd.Wait() // its exit status says less than the directory does
+	_ = s.cmd.Wait() // the directory says more than the exit status
 	_ = s.status.Close()
 }

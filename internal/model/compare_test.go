@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Check compares everything, after every step.
+// Check compares the table with the model after every step.
 func (m *machine) Check(t *rapid.T) {
 	stored := m.stored(t)
 	for _, r := range m.rows {
@@ -81,7 +81,7 @@ func (m *machine) checkNextWake(t *rapid.T) {
 	}
 }
 
-// stored are the table's rows in the words of the model, times as hours of the game.
+// stored returns the table's rows in the terms of the model, with times as hours of the game.
 func (m *machine) stored(t *rapid.T) map[uuid.UUID]row {
 	query := "SELECT id, coalesce(key, ''), lane, status, attempts, max_attempts, coalesce((retry ->> " +
 		"'base_us')::bigint, 0) / 3600000000, coalesce(owner_token, '00000000-0000-0000-0000-000000000000'), " +
@@ -103,7 +103,7 @@ func (m *machine) stored(t *rapid.T) map[uuid.UUID]row {
 	return byID
 }
 
-// since is how many hours from now a time is, or NULL.
+// since is SQL for the number of hours from now to a time, or NULL.
 func since(column string) string {
 	return "round(extract(epoch FROM " + column + " - clock_timestamp()) / 3600)::int"
 }

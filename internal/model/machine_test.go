@@ -19,7 +19,7 @@ import (
 
 const capHours = 3
 
-// A machine is a game: the table, its model, and every claim that was ever made.
+// A machine is one game: the table, its model, and every claim that was ever made.
 type machine struct {
 	table
 	db     *pgtest.DB
@@ -33,7 +33,7 @@ type claim struct {
 	ids   []uuid.UUID
 }
 
-// A way runs a step on the library. What it says about the commit, the model has to follow.
+// A way runs a step on the library. The model follows what it says about the commit.
 type way struct {
 	name      string
 	rollsBack bool
@@ -46,8 +46,8 @@ func (w way) String() string { return w.name }
 
 func drawWay(t *rapid.T) way { return rapid.SampledFrom(ways).Draw(t, "way") }
 
-// play runs one step by a way, on the table and on the model. A step that is rolled back is checked all the same:
-// what the call answered has to fit the model; then both forget it.
+// play runs one step in a way, on the table and on the model. A step that is rolled back is checked too: the answers of
+// its calls have to fit the model before both discard it.
 func (m *machine) play(t *rapid.T, w way, step func(context.Context, *workqueue.Queue, workqueue.Tx) error) {
 	before, claims := m.snapshot(), len(m.claims)
 	if err := m.runIn(w, step); err != nil {
@@ -186,7 +186,7 @@ func (m *machine) Claim(t *rapid.T) {
 	})
 }
 
-// sameChoice checks which of the candidates were taken: up to the limit, the oldest first.
+// sameChoice checks which of the candidates were taken: the oldest ones, up to the limit.
 func (m *machine) sameChoice(t *rapid.T, what string, got []uuid.UUID, candidates []*row, limit int,
 	at func(*row) hours) {
 	if want := min(limit, len(candidates)); len(got) != want {
@@ -195,23 +195,23 @@ func (m *machine) sameChoice(t *rapid.T, what string, got []uuid.UUID, candidate
 	certain, last := oldest(candidates, limit, at)
 	for _, r := range certain {
 		if !slices.Contains(got, r.id) {
-			t.Fatalf("%s left %s alone, which comes before others", what, r.id)
+			t.Fatalf("%s did not take %s, which precedes others that it took", what, r.id)
 		}
 	}
 	for _, id := range got {
 		if r := m.find(id); !slices.Contains(certain, r) && !slices.Contains(last, r) {
-			t.Fatalf("%s took %s, whose turn it is not", what, id)
+			t.Fatalf("%s took %s, although it was not its turn", what, id)
 		}
 	}
 }
 
-// Settle settles or extends rows of any claim that was ever made, once or, as after a lost reply, twice. Rows that
-// the claim never had may be among them.
+// Settle settles or extends rows of any claim that was ever made, once or, as after a lost reply, twice. Rows that the
+// claim never held may be among them.
 func (m *machine) Settle(t *rapid.T) {
 	if len(m.claims) == 0 {
 		t.Skip("no claim yet")
 	}
-	// The newest claims are the likeliest to be current.
+	// The newest claims are the most likely to be current.
 	c := m.claims[len(m.claims)-1-rapid.IntRange(0, min(len(m.claims)-1, 7)).Draw(t, "claim")]
 	ids := slices.Clone(c.ids)
 	if len(ids) > 1 && rapid.Bool().Draw(t, "only one") {
@@ -288,10 +288,10 @@ func (m *machine) Redrive(t *rapid.T) {
 	})
 }
 
-// laneApart is more hours than any game has: a reap goes through the claim index, lane by lane.
+// laneApart is more hours than any game lasts: a reap reads the claim index lane by lane.
 const laneApart = 1_000_000
 
-// Reap says how many rows it took; which, the table tells.
+// Reap checks how many rows the reaper reports. The table says which ones.
 func (m *machine) Reap(t *rapid.T) {
 	limit := rapid.SampledFrom([]int{1, 2, 1000}).Draw(t, "limit")
 	expired := m.where(func(r *row) bool { return r.expired(m.now) })
@@ -353,7 +353,7 @@ func (m *machine) Purge(t *rapid.T) {
 	}
 }
 
-// Pass lets hours pass: every time in the table is moved back, in one statement.
+// Pass lets hours pass: one statement moves every time in the table back.
 func (m *machine) Pass(t *rapid.T) {
 	n := rapid.IntRange(1, 3).Draw(t, "hours")
 	var sets []string
@@ -364,7 +364,7 @@ func (m *machine) Pass(t *rapid.T) {
 	m.now += hours(n)
 }
 
-// drawIDs are ids of the table, and one that it never had.
+// drawIDs draws ids of the table, and one that was never in it.
 func (m *machine) drawIDs(t *rapid.T) []uuid.UUID {
 	ids := []uuid.UUID{uuid.Max}
 	for range rapid.IntRange(0, min(3, len(m.rows))).Draw(t, "how many") {

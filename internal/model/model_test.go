@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// games are played of each table where nobody says how many.
+// games is the default number of games for each table.
 const games = "10"
 
 func TestMain(m *testing.M) {
@@ -77,7 +77,7 @@ func (m *machine) exec(t *rapid.T, statement string) {
 	}
 }
 
-// clock is the database's, from which due times are counted.
+// clock returns the time of the database, from which due times are counted.
 func (m *machine) clock(t *rapid.T) (now time.Time) {
 	if err := m.db.Pool.QueryRow(context.Background(), "SELECT clock_timestamp()").Scan(&now); err != nil {
 		t.Fatal(err)

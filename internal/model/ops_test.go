@@ -10,12 +10,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// An op is a settle or an extend: what the library is asked for, and what it does to a row that is held.
+// An op is a settle or an extend: the call of the library, and its effect on a row that is held.
 type op struct {
 	name    string
 	call    func(context.Context, *workqueue.Queue, uuid.UUID, []uuid.UUID) ([]uuid.UUID, error)
 	apply   func(*table, *row)
-	leadsTo []workqueue.Status // where a row may stand to which this was done before
+	leadsTo []workqueue.Status // states that a row may have if this was already done to it
 }
 
 var retried = []workqueue.Status{workqueue.Ready, workqueue.Failed}
@@ -100,7 +100,7 @@ func release() op {
 	}
 }
 
-// putBack gives the attempt back, unless somebody wanted the row to end.
+// putBack gives the attempt back, unless a cancel was requested.
 func (r *row) putBack(due, now hours) {
 	if r.cancelled {
 		r.end(workqueue.Failed, now)

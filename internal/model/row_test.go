@@ -9,12 +9,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// hours are the model's clock: whole hours since the game began.
+// hours is the model's clock: whole hours since the game began.
 type hours int
 
 const never = hours(-1 << 30)
 
-// A row is what the model knows of a row. It is written from the documentation and shares no code with the library.
+// A row is the model of a row. It is written from the documentation and shares no code with the library.
 type row struct {
 	id        uuid.UUID
 	key       string
@@ -23,7 +23,7 @@ type row struct {
 	due       hours
 	attempts  int
 	max       int
-	backoff   int // hours for each attempt; 0: the table's
+	backoff   int // hours for each attempt; 0: that of the table
 	token     uuid.UUID
 	lockedTo  hours
 	completed hours
@@ -46,14 +46,14 @@ func (r *row) again(due hours) {
 	r.status, r.due, r.completed, r.failed, r.lockedTo = workqueue.Ready, due, never, never, never
 }
 
-// fault keeps the reason of a cancel.
+// fault sets the error, but keeps the reason of a cancel.
 func (r *row) fault(cause string) {
 	if !r.cancelled {
 		r.lastError = cause
 	}
 }
 
-// delay is the backoff after the attempt that the row is in.
+// delay is the backoff after the row's current attempt.
 func (r *row) delay() hours {
 	if r.backoff > 0 {
 		return hours(r.backoff)
@@ -61,7 +61,7 @@ func (r *row) delay() hours {
 	return hours(min(r.attempts, capHours))
 }
 
-// retryOrFail is what a reported failure and an ended lease have in common.
+// retryOrFail is the common effect of a reported failure and an expired lease.
 func (r *row) retryOrFail(due, now hours) {
 	if r.attempts >= r.max || r.cancelled {
 		r.end(workqueue.Failed, now)
@@ -99,17 +99,17 @@ func (t *table) remove(r *row) {
 	t.rows = slices.DeleteFunc(t.rows, func(o *row) bool { return o == r })
 }
 
-// A verdict is what became of one row of a settle.
+// A verdict says what a settle did to one row.
 type verdict int
 
 const (
 	changed verdict = iota
-	applied         // by this very settle before: nothing to do, and no error
+	applied         // already applied by the same settle: nothing to do, and no error
 	lost
 	gone
 )
 
-// settle plays one row of a settle or an extend.
+// settle applies a settle or an extend to one row.
 func (t *table) settle(o op, token, id uuid.UUID) verdict {
 	r := t.find(id)
 	switch {
@@ -126,7 +126,7 @@ func (t *table) settle(o op, token, id uuid.UUID) verdict {
 	return lost
 }
 
-// oldest are the n rows that come first by a time. Rows of one hour are in no order that the model knows.
+// oldest returns the first n rows by a time. The model does not know the order of rows with the same hour.
 func oldest(rows []*row, n int, at func(*row) hours) (certain, last []*row) {
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b *row) int { return cmp.Compare(at(a), at(b)) })
 	if len(rows) <= n {

@@ -1,5 +1,5 @@
-// Package outage tells of the times in which a database does not answer: one line at the begin and one at the end,
-// however many parts of a process meet it and however many statements fail in it.
+// Package outage logs the times in which a database does not answer: one line at the beginning and one at the end,
+// however many parts of a process and however many statements are affected.
 package outage
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 )
 
-// quiet is how long nothing may have failed for an outage to be over: connections that broke in it are found out one by
-// one.
+// quiet is how long no statement may fail before an outage is over, since connections that broke during it are
+// discovered one by one.
 const quiet = time.Second
 
-// MinPause and MaxPause bound the growing pause between attempts that fail: short enough to follow a failover, long
+// MinPause and MaxPause bound the growing pause between failing attempts: short enough to follow a failover, long
 // enough not to overload the server that takes over.
 const (
 	MinPause = 50 * time.Millisecond
 	MaxPause = 5 * time.Second
 )
 
-// maxWait bounds the pause after an attempt that waited in vain: for a lock, or for longer than it may. That was a
-// pause by itself, and nobody tells when the lock is free.
+// maxWait bounds the pause after an attempt that timed out, waiting for a lock or otherwise. The attempt was a pause
+// itself, and nothing announces that the lock is free.
 const maxWait = 500 * time.Millisecond
 
-// Next is the pause after another attempt that failed.
+// Next is the pause after a further failed attempt.
 func Next(pause time.Duration, err error) time.Duration {
 	most := MaxPause
 	if pg, ok := contain.As[*pgconn.PgError](err); ok && (pg.Code == "55P03" || pg.Code == "57014") {
@@ -38,17 +38,18 @@ func Next(pause time.Duration, err error) time.Duration {
 	return min(pause*2, most)
 }
 
-// A Log is that of what shares a database in a process. The zero value is usable.
+// A Log is shared by everything that uses one database in a process. The zero value is usable.
 type Log struct {
 	mu       sync.Mutex
-	away     map[any]bool // who waits for the database
-	since    time.Time    // zero: there is no outage
-	back     time.Time    // when nobody waited any more
+	away     map[any]bool // the users that wait for the database
+	since    time.Time    // zero if there is no outage
+	back     time.Time    // when the last user stopped waiting
 	failures int
 	ending   *time.Timer
 }
 
-// Failed is told of a statement that did not reach a database which takes statements, and who sent it.
+// Failed reports that a statement did not reach a database that accepts statements. The parameter who identifies its
+// sender.
 func (l *Log) Failed(logger *slog.Logger, who any, err error) {
 	l.mu.Lock()
 	begins, joins := l.since.IsZero(), !l.away[who]
@@ -67,7 +68,7 @@ func (l *Log) Failed(logger *slog.Logger, who any, err error) {
 	}
 }
 
-// Succeeded is told of a statement that did.
+// Succeeded reports that a statement did reach the database.
 func (l *Log) Succeeded(logger *slog.Logger, who any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +82,8 @@ func (l *Log) Succeeded(logger *slog.Logger, who any) {
 	}
 }
 
-// Left is told of somebody who sends nothing any more. What nobody waits for is no outage, and has not ended.
+// Left reports that a sender sends no more statements. If no sender waits for the database any longer, the outage is
+// forgotten rather than reported as ended.
 func (l *Log) Left(who any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +96,7 @@ func (l *Log) Left(who any) {
 	}
 }
 
-// Flush tells of an end at once.
+// Flush reports a pending end at once.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	ending := l.ending
@@ -104,7 +106,7 @@ func (l *Log) Flush() {
 	}
 }
 
-// goOn keeps an outage from ending.
+// goOn cancels the pending end of an outage.
 func (l *Log) goOn() {
 	if l.ending != nil {
 		l.ending.Stop()
@@ -114,7 +116,7 @@ func (l *Log) goOn() {
 
 func (l *Log) end(logger *slog.Logger) {
 	l.mu.Lock()
-	if l.ending == nil || len(l.away) > 0 { // it went on
+	if l.ending == nil || len(l.away) > 0 { // the outage went on
 		l.mu.Unlock()
 		return
 	}
@@ -124,17 +126,17 @@ func (l *Log) end(logger *slog.Logger) {
 	log(logger, slog.LevelInfo, "database answers again", slog.Duration("after", took), slog.Int("failures", failures))
 }
 
-// log contains a panic of the handler, which is not ours.
+// log contains a panic of the application's log handler.
 func log(logger *slog.Logger, level slog.Level, what string, attributes ...slog.Attr) {
 	defer func() { _ = recover() }()
 	logger.LogAttrs(context.Background(), level, what, attributes...)
 }
 
-// codes are the classes and codes by which a server, or a pooler before it, says that it takes no statements: lost
-// connections, too few resources, a shutdown or start, and a standby.
+// codes are the classes and codes by which a server, or a pooler in front of it, says that it accepts no statements:
+// lost connections, too few resources, a shutdown or start, and a standby.
 var codes = []string{"08", "53", "57P", "25006"}
 
-// Is tells an error that every statement would meet from one that lies in the statement.
+// Is tells errors that every statement would cause from errors of a particular statement.
 func Is(err error) bool {
 	if err == nil || contain.Is(err, context.Canceled) {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/outage"
 )
 
-// lines are what a log has got, once its timers have run.
+// lines returns the lines of a log after its timers have run.
 func lines(b *strings.Builder) []string {
 	synctest.Wait()
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
@@ -22,7 +22,7 @@ func TestAnOutageOfSeveralIsOne(t *testing.T) {
 		var text strings.Builder
 		logger := slog.New(slog.NewTextHandler(&text, nil))
 		var l outage.Log
-		l.Succeeded(logger, "a") // nothing was wrong
+		l.Succeeded(logger, "a") // there was no outage
 		for range 5 {
 			l.Failed(logger, "a", errors.New("no route"))
 			l.Failed(logger, "b", errors.New("no route"))

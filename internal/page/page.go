@@ -1,4 +1,4 @@
-// Package page reads the pages of the documentation, and writes reports into them, between markers that a page has.
+// Package page reads the pages of the documentation, and writes reports between their markers.
 package page
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Write replaces what stands in the page between <!-- name:begin --> and <!-- name:end -->.
+// Write replaces the text of the page between <!-- name:begin --> and <!-- name:end -->.
 func Write(file, name, section string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -21,7 +21,7 @@ func Write(file, name, section string) error {
 	return os.WriteFile(file, []byte(written), 0o644)
 }
 
-// Holds tells whether the section is what stands there.
+// Holds tells whether the section is already in the page.
 func Holds(file, name, section string) (bool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -34,7 +34,7 @@ func Holds(file, name, section string) (bool, error) {
 	return written == string(text), nil
 }
 
-// Check tells whether there is a page that a report can be written into.
+// Check returns an error if a report cannot be written into the page.
 func Check(file, name string) error {
 	text, err := os.ReadFile(file)
 	if err == nil {

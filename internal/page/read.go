@@ -14,8 +14,7 @@ type Page struct {
 	Text string
 }
 
-// Read reads all pages below the root of the repository, but those that are written for tests or come with packages of
-// others.
+// Read reads all pages below the root of the repository, except those written for tests and those of foreign packages.
 func Read(root string) (pages []Page, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -39,12 +38,12 @@ func Read(root string) (pages []Page, err error) {
 	return pages, err
 }
 
-// A Block is code that stands by itself.
+// A Block is a block of code.
 type Block struct {
-	Language string // as the page says it; "indented" without a fence
-	Name     string // what follows the language, if anything does
+	Language string // as the fence names it; "indented" if there is no fence
+	Name     string // what follows the language, if anything
 	Text     string
-	Line     int // of its first line, from 1
+	Line     int // line of its first line, from 1
 }
 
 var (
@@ -53,7 +52,7 @@ var (
 	inline   = regexp.MustCompile("`([^`\n]+)`")
 )
 
-// Blocks are the page's in their order, the indented ones last.
+// Blocks returns the blocks of the page in their order, the indented ones last.
 func (p Page) Blocks() (blocks []Block) {
 	for _, m := range fenced.FindAllStringSubmatchIndex(p.Text, -1) {
 		blocks = append(blocks, Block{p.Text[m[2]:m[3]], p.Text[m[4]:m[5]], p.Text[m[6]:m[7]], p.line(m[6])})
@@ -68,17 +67,17 @@ func (p Page) Blocks() (blocks []Block) {
 
 func (p Page) line(offset int) int { return 1 + strings.Count(p.Text[:offset], "\n") }
 
-// unfenced is the page with its fenced blocks blanked out, line by line.
+// unfenced returns the page with its fenced blocks replaced by empty lines.
 func (p Page) unfenced() string {
 	return fenced.ReplaceAllStringFunc(p.Text, func(b string) string {
 		return strings.Repeat("\n", strings.Count(b, "\n"))
 	})
 }
 
-// Prose is the page without its fenced blocks and what is code in a line.
+// Prose returns the page without its fenced blocks and inline code.
 func (p Page) Prose() string { return inline.ReplaceAllString(p.unfenced(), "") }
 
-// Code is what is code within lines of the page.
+// Code returns the inline code of the page.
 func (p Page) Code() (code []string) {
 	for _, m := range inline.FindAllStringSubmatch(p.unfenced(), -1) {
 		code = append(code, m[1])
@@ -86,8 +85,8 @@ func (p Page) Code() (code []string) {
 	return code
 }
 
-// Commands are the lines that somebody may paste into a shell, without comments, and what is code within lines, which
-// may be commands too.
+// Commands returns the lines that a reader may paste into a shell, without comments, and the inline code, which may be
+// commands too.
 func (p Page) Commands() (lines []string) {
 	for _, b := range p.Blocks() {
 		if b.Language != "sh" && b.Language != "console" && b.Language != "indented" {
@@ -96,7 +95,7 @@ func (p Page) Commands() (lines []string) {
 		for line := range strings.Lines(strings.ReplaceAll(b.Text, "\\\n", " ")) {
 			command, asked := strings.CutPrefix(line, "$ ")
 			if b.Language == "console" && !asked {
-				continue // what the command prints
+				continue // output of the command
 			}
 			command, _, _ = strings.Cut(command, " #")
 			lines = append(lines, strings.TrimSpace(command))

@@ -1,5 +1,5 @@
-// Package payload is what the domains share about the values of their rows: how a codec is asked, and how what it
-// refuses is told.
+// Package payload has what the domains share about the payloads of their rows: how a codec is called, and how its
+// errors are reported.
 package payload
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// Of is a row's payload: the bytes that were given, or the value, encoded. Nil is none of either.
+// Of returns a row's payload: the value, encoded, or the given bytes. It returns nil if there is neither.
 func Of(ctx context.Context, c codec.Codec, e codec.Envelope, value any, given []byte) ([]byte, error) {
 	switch {
 	case value == nil:
@@ -22,8 +22,8 @@ func Of(ctx context.Context, c codec.Codec, e codec.Envelope, value any, given [
 	return Encode(ctx, c, e, "value", value)
 }
 
-// Encode makes the bytes of a value, never nil. The error names the field and is a [workqueue.ErrInvalid], and
-// the codec's own is in it.
+// Encode encodes a value; the result is never nil. The error names the field, is a [workqueue.ErrInvalid], and wraps
+// the codec's error.
 func Encode(ctx context.Context, c codec.Codec, e codec.Envelope, field string, v any) ([]byte, error) {
 	data, err := c.Encode(ctx, e, v)
 	if err != nil {
@@ -35,7 +35,7 @@ func Encode(ctx context.Context, c codec.Codec, e codec.Envelope, field string, 
 	return data, nil
 }
 
-// An encodeError is two errors with the text of the first.
+// An encodeError wraps two errors and has the text of the first.
 type encodeError struct{ invalid, cause error }
 
 func (e *encodeError) Error() string   { return e.invalid.Error() }
@@ -52,7 +52,7 @@ func Decode(ctx context.Context, c codec.Codec, e codec.Envelope, data []byte, i
 	return nil
 }
 
-// wanted is the type that a pointer points to.
+// wanted is the type that into points to.
 func wanted(into any) string {
 	t := reflect.TypeOf(into)
 	switch {
@@ -64,14 +64,14 @@ func wanted(into any) string {
 	return t.String()
 }
 
-// Opener is a codec that seals what another one encodes, such as package aesgcm's.
+// Opener is implemented by codecs that seal what another codec encodes, such as package aesgcm's.
 type Opener interface {
 	// Open returns what was sealed.
 	Open(e codec.Envelope, sealed []byte) ([]byte, error)
 }
 
-// Plain is what says that two values are equal although a codec seals each of them differently: the bytes inside,
-// or, where the codec is no [Opener], the bytes that it has made.
+// Plain returns the bytes by which two payloads can be compared, even if a codec seals equal values differently: the
+// sealed content or, if the codec is no [Opener], the encoded bytes.
 func Plain(c codec.Codec, e codec.Envelope, data []byte) ([]byte, error) {
 	if o, seals := c.(Opener); seals {
 		return o.Open(e, data)

@@ -12,7 +12,7 @@ import (
 
 var errOwn = errors.New("own")
 
-// sealing is a codec that seals, or fails, or makes nothing.
+// sealing is a codec that seals, fails, or returns nothing.
 type sealing struct {
 	codec.JSON
 	err error

@@ -1,6 +1,7 @@
 //go:build unix
 
-// Package pgbouncer puts PgBouncer in transaction mode, with two connections a pool, in front of a private server.
+// Package pgbouncer runs PgBouncer in transaction mode, with two connections for each pool, in front of a private
+// server.
 package pgbouncer
 
 import (
@@ -30,16 +31,16 @@ max_client_conn = 1000
 %s
 `
 
-// Options say how PgBouncer is run, and whom it lets in.
+// Options say how PgBouncer runs, and how it logs in to the server.
 type Options struct {
-	Program  string // its file
-	Dir      string // where its configuration is written; the server's owner can read it
+	Program  string // path of the program
+	Dir      string // where its configuration is written; must be readable for the server's owner
 	Database string // how it logs in to the server's databases, as in its section [databases]
 	Settings string // further lines of its section [pgbouncer]
 }
 
-// Command is PgBouncer as the server's owner, since it does not run as root either, and the address on which it will
-// listen. The caller starts it and ends it.
+// Command returns the command that runs PgBouncer, and the address on which it will listen. It runs as the server's
+// owner, because PgBouncer refuses to run as root too. The caller starts and ends it.
 func Command(server *localpg.Server, o Options) (cmd *exec.Cmd, address string, err error) {
 	port, err := freePort()
 	if err != nil {
@@ -69,10 +70,10 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// startLimit is for a machine that has other things to do.
+// startLimit is long enough for a busy machine.
 const startLimit = 30 * time.Second
 
-// Await returns when a server answers at the URL.
+// Await waits until a server answers at the URL.
 func Await(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A statement that a process has left behind at the server waits for the schema, which waits for its lock: of the two,
-// the drop is ended by the server, and comes again.
+// A statement that an ended process has left behind on the server and the drop of its schema wait for each other: the
+// server ends the drop, which is then repeated.
 func TestDropThatDeadlocks(t *testing.T) {
 	t.Parallel()
 	server := pgschema.Server(t)
@@ -20,7 +20,7 @@ func TestDropThatDeadlocks(t *testing.T) {
 	dropped := t.Run("schema", func(t *testing.T) {
 		db := pgschema.New(t, server)
 		db.Define(t, "CREATE TABLE a (); CREATE TABLE b ()")
-		var first, last string // in the order of the drop
+		var first, last string // in the order in which the drop locks them
 		const query = "SELECT objid::regclass::text FROM pg_depend WHERE refobjid = $1::regnamespace AND classid = " +
 			"'pg_class'::regclass ORDER BY ctid"
 		scan(t, db, &first, query+" LIMIT 1")
@@ -37,7 +37,7 @@ func TestDropThatDeadlocks(t *testing.T) {
 	}
 }
 
-// deadlock has the other wait for the drop, and only then the drop for the other.
+// deadlock lets the other session wait for the drop first, and then the drop for the other session.
 func deadlock(server string, holder, other *pgx.Conn, schema string) error {
 	ctx := context.Background()
 	watch, err := pgx.Connect(ctx, server)
@@ -52,7 +52,7 @@ func deadlock(server string, holder, other *pgx.Conn, schema string) error {
 			int32(holder.PgConn().PID())).Scan(&waits)
 		return err != nil || waits
 	}
-	pgtest.Await(time.Minute, func() bool { return waits(0) }) // the drop for the holder
+	pgtest.Await(time.Minute, func() bool { return waits(0) }) // the drop waits for the holder
 	created := make(chan error, 1)
 	go func() {
 		_, err := other.Exec(ctx, "CREATE TABLE "+schema+".c (); COMMIT")
@@ -65,7 +65,7 @@ func deadlock(server string, holder, other *pgx.Conn, schema string) error {
 	return <-created
 }
 
-// begun is a session with an open transaction, which no deadlock ends.
+// begun opens a session with an open transaction that the deadlock detector does not end.
 func begun(t *testing.T, url, statement string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)

@@ -1,5 +1,5 @@
-// Package pgschema makes schemas that last for a test. It is what package pgtest, for txwork's own tests, and
-// package txworktest, for those of its users, have in common.
+// Package pgschema creates schemas that last for one test. It is the common part of package pgtest, for txwork's own
+// tests, and package txworktest, for those of its users.
 //
 // Everything here may be used by parallel tests. After a test's cleanup no goroutine of this package remains.
 package pgschema
@@ -25,9 +25,9 @@ import (
 
 const (
 	maxConns     = 8                // of one pool; the private server allows 200
-	maxSpare     = 6                // sessions that wait for the next schema
-	setupLimit   = 30 * time.Second // for each statement this package runs itself
-	releaseLimit = 10 * time.Second // for connections still in use when a test ends
+	maxSpare     = 6                // idle sessions that are kept for the next schema
+	setupLimit   = 30 * time.Second // for each statement that this package runs itself
+	releaseLimit = 10 * time.Second // for connections that are still in use when a test ends
 )
 
 // A DB is one test's schema.
@@ -39,8 +39,8 @@ type DB struct {
 	server string // connects without the schema
 }
 
-// New creates a schema on a server, with a name no other has, and a pool of at most 8 connections unless
-// configure says otherwise. When the test ends, the pool is closed and the schema dropped with all that is in it.
+// New creates a schema with a unique name on a server, and a pool of at most 8 connections unless configure changes
+// that. When the test ends, the pool is closed and the schema is dropped with everything in it.
 func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
 	schema := "t_" + strings.ToLower(rand.Text())
@@ -54,8 +54,8 @@ func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
 	return &DB{Pool: NewPool(t, url, configure...), Schema: schema, URL: url, server: server}
 }
 
-// Define runs statements that make tables and the like, as one transaction with the schema as its search_path. They run
-// in a session that did the same for other tests: a new one would read half the catalogs first.
+// Define runs statements such as CREATE TABLE in one transaction, with the schema as its search_path. It reuses a
+// session of earlier tests, because a new one would first have to read half the catalogs.
 func (db *DB) Define(t testing.TB, statements string) {
 	t.Helper()
 	if err := execute(db.server, "SET LOCAL search_path = "+db.Schema+";\n"+statements); err != nil {
@@ -88,8 +88,7 @@ func Server(t testing.TB) string {
 	return url
 }
 
-// serverURL starts the private server once. Nobody stops it: that is the
-// supervisor's work when the process ends.
+// serverURL starts the private server once. The server needs no stop: its supervisor stops it when the process ends.
 var serverURL = sync.OnceValues(func() (string, error) {
 	if url := os.Getenv(localpg.DatabaseURLEnv); url != "" {
 		return url, nil
@@ -120,8 +119,7 @@ func NewPool(t testing.TB, url string, configure ...func(*pgxpool.Config)) *pgxp
 	return pool
 }
 
-// closePool fails the test when it kept a connection, for which Close alone
-// would wait without end and without a word.
+// closePool fails the test if it has kept a connection, for which Close alone would silently wait forever.
 func closePool(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	closed := make(chan struct{})
@@ -138,11 +136,11 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// maxDeadlocks is how many sessions of ended processes may be in the way of one schema's end.
+// maxDeadlocks is how many sessions of ended processes may block the drop of one schema.
 const maxDeadlocks = 5
 
-// drop drops a schema. The statement of a process that a test has killed goes on at the server for a while, and can
-// wait for a lock of the drop while the drop waits for its own.
+// drop drops a schema. A statement of a process that a test has killed still runs on the server for a while, and can
+// deadlock with the drop.
 func drop(t testing.TB, server, schema string) {
 	t.Helper()
 	statement := "DROP SCHEMA " + schema + " CASCADE"
@@ -160,7 +158,7 @@ func deadlocked(err error) bool {
 	return ok && pg.Code == "40P01"
 }
 
-// must runs a statement of this package's own.
+// must runs a statement of this package.
 func must(t testing.TB, server, statement string) {
 	t.Helper()
 	if err := execute(server, statement); err != nil {
@@ -168,8 +166,8 @@ func must(t testing.TB, server, statement string) {
 	}
 }
 
-// spare are sessions in which nothing runs, by URL: every test makes a schema
-// and drops it, and starting a session costs as much as either.
+// spare are idle sessions, by URL: every test creates and drops a schema, and starting a session costs as much as
+// either.
 var spare = struct {
 	sync.Mutex
 	conns map[string][]*pgx.Conn
@@ -197,7 +195,7 @@ func giveSpare(ctx context.Context, url string, conn *pgx.Conn) {
 	spare.conns[url] = append(spare.conns[url], conn)
 }
 
-// execute runs statements in a spare session, or in one that is spare afterwards.
+// execute runs statements in a spare session, or in a new one that becomes spare afterwards.
 func execute(url, statements string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
 	defer cancel()
@@ -221,13 +219,13 @@ func execute(url, statements string) error {
 }
 
 const (
-	slowWrite = 15 * time.Millisecond // from when on pgx reads in a goroutine while it writes
+	slowWrite = 15 * time.Millisecond // a write that takes longer makes pgx read in a goroutine meanwhile
 	maxSlow   = 3
 )
 
-// endReader ends the goroutine in which pgx may read since a call that took so long: one that had the answer before the
-// write was over reads on until the server's next answer, and would look like a leak of the test. On a machine so slow
-// that one may always have begun, it gives up.
+// endReader ends the goroutine that pgx may have started during a call that took so long. If the answer arrived before
+// the write was over, that goroutine keeps reading until the next answer of the server, and would look like a leak of
+// the test. On a machine that is so slow that every call may start one, endReader gives up.
 func endReader(ctx context.Context, conn *pgx.Conn, took time.Duration) bool {
 	for range maxSlow {
 		if took < slowWrite {
@@ -242,8 +240,8 @@ func endReader(ctx context.Context, conn *pgx.Conn, took time.Duration) bool {
 	return false
 }
 
-// connect opens a session that does not wait for locks without end: an open transaction in a schema
-// that is to go is a mistake of the test.
+// connect opens a session with a lock timeout: an open transaction in a schema that is to be dropped is a mistake of
+// the test.
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -253,14 +251,14 @@ func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// CASCADE lists what it drops.
+	// CASCADE would list everything that it drops.
 	if _, err = conn.Exec(ctx, "SET lock_timeout = '10s'; SET client_min_messages = warning"); err != nil {
 		_ = conn.Close(ctx)
 	}
 	return conn, err
 }
 
-// Execute runs statements on a connection of its own.
+// Execute runs statements on a new connection.
 func Execute(t testing.TB, config *pgx.ConnConfig, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)

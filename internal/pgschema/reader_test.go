@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A slowConn takes longer to write than pgx waits for, and has the answer before it returns.
+// A slowConn takes so long to write that pgx starts a reader, and has the answer before the write returns.
 type slowConn struct {
 	net.Conn
 	slow *atomic.Bool
@@ -25,7 +25,7 @@ func (c slowConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// pgx reads in a goroutine while a write is slow, and that goroutine stays for as long as the session rests.
+// pgx reads in a goroutine while a write is slow, and that goroutine stays for as long as the session is idle.
 func TestASpareSessionHasNoReader(t *testing.T) {
 	config, err := pgx.ParseConfig(Server(t))
 	if err != nil {
@@ -48,10 +48,10 @@ func TestASpareSessionHasNoReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	if goleak.Find(before) == nil {
-		t.Fatal("pgx has no goroutine that reads: this test shows nothing")
+		t.Fatal("pgx has started no reader goroutine, so this test proves nothing")
 	}
 	slow.Store(false)
-	for !endReader(t.Context(), conn, 4*slowWrite) { // where the machine itself is slow
+	for !endReader(t.Context(), conn, 4*slowWrite) { // repeated if the machine itself is slow
 	}
 	goleak.VerifyNone(t, before)
 }

@@ -12,7 +12,7 @@ import (
 func withSearchPath(connection, schema string) (string, error) {
 	option := "-csearch_path=" + schema
 	if !strings.Contains(connection, "://") {
-		// Keywords and values: the last of a keyword counts.
+		// In the keyword/value format, the last occurrence of a keyword counts.
 		return connection + " options='" + option + "'", nil
 	}
 	u, err := url.Parse(connection)
@@ -21,7 +21,7 @@ func withSearchPath(connection, schema string) (string, error) {
 	}
 	query := u.Query()
 	query.Set("options", strings.TrimSpace(query.Get("options")+" "+option))
-	// libpq does not take a plus sign for a space.
+	// libpq does not accept a plus sign for a space.
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
 	return u.String(), nil
 }

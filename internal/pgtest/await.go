@@ -2,15 +2,15 @@ package pgtest
 
 import "time"
 
-// Patience is how long a test waits for what takes milliseconds on a machine that does nothing else. It is never what a
-// test measures: a machine with one test too many may need a while.
+// Patience is how long a test waits for something that takes milliseconds on an idle machine. It is never what a test
+// measures: it only has to be long enough for an overloaded machine.
 const Patience = 2 * time.Minute
 
-// Slack is how far a time may be from what is wanted where it is counted from about now.
+// Slack is how far a time may be from the expected one, if that is relative to now.
 const Slack = 30 * time.Second
 
-// Await waits until a condition holds, and tells whether it did within the limit. The longer it waits the seldomer it
-// looks: most conditions are queries, and other tests need the processor.
+// Await waits until a condition holds, and tells whether it did within the limit. The longer it waits, the less often
+// it checks: most conditions are queries, and other tests need the CPU.
 func Await(limit time.Duration, condition func() bool) bool {
 	begun := time.Now()
 	for !condition() {
@@ -24,11 +24,11 @@ func Await(limit time.Duration, condition func() bool) bool {
 }
 
 const (
-	often     = 10 // looks lose at most this part of the time that is waited anyway
+	often     = 10 // polling delays the result by at most a tenth of the time waited
 	soonest   = 2 * time.Millisecond
 	seldomest = 100 * time.Millisecond
 )
 
-// Pass lets time pass: for a handler or an application at work, or where it is shown that nothing happens meanwhile.
-// What is to happen is awaited.
+// Pass lets time pass: to simulate a handler or an application at work, or to show that nothing happens meanwhile. A
+// test that waits for something to happen uses Await.
 func Pass(d time.Duration) { time.Sleep(d) }

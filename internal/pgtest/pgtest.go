@@ -1,14 +1,11 @@
-// Package pgtest gives every test a PostgreSQL schema of its own.
+// Package pgtest gives every test its own PostgreSQL schema.
 //
-// [New] creates a fresh schema and drops it when the test ends. All tests of a
-// process share one private server (see package localpg), which the first of
-// them starts and which ends with the process, so that no TestMain is needed.
-// When TXWORK_DATABASE_URL is set, that server is used and none is started; its
-// user must be allowed to create schemas.
+// [New] creates a new schema and drops it when the test ends. All tests of a process share one private server (see
+// package localpg), which the first of them starts and which ends with the process, so that no TestMain is needed. If
+// TXWORK_DATABASE_URL is set, that server is used and none is started; its user must be allowed to create schemas.
 //
-// Connections of a [DB] have the schema, and only that, as their search_path. [ExecModeEnv] and [PoolerEnv] lead the
-// pools of every test to the server in another way.
-// Everything here may be used by parallel tests. After a test's cleanup no
+// Connections of a [DB] have the schema, and only that, as their search_path. [ExecModeEnv] and [PoolerEnv] change how
+// the pools of every test reach the server. Everything here may be used by parallel tests. After a test's cleanup no
 // goroutine of this package remains.
 package pgtest
 
@@ -24,7 +21,7 @@ import (
 // DB is one test's schema.
 type DB = pgschema.DB
 
-// Option changes what New does.
+// Option changes how New works.
 type Option func(*settings)
 
 type settings struct {
@@ -38,27 +35,26 @@ func collect(options []Option) (s settings) {
 	return s
 }
 
-// WithPool has configure change the pool's configuration before the pool is
-// made.
+// WithPool lets configure change the configuration of the pool before it is created.
 func WithPool(configure func(*pgxpool.Config)) Option {
 	return func(s *settings) { s.configurePool = append(s.configurePool, configure) }
 }
 
-// New creates a schema with a name no other has. When the test ends, the pool
-// is closed and the schema dropped with all that is in it.
+// New creates a schema with a unique name. When the test ends, the pool is closed and the schema is dropped with
+// everything in it.
 func New(t testing.TB, options ...Option) *DB {
 	t.Helper()
 	return pgschema.New(t, URL(t), configured(t, options)...)
 }
 
-// NewPool opens another pool on the schema of a test, which is closed when the test ends.
+// NewPool opens another pool on the schema of a test. It is closed when the test ends.
 func NewPool(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
 	t.Helper()
 	return pgschema.NewPool(t, db.URL, configured(t, options)...)
 }
 
-// Direct is a pool on the schema of a test that reaches the server itself, in pgx's own mode. It is db.Pool where the
-// environment asks for nothing else.
+// Direct is a pool on the schema of a test that connects to the server itself, in pgx's default mode. It is db.Pool
+// unless the environment asks for another mode or a pooler.
 func Direct(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
 	t.Helper()
 	if os.Getenv(ExecModeEnv) == "" && os.Getenv(PoolerEnv) == "" {
@@ -67,9 +63,8 @@ func Direct(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
 	return pgschema.NewPool(t, db.URL, collect(options).configurePool...)
 }
 
-// URL returns the URL of the server that the tests of this process share. The
-// search_path is the server's default there: tests that use the URL directly
-// must not leave anything behind.
+// URL returns the URL of the server that the tests of this process share. Its search_path is the server's default, so
+// tests that use the URL directly must not leave anything behind.
 func URL(t testing.TB) string {
 	t.Helper()
 	return pgschema.Server(t)

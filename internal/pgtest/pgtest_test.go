@@ -89,7 +89,7 @@ func TestWithPool(t *testing.T) {
 	}
 }
 
-// Not parallel: it looks at the goroutines of the whole process.
+// It is not parallel, because it examines the goroutines of the whole process.
 func TestNoGoroutineRemains(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Run("uses everything", func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestNoGoroutineRemains(t *testing.T) {
 // inChild makes TestInChild do its work.
 const inChild = "PGTEST_IN_CHILD"
 
-// TestInChild is what the tests below run in a process of its own.
+// TestInChild is run by the tests below in a child process.
 func TestInChild(t *testing.T) {
 	if os.Getenv(inChild) == "" {
 		t.Skip("runs in a child process")

@@ -1,10 +1,11 @@
 package pgtest
 
-// RefuseWrites is a setting of a session under which [RefusingWrites] has a table refuse them.
+// RefuseWrites is a session setting that makes the trigger of [RefusingWrites] refuse writes.
 const RefuseWrites = "txwork_test.refuse_writes"
 
-// RefusingWrites makes the trigger by which a table refuses writes as a read-only server does, in sessions in which
-// the setting [RefuseWrites] is on. A session's default_transaction_read_only would not do: txwork begins READ WRITE.
+// RefusingWrites returns SQL for a trigger that makes a table refuse writes as a read-only server does, in sessions in
+// which the setting [RefuseWrites] is on. A session's default_transaction_read_only would not suffice, because txwork
+// begins its transactions READ WRITE.
 func RefusingWrites(table string) string {
 	return `CREATE FUNCTION refuse_writes() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN

@@ -17,13 +17,13 @@ const (
 	// ExecModeEnv is pgx's default_query_exec_mode, such as "exec". A test that chooses a mode itself keeps it.
 	ExecModeEnv = "TXWORK_TEST_EXEC_MODE"
 
-	// PoolerEnv is the host:port of a PgBouncer in front of the server that TXWORK_DATABASE_URL names. It has to let
-	// every role of the server in. DB.URL still leads to the server itself, as a listener needs it.
+	// PoolerEnv is the host:port of a PgBouncer in front of the server that TXWORK_DATABASE_URL names. It has to accept
+	// every role of the server. DB.URL still names the server itself, since a listener needs it.
 	PoolerEnv = "TXWORK_TEST_POOLER"
 )
 
-// configured are the options of a test between those that the environment asks for: the mode may be overridden, and
-// the pooler has to see every setting.
+// configured wraps the options of a test in those of the environment: the test may override the mode, but the pooler
+// has to be applied after all settings.
 func configured(t testing.TB, options []Option) (steps []func(*pgxpool.Config)) {
 	t.Helper()
 	if mode := os.Getenv(ExecModeEnv); mode != "" {
@@ -45,8 +45,9 @@ func inMode(t testing.TB, mode string) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = parsed.DefaultQueryExecMode }
 }
 
-// throughPooler leads a pool to PgBouncer. That refuses settings in the startup message, the search_path among them,
-// and a SET would reach whatever session comes next: they become those of a role that the pool logs in as.
+// throughPooler connects a pool to PgBouncer. PgBouncer refuses settings in the startup message, including the
+// search_path, and a SET would affect any later user of the session. The settings are therefore stored in a role that
+// the pool logs in as.
 func throughPooler(t testing.TB, address string) func(*pgxpool.Config) {
 	t.Helper()
 	pooler, err := pgx.ParseConfig("postgres://" + address + "/?sslmode=disable")
@@ -61,9 +62,9 @@ func throughPooler(t testing.TB, address string) func(*pgxpool.Config) {
 	}
 }
 
-// newRole makes a role whose sessions are as those of conn: theirs are its settings, and what they make belongs to
-// conn's user, so that the role can be dropped while that is still there. Its name begins with that user's: tests look
-// for it where txwork notes who did something.
+// newRole creates a role whose sessions are like those of conn: it has their settings, and what they create belongs to
+// conn's user, so that the role can be dropped while those objects exist. Its name begins with that user's name,
+// because tests look for that name where txwork records who did something.
 func newRole(t testing.TB, conn *pgx.ConnConfig) string {
 	t.Helper()
 	owner, name := conn.Copy(), conn.User+"_"+strings.ToLower(rand.Text())
@@ -80,7 +81,7 @@ func newRole(t testing.TB, conn *pgx.ConnConfig) string {
 	return name
 }
 
-// startupSettings are what a session of conn starts with: its parameters, and those within "options".
+// startupSettings are the settings with which a session of conn starts: its parameters, and those within "options".
 func startupSettings(conn *pgx.ConnConfig) map[string]string {
 	settings := map[string]string{}
 	for name, value := range conn.RuntimeParams {
@@ -97,7 +98,7 @@ func startupSettings(conn *pgx.ConnConfig) map[string]string {
 
 func quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
 
-// execute runs statements without what the test made its pool's sessions start with.
+// execute runs statements without the run-time parameters that the test has set for its pool.
 func execute(t testing.TB, config *pgx.ConnConfig, statements ...string) {
 	t.Helper()
 	config = config.Copy()

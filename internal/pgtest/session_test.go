@@ -34,7 +34,7 @@ func TestModeOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// What a pooler would refuse at the start of a session is that of the role that the pool logs in as.
+// Settings that a pooler would refuse at the start of a session become settings of the role that the pool logs in as.
 func TestPoolerOfTheEnvironment(t *testing.T) {
 	t.Setenv(pgtest.PoolerEnv, "127.0.0.1:1")
 	readOnly := pgtest.WithPool(func(c *pgxpool.Config) {

@@ -6,7 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// SomebodyWaits tells whether a statement that uses the table, which is qualified, waits for another transaction.
+// SomebodyWaits tells whether a statement that uses the table waits for another transaction. The table's name is
+// qualified.
 func SomebodyWaits(t testing.TB, pool *pgxpool.Pool, table string) (waits bool) {
 	t.Helper()
 	err := pool.QueryRow(t.Context(), `

@@ -9,10 +9,10 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 )
 
-// Sentinels are the errors of package workqueue that [Explain] wraps.
+// Sentinels are the errors of package workqueue that [Sentinels.Explain] wraps.
 type Sentinels struct{ ReadOnly, PoolMode, SchemaVersion error }
 
-// Explain adds what to do to the errors of the database that have a known remedy.
+// Explain adds what to do to database errors that have a known remedy.
 func (s Sentinels) Explain(err error) error {
 	pg, ok := contain.As[*pgconn.PgError](err)
 	if !ok {
@@ -21,7 +21,7 @@ func (s Sentinels) Explain(err error) error {
 	switch {
 	case pg.Code == "25006", isStandby(pg): // read_only_sql_transaction
 		return fmt.Errorf("txwork: %w: connect to the primary: %w", s.ReadOnly, err)
-	case pg.Code == "08P01" && strings.Contains(pg.Message, "statement pooling mode"): // PgBouncer's
+	case pg.Code == "08P01" && strings.Contains(pg.Message, "statement pooling mode"): // from PgBouncer
 		return fmt.Errorf("txwork: %w, which has no transactions: set pool_mode = transaction or session: %w",
 			s.PoolMode, err)
 	}
@@ -32,18 +32,18 @@ func (s Sentinels) Explain(err error) error {
 	return err
 }
 
-// IsStale tells that a statement was prepared before DDL that changed the types of its result. It has done nothing, and
-// pgx prepares it anew the next time. The code alone says no more than that something is not supported.
+// IsStale tells whether a statement failed because it was prepared before DDL that changed the types of its result. It
+// had no effect, and pgx prepares it again the next time. The code alone only says that something is not supported.
 func IsStale(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)
 	return ok && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
-// maxStale is how many statements of one piece of work, and of how many connections, may have been prepared before DDL.
+// maxStale is how many statements of one piece of work, on how many connections, may have been prepared before DDL.
 const maxStale = 8
 
-// Renewed runs work, and again where a statement of it was stale, see [IsStale]. Work is a transaction of its own and
-// may run more than once.
+// Renewed runs work, and runs it again as long as one of its statements was stale, see [IsStale]. The work is a whole
+// transaction and may run more than once.
 func Renewed(work func() error) (err error) {
 	for range maxStale {
 		if err = work(); !IsStale(err) {
@@ -53,8 +53,8 @@ func Renewed(work func() error) (err error) {
 	return err
 }
 
-// isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone says no more than that
-// something is not supported; of the settings of a transaction that are true or false this is the only one to say it.
+// isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone only says that something
+// is not supported, but among the boolean settings of a transaction only this one reports it.
 func isStandby(pg *pgconn.PgError) bool {
 	return pg.Code == "0A000" && pg.Routine == "call_bool_check_hook"
 }

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// JSON tells what keeps PostgreSQL from storing text as jsonb, which holds less than JSON does: no NUL, no half of a
-// surrogate pair, no number beyond its numeric.
+// JSON says what keeps PostgreSQL from storing text as jsonb, which cannot hold all of JSON: no NUL, no half of a
+// surrogate pair, and no number beyond numeric.
 func JSON(text []byte) (problem string) {
 	switch {
 	case !utf8.Valid(text):
@@ -25,7 +25,7 @@ func JSON(text []byte) (problem string) {
 
 // badEscape says what is wrong with the \u escapes of valid JSON.
 func badEscape(text []byte) string {
-	high := false // the escape before was the first half of a pair
+	high := false // the previous escape was the first half of a pair
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
 			if high {
@@ -56,7 +56,7 @@ func badEscape(text []byte) string {
 
 const halfPair = "has half of a surrogate pair, which PostgreSQL's jsonb cannot hold"
 
-// badNumber reads the numbers only where one can be too large: the digits of the text may not do.
+// badNumber parses the numbers only if one could be too large: a short text without an exponent cannot contain one.
 func badNumber(text []byte) string {
 	if len(text) <= maxFractionDigits && !bytes.ContainsAny(text, "eE") {
 		return ""
@@ -66,7 +66,7 @@ func badNumber(text []byte) string {
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return "" // the end: it is valid
+			return "" // the end of valid JSON
 		}
 		if n, ok := token.(json.Number); ok && !numeric(n.String()) {
 			return fmt.Sprintf("has a number with more digits than PostgreSQL's numeric takes: %d before the point, "+
@@ -76,13 +76,14 @@ func badNumber(text []byte) string {
 	}
 }
 
-// What PostgreSQL's numeric holds, and with it a number in jsonb.
+// The limits of PostgreSQL's numeric, and thereby of a number in jsonb.
 const (
 	maxIntegerDigits  = 131072
 	maxFractionDigits = 16383
 )
 
-// numeric tells whether a number that is written out has no more digits than that. Zeros in front count as digits.
+// numeric tells whether a number, written without its exponent, has no more digits than numeric allows. Leading zeros
+// count as digits.
 func numeric(number string) bool {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
 	integer, fraction, _ := strings.Cut(mantissa, ".")

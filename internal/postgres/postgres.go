@@ -1,4 +1,4 @@
-// Package postgres knows what a PostgreSQL server can hold: names, texts, JSON and the types of columns.
+// Package postgres knows what a PostgreSQL server can store: names, texts, JSON and the types of columns.
 package postgres
 
 import (
@@ -14,13 +14,14 @@ var ColumnTypes = []string{
 	"numeric", "smallint", "text", "timestamptz", "uuid",
 }
 
-// IdentifierLimit is PostgreSQL's NAMEDATALEN - 1: a longer name is silently cut, and two cut names collide.
+// IdentifierLimit is PostgreSQL's NAMEDATALEN - 1: a longer name is silently truncated, and two truncated names
+// collide.
 const IdentifierLimit = 63
 
 var identifierPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// Identifier tells what keeps name from standing as an identifier: lower-case letters, digits and underscores, not
-// starting with a digit, at most [IdentifierLimit] bytes.
+// Identifier says why name cannot be an identifier, or returns an empty string. Identifiers have lower-case letters,
+// digits and underscores, do not start with a digit, and have at most [IdentifierLimit] bytes.
 func Identifier(name string) (problem string) {
 	switch {
 	case name == "":
@@ -33,7 +34,7 @@ func Identifier(name string) (problem string) {
 	return ""
 }
 
-// Text tells what keeps PostgreSQL from storing s as text.
+// Text says what keeps PostgreSQL from storing s as text, or returns an empty string.
 func Text(s string) (problem string) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		return fmt.Sprintf("has a NUL byte at offset %d, which PostgreSQL text cannot hold", i)

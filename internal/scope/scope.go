@@ -1,5 +1,5 @@
-// Package scope makes the tracers and meters of txwork: each names its package, the module's version and the semantic
-// conventions that its names are of.
+// Package scope makes the tracers and meters of txwork. Each names its package, the module's version and the version of
+// the semantic conventions that it follows.
 package scope
 
 import (
@@ -17,7 +17,7 @@ const module = "github.com/txwork/txwork"
 // SchemaURL names the version of the semantic conventions.
 const SchemaURL = semconv.SchemaURL
 
-// Version is that of the module in this program; empty where the program was built without saying.
+// Version is the version of the module in this program, or empty if the build does not contain it.
 var Version = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -26,7 +26,7 @@ var Version = sync.OnceValue(func() string {
 	return versionIn(info)
 })
 
-// versionIn finds the module as the program's own or among those that it depends on.
+// versionIn finds the module as the main module or among the dependencies.
 func versionIn(info *debug.BuildInfo) string {
 	if path := info.Main.Path; path == module || strings.HasPrefix(path, module+"/") {
 		return info.Main.Version
@@ -43,12 +43,12 @@ func versionIn(info *debug.BuildInfo) string {
 	return ""
 }
 
-// Tracer is a provider's for a package of txwork.
+// Tracer returns a provider's tracer for a package of txwork.
 func Tracer(p trace.TracerProvider, pkg string) trace.Tracer {
 	return p.Tracer(module+"/"+pkg, trace.WithInstrumentationVersion(Version()), trace.WithSchemaURL(SchemaURL))
 }
 
-// Meter is a provider's for a package of txwork.
+// Meter returns a provider's meter for a package of txwork.
 func Meter(p metric.MeterProvider, pkg string) metric.Meter {
 	return p.Meter(module+"/"+pkg, metric.WithInstrumentationVersion(Version()), metric.WithSchemaURL(SchemaURL))
 }

@@ -1,5 +1,5 @@
-// Package sdktest runs a package's tests as a program runs that exports its telemetry: with the OpenTelemetry
-// SDK's providers installed globally, where [workqueue.Open] finds them.
+// Package sdktest runs a package's tests like a program that exports its telemetry: with the OpenTelemetry SDK's
+// providers installed globally, where [workqueue.Open] finds them.
 package sdktest
 
 import (
@@ -21,9 +21,9 @@ import (
 // Tests are what a *testing.M runs.
 type Tests interface{ Run() int }
 
-// Under wraps the tests of a package for its TestMain. Their run fails if OpenTelemetry's error handler was told
-// of anything, such as a panic that txwork contained, or if the metrics cannot be collected at the end. With -bench
-// nothing is installed: benchmarks measure txwork, and what the SDK costs has a benchmark of its own.
+// Under wraps the tests of a package for its TestMain. Their run fails if OpenTelemetry's error handler received an
+// error, such as a panic that txwork contained, or if the metrics cannot be collected at the end. With -bench nothing
+// is installed: benchmarks measure txwork, and a separate benchmark measures the SDK.
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 func Under(m Tests) Tests {
@@ -46,7 +46,7 @@ func (s suite) Run() int {
 	return code
 }
 
-// An SDK is the providers of one process and what its error handler was told.
+// An SDK is the providers of one process and the errors that its error handler received.
 type SDK struct {
 	reader *metric.ManualReader
 	meters *metric.MeterProvider
@@ -56,7 +56,7 @@ type SDK struct {
 	errs []error
 }
 
-// Install makes the SDK's providers the global ones: for the child processes of a test, whose end nobody checks.
+// Install makes the SDK's providers the global ones. It is for child processes of a test, whose end is not checked.
 func Install() *SDK {
 	s := &SDK{reader: metric.NewManualReader()}
 	s.meters = metric.NewMeterProvider(metric.WithReader(s.reader))
@@ -67,10 +67,10 @@ func Install() *SDK {
 	return s
 }
 
-// maxReported bounds what is kept: the first errors tell what is wrong.
+// maxReported bounds how many errors are kept: the first ones say what is wrong.
 const maxReported = 10
 
-// Expected stands in panics that a test makes on purpose: what is told of them is no failure.
+// Expected is contained in panics that a test provokes. Their reports are not failures.
 const Expected = "a panic that its test expects"
 
 func (s *SDK) report(err error) {
@@ -95,8 +95,8 @@ func (s *SDK) finish() error {
 	return errors.Join(append(s.errs, err)...)
 }
 
-// Untraced are a row's headers without the trace of whoever enqueued it, which every row has under the SDK; nil where
-// there are no others.
+// Untraced returns a row's headers without the trace context that every row has under the SDK, or nil if there are no
+// others.
 func Untraced[V any](headers map[string]V) map[string]V {
 	delete(headers, "traceparent")
 	if len(headers) == 0 {
@@ -105,7 +105,7 @@ func Untraced[V any](headers map[string]V) map[string]V {
 	return headers
 }
 
-// discard takes finished spans, as an exporter that is always quick enough.
+// discard is an exporter that drops finished spans.
 type discard struct{}
 
 func (discard) ExportSpans(context.Context, []trace.ReadOnlySpan) error { return nil }

@@ -25,22 +25,22 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// SQLSTATEs that say no.
+// SQLSTATEs of refusals.
 const (
 	forbidden    = "42501" // insufficient_privilege
 	againstCheck = "23514" // check_violation
 	outOfRange   = "22003" // numeric_value_out_of_range
 )
 
-// password is that of every role of a fixture: the private server asks for none, one of yours may.
+// password is the password of every role of a fixture: the private server asks for none, but the user's server may.
 const password = "not-a-secret"
 
 var quiet = workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 
-// A fixture is a schema with every table there is, and its five roles.
+// A fixture is a schema with all tables and its five roles.
 type fixture struct {
 	t      *testing.T
-	db     *pgtest.DB // as the superuser that made it
+	db     *pgtest.DB // as the superuser that created it
 	prefix string
 	own    *workqueue.Table // a table of the application's own
 
@@ -66,7 +66,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// tables are the SQL of every migration.
+// tables returns the SQL of all migrations.
 func tables(t testing.TB, schema string) string {
 	t.Helper()
 	text, err := migrations.SQL(migrations.FileOptions{Schema: schema})
@@ -118,7 +118,7 @@ func (f *fixture) openDomains() {
 	must(f.t, errors.Join(errs[:]...))
 }
 
-// grant runs what Roles prints, for the migrations' tables and for the application's own.
+// grant runs the SQL that Roles renders, for the migrations' tables and for the application's own.
 func (f *fixture) grant(pool *pgxpool.Pool) {
 	f.t.Helper()
 	for _, o := range []migrations.RoleOptions{
@@ -132,7 +132,7 @@ func (f *fixture) grant(pool *pgxpool.Pool) {
 	}
 }
 
-// role is a role's name; a prefix of letters and digits needs no quotes.
+// role returns a role's name. A prefix of letters and digits needs no quotes.
 func (f *fixture) role(name string) string { return f.prefix + "_" + name }
 
 func (f *fixture) dropRoles() {
@@ -146,7 +146,7 @@ func (f *fixture) dropRoles() {
 	}
 }
 
-// as is a pool of a role's own logins.
+// as returns a pool that logs in as a role.
 func (f *fixture) as(role string) *pgxpool.Pool {
 	f.t.Helper()
 	config, err := pgxpool.ParseConfig(f.db.URL)
@@ -171,7 +171,7 @@ func tryExec(ctx context.Context, pool *pgxpool.Pool, statements string, args ..
 	})
 }
 
-// in runs what an application does in a transaction of its own.
+// in runs do in its own transaction, as an application would.
 func (f *fixture) in(pool *pgxpool.Pool, do func(ctx context.Context, tx workqueue.Tx) error) {
 	f.t.Helper()
 	must(f.t, f.try(pool, do))
@@ -181,7 +181,7 @@ func (f *fixture) try(pool *pgxpool.Pool, do func(ctx context.Context, tx workqu
 	return pgx.BeginFunc(f.t.Context(), pool, func(tx pgx.Tx) error { return do(f.t.Context(), workqueue.Pgx(tx)) })
 }
 
-// refuses fails the test unless the statement ends with the SQLSTATE. It is rolled back in any case.
+// refuses fails the test unless the statement fails with the SQLSTATE. It is rolled back in any case.
 func (f *fixture) refuses(pool *pgxpool.Pool, state, statement string, args ...any) {
 	f.t.Helper()
 	statement = strings.ReplaceAll(statement, "{schema}", f.db.Schema)
@@ -216,7 +216,7 @@ func (f *fixture) lines(query string, args ...any) []string {
 	return list
 }
 
-// tables are all tables of the schema.
+// tables returns the names of all tables of the schema.
 func (f *fixture) tables() []string {
 	f.t.Helper()
 	tables := f.lines("SELECT c.relname::text FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND "+

@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A function of ours, as the catalogue has it.
+// A function is one of txwork's functions, as the catalogue describes it.
 type function struct {
 	signature, name, body, path string
 	everybody, definer          bool
@@ -37,8 +37,8 @@ func (f *fixture) functions() []function {
 	return all
 }
 
-// qualified are functions that may leave their search_path to the caller, by the end of their names, and why. All that
-// their bodies call has to be qualified then.
+// qualified lists functions that may use the caller's search_path, by the end of their names, with the reason. Every
+// name in their bodies has to be qualified.
 var qualified = map[string]string{
 	"_key_note": "a SET costs every settle of an ordered key more than the note",
 	"_announce": "a SET of a function costs every single insert more than the notification itself; the body is one " +
@@ -46,12 +46,12 @@ var qualified = map[string]string{
 	"_maintain": "a procedure with a SET cannot commit; the functions that it calls have theirs",
 }
 
-// Whoever may call a function of ours runs our text and nothing that lies on the caller's search_path, with the
-// caller's own rights; and everybody may call none.
+// A call of one of our functions runs only our code with the caller's own rights, and nothing that is on the caller's
+// search_path. PUBLIC may call none of them.
 func TestEveryFunctionIsSafeToCall(t *testing.T) {
 	f := newFixture(t)
 	all := f.functions()
-	if len(all) < 100 { // five tables of the core and two of schedules, with keyed rows, joins and domains
+	if len(all) < 100 { // five core tables, two of schedules, keyed rows, joins and domains
 		t.Errorf("there are only %d functions", len(all))
 	}
 	for _, one := range all {
@@ -64,7 +64,7 @@ func TestEveryFunctionIsSafeToCall(t *testing.T) {
 		case one.path != "":
 			t.Errorf("%s sets %s", one.signature, one.path)
 		case !mayBeUnpinned(one.name):
-			t.Errorf("%s has no search_path of its own and is none of those that may lack it", one.signature)
+			t.Errorf("%s has no search_path of its own, and is not in the list of those that may lack it", one.signature)
 		default:
 			for _, call := range unqualifiedCalls(one.body) {
 				t.Errorf("%s has no search_path of its own and calls %s without a schema", one.signature, call)
@@ -88,12 +88,12 @@ var (
 
 	qualifiedOperator = regexp.MustCompile(`OPERATOR\(pg_catalog\.[^)]+\)`)
 	operator          = regexp.MustCompile(`[-+*/<>=~!@#%^&|?]+`)
-	// the others that stand there are the grammar's
+	// all other types here belong to the grammar
 	unqualifiedType = regexp.MustCompile(`::(text|jsonb|uuid|timestamptz)\b`)
 )
 
-// unqualifiedCalls are the functions, operators and types that a body names without a schema, and that somebody's
-// search_path could replace. EXTRACT is the grammar's, which knows its function, and so are words before a parenthesis.
+// unqualifiedCalls returns the functions, operators and types that a body names without a schema, and that a
+// search_path could therefore replace. EXTRACT and keywords before a parenthesis belong to the grammar.
 func unqualifiedCalls(body string) (calls []string) {
 	body = qualifiedOperator.ReplaceAllString(text.ReplaceAllString(body, "''"), ",")
 	calls = append(operator.FindAllString(body, -1), unqualifiedType.FindAllString(body, -1)...)
@@ -106,8 +106,9 @@ func unqualifiedCalls(body string) (calls []string) {
 	return calls
 }
 
-// What a table's checks, indexes, defaults and triggers have stored is PostgreSQL's own, also where somebody may create
-// operators that fit better in a schema which the migrator's search_path has: they would run as whoever writes a row.
+// The stored expressions of checks, indexes, defaults and triggers use PostgreSQL's operators, even if another role can
+// create better matching operators in a schema on the migrator's search_path. Such operators would run as the role that
+// writes a row.
 func TestNoStoredExpressionHasOperatorsOfOthers(t *testing.T) {
 	t.Parallel()
 	f := &fixture{t: t, db: pgtest.New(t)}
@@ -124,11 +125,11 @@ func TestNoStoredExpressionHasOperatorsOfOthers(t *testing.T) {
 		FROM pg_depend AS d
 		WHERE d.refclassid = 'pg_operator'::regclass AND d.refobjid IN (SELECT o.oid FROM pg_operator AS o WHERE o.oprnamespace = $1::regnamespace)
 		  AND d.classid <> 'pg_operator'::regclass`, f.db.Schema); len(others) > 0 {
-		t.Errorf("somebody's operators have been taken: %q", others)
+		t.Errorf("stored expressions use operators of another role: %q", others)
 	}
 }
 
-// createOperator fits in where PostgreSQL would cast one of the operands.
+// createOperator creates an operator for operands of which PostgreSQL would otherwise cast one.
 func (f *fixture) createOperator(operator, left, right string) {
 	f.t.Helper()
 	f.exec(f.db.Pool, fmt.Sprintf("CREATE OR REPLACE FUNCTION somebodys(%[1]s, %[2]s) RETURNS boolean LANGUAGE sql "+

@@ -19,8 +19,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Queues, topics, keys, consumers and labels are values, never a part of a statement: each is refused as invalid, or
-// stands in its row as it was given and is found by it.
+// Queues, topics, keys, consumers and labels are values, never a part of a statement: each is either refused as
+// invalid, or stored unchanged, and its row can be found by it.
 func FuzzNames(f *testing.F) {
 	for _, s := range []string{"default", "", "a'b", `a"b`, "a;b", "--", "$1", "$txwork$", "%s", `\`, "ä", "\x00",
 		"\xff", "🙂", " a ", "a\nb", "{{.Table}}", "@ids",
@@ -47,7 +47,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// storesNames writes a row by each name there is, in transactions that are rolled back.
+// storesNames writes a row for each kind of name, in transactions that are rolled back.
 func (f *fixture) storesNames(name string) {
 	for query, write := range map[string]func(ctx context.Context, tx workqueue.Tx) error{
 		"SELECT count(*) FROM outbox WHERE topic = $1 AND key = $1 AND dedup_key = $1 AND concurrency_key = $1": func(ctx context.Context, tx workqueue.Tx) error {
@@ -92,7 +92,7 @@ func (f *fixture) storesName(name, query string, write func(ctx context.Context,
 	case errors.Is(err, workqueue.ErrInvalid):
 		return
 	case err != nil:
-		f.t.Fatalf("%q is neither refused as invalid nor taken by %s: %v", name, query, err)
+		f.t.Fatalf("%q is neither refused as invalid nor accepted by %s: %v", name, query, err)
 	}
 	var n int
 	if err := tx.QueryRow(ctx, query, name).Scan(&n); err != nil || n != 1 {
@@ -101,7 +101,7 @@ func (f *fixture) storesName(name, query string, write func(ctx context.Context,
 	f.claims(ctx, tx, name)
 }
 
-// claims takes what was written by the lane of its name.
+// claims claims rows by the lane that has the name.
 func (f *fixture) claims(ctx context.Context, tx pgx.Tx, name string) {
 	for statement, args := range map[string][]any{
 		"SELECT inbox_claim($1, 60, 10, $2)":             {uuid.New(), name},

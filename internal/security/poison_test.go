@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// What a producer writes by hand has to be computable: one row that is not would fail the settles, sweeps and reaps of
-// all others.
+// Rows that a producer writes by hand must not make computations fail: one such row would make the settles, sweeps and
+// reaps of all others fail.
 func TestAProducerWritesNothingThatCannotBeComputed(t *testing.T) {
 	f := newFixture(t)
 	producer := f.as("producer")
@@ -54,7 +54,7 @@ func TestAProducerWritesNothingThatCannotBeComputed(t *testing.T) {
 	}
 }
 
-// Steps that a producer adds by hand to a join that expects fewer, or none, settle all the same, also by the reaper.
+// A producer may add more steps to a join by hand than the join expects. They can still be settled, also by the reaper.
 func TestMoreStepsThanExpectedFailNoSettle(t *testing.T) {
 	f := newFixture(t)
 	ended, short := uuid.New(), uuid.New()
@@ -91,7 +91,7 @@ func TestMoreStepsThanExpectedFailNoSettle(t *testing.T) {
 	}
 }
 
-// What is due so late that no duration reaches there is waited for, and not asked for without a pause.
+// A row that is due beyond the range of a duration is waited for, without polling in a busy loop.
 func TestADueTimeBeyondDurationsIsFarAway(t *testing.T) {
 	f := newFixture(t)
 	f.in(f.as("producer"), func(ctx context.Context, tx workqueue.Tx) error {

@@ -19,12 +19,12 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// printArgs are those of the fixture's kind of jobs.
+// printArgs are the args of the fixture's kind of jobs.
 type printArgs struct{ Page int }
 
 func (printArgs) Kind() string { return "print" }
 
-// enqueueEverywhere does all that a producer is for.
+// enqueueEverywhere does everything that a producer may do.
 func (f *fixture) enqueueEverywhere(pool *pgxpool.Pool) {
 	f.t.Helper()
 	for _, do := range []func(context.Context, workqueue.Tx) error{f.sendMessages, f.startJoin, f.receiveMessages,
@@ -64,7 +64,7 @@ func (f *fixture) receiveMessages(ctx context.Context, tx workqueue.Tx) error {
 }
 
 func (f *fixture) setTimers(ctx context.Context, tx workqueue.Tx) error {
-	for range 2 { // the second time it is moved
+	for range 2 { // the second call moves it
 		if _, err := f.timers.Set(ctx, tx, timers.Timer{Key: "t1", Topic: "fired", Delay: time.Millisecond},
 			timers.Timer{Key: "t2", Topic: "fired", Delay: time.Hour}); err != nil {
 			return err
@@ -153,7 +153,7 @@ func TestAProducerEnqueuesEverywhere(t *testing.T) {
 	}
 }
 
-// queues are the tables of the core that producers write, with what holds their payload.
+// queues are the core tables that producers write, with the column of their payload.
 var queues = map[string]string{"outbox": "payload", "inbox": "payload", "timers": "payload", "jobs": "args",
 	"letters": "text"}
 
@@ -163,7 +163,7 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 	producer := f.as("producer")
 	token, ids := uuid.New(), []uuid.UUID{uuid.New()}
 	for table, payload := range queues {
-		if table != "timers" { // which are set in the row that has the key
+		if table != "timers" { // timers are set in the row that has the key
 			for _, column := range []string{payload, "last_error", "owner_token", "*"} {
 				f.refuses(producer, forbidden, "SELECT "+column+" FROM "+table)
 			}
@@ -201,8 +201,8 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 	f.refusesDDL(producer)
 }
 
-// A join ends by what a worker settles and folds, also one that is over when it starts. Steps that are added to one
-// that runs are the worker's as well.
+// A join ends only when a worker settles and folds, even if it is complete when it starts. The worker also settles the
+// steps that are added to a running join.
 func TestAProducerEndsNoJoin(t *testing.T) {
 	f := newFixture(t)
 	producer := f.as("producer")
@@ -237,8 +237,8 @@ func TestAProducerEndsNoJoin(t *testing.T) {
 	f.refuses(producer, forbidden, "DELETE FROM jobs_join_note")
 }
 
-// A producer of timers moves and cancels them. What fires is the worker's: the table's own check keeps the producer
-// from claiming it and from settling it.
+// A producer of timers may move and cancel them. Firing is for the worker: the table's own check keeps the producer
+// from claiming and settling.
 func TestAProducerOfTimersNeitherClaimsNorSettles(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.db.Pool)

@@ -31,10 +31,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// marker stands for a secret: in payloads, headers, keys, what handlers say, and the password of the database.
+// marker stands for a secret in payloads, headers, keys, handlers' errors, and the password of the database.
 const marker = "hunter2marker"
 
-// A witness keeps all that is logged, traced and answered.
+// A witness collects everything that is logged, traced and answered.
 type witness struct {
 	*fixture
 	mu     sync.Mutex
@@ -76,19 +76,19 @@ func (w *witness) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// secretArgs are args of which the stored form may not be what the handler takes.
+// secretArgs are args whose stored form the handler may be unable to decode.
 type secretArgs struct{ Text any }
 
 func (secretArgs) Kind() string { return "secret" }
 
-// errSecret is a handler's error with a secret in it, which the Redact hook takes out.
+// errSecret is a handler's error that contains a secret, which the Redact hook removes.
 var errSecret = fmt.Errorf("the partner refused %s\nsecond line %s", marker, marker)
 
 func redact(_ context.Context, message string) string {
 	return strings.ReplaceAll(message, marker, "***")
 }
 
-// note keeps what a call has returned.
+// note collects an error that a call has returned.
 func (w *witness) note(err error) {
 	if err != nil {
 		w.errors = append(w.errors, err)
@@ -100,7 +100,7 @@ func (w *witness) enqueue(do func(ctx context.Context, tx workqueue.Tx) error) {
 	must(w.t, w.try(w.pool, do))
 }
 
-// refused is what a call that has to fail returns.
+// refused collects the error of a call that has to fail.
 func (w *witness) refused(do func(ctx context.Context, tx workqueue.Tx) error) {
 	w.t.Helper()
 	err := w.try(w.pool, do)
@@ -112,9 +112,9 @@ func (w *witness) refused(do func(ctx context.Context, tx workqueue.Tx) error) {
 
 func headers() map[string]string { return map[string]string{"authorization": marker} }
 
-// fillWithSecrets writes rows that workers will choke on.
+// fillWithSecrets writes rows on which workers fail.
 func (w *witness) fillWithSecrets() {
-	payload := []byte(`{"Text": "` + marker + `"`) // which ends too early
+	payload := []byte(`{"Text": "` + marker + `"`) // truncated JSON
 	w.enqueue(func(ctx context.Context, tx workqueue.Tx) error {
 		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "fails", Key: marker, Payload: payload,
 			Headers: headers(), DedupKey: marker, MaxAttempts: 1},
@@ -138,7 +138,7 @@ func (w *witness) fillWithSecrets() {
 	})
 }
 
-// refuseSecrets has calls fail whose arguments are secret.
+// refuseSecrets makes calls fail whose arguments are secret.
 func (w *witness) refuseSecrets() {
 	long := []byte(strings.Repeat(marker, 20))
 	w.refused(func(ctx context.Context, tx workqueue.Tx) error {
@@ -163,7 +163,7 @@ func (w *witness) refuseSecrets() {
 		_, err := w.timers.Set(ctx, tx, timers.Timer{Key: "k", Topic: "t", Payload: long})
 		return err
 	})
-	// What PostgreSQL refuses it explains with the row, in the detail of its error.
+	// PostgreSQL puts the refused row into the detail of its error.
 	must(w.t, tryExec(w.t.Context(), w.pool, "ALTER TABLE outbox ADD CONSTRAINT never CHECK (topic <> 'never')"))
 	w.refused(func(ctx context.Context, tx workqueue.Tx) error {
 		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "never", Payload: []byte(marker), Headers: headers(),
@@ -172,7 +172,7 @@ func (w *witness) refuseSecrets() {
 	})
 }
 
-// workOn has every worker end all rows, each by some failure.
+// workOn runs every worker until all rows have ended, each by some failure.
 func (w *witness) workOn() {
 	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
 	defer stop()
@@ -211,7 +211,7 @@ func (w *witness) workOn() {
 	}
 }
 
-// losesDatabase runs what connects with a password to where nobody listens.
+// losesDatabase runs code that connects, with a password, to an address without a server.
 func (w *witness) losesDatabase() {
 	config, err := pgxpool.ParseConfig("postgres://user:" + marker + "@127.0.0.1:1/nowhere?connect_timeout=1")
 	must(w.t, err)
@@ -234,7 +234,7 @@ func (w *witness) losesDatabase() {
 	w.note(m.Validate(w.t.Context()))
 }
 
-// api asks the REST API with tokens and bodies that it refuses, and with trouble of its own.
+// api calls the REST API with tokens and bodies that it refuses, and provokes internal errors.
 func (w *witness) api() {
 	tokens, err := alarms.NewTokens(map[string]alarms.Owner{"a-token-of-some-length": {DID: "did:x", UserID: "u"}})
 	must(w.t, err)
@@ -276,7 +276,7 @@ func (w *witness) looksThroughErrors() {
 	}
 	for _, err := range w.errors {
 		if strings.Contains(err.Error(), marker) {
-			w.t.Errorf("an error tells a secret: %v", err)
+			w.t.Errorf("an error contains a secret: %v", err)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func (w *witness) looksThroughTheLog() {
 	}
 	for _, line := range lines {
 		if strings.Contains(line, marker) {
-			w.t.Errorf("the log tells a secret: %s", line)
+			w.t.Errorf("the log contains a secret: %s", line)
 		}
 	}
 }
@@ -313,7 +313,7 @@ func (w *witness) looksThroughSpans() {
 		}
 		if all := fmt.Sprint(span.Name(), span.Attributes(), span.Status(), span.Events(),
 			span.Links()); strings.Contains(all, marker) {
-			w.t.Errorf("a span tells a secret: %s", all)
+			w.t.Errorf("a span contains a secret: %s", all)
 		}
 	}
 	if failed < 8 {
@@ -321,7 +321,7 @@ func (w *witness) looksThroughSpans() {
 	}
 }
 
-// What is stored of errors has passed the Redact hook.
+// looksThroughTheTables checks that stored errors have passed the Redact hook.
 func (w *witness) looksThroughTheTables() {
 	for _, table := range []string{"outbox", "inbox", "timers", "jobs"} {
 		if n := ask[int](w.fixture, "SELECT count(*) FROM "+table+" WHERE last_error IS NOT NULL"); n == 0 {

@@ -61,7 +61,7 @@ func TestAViewerChangesNothing(t *testing.T) {
 	for _, function := range functions {
 		for _, role := range []string{"viewer", "producer"} {
 			if role == "producer" && strings.HasSuffix(function, "_key_place(text)") {
-				continue // which the trigger of their inserts calls
+				continue // called by the trigger of their inserts
 			}
 			if ask[bool](f, "SELECT has_function_privilege($1, $2::regprocedure, 'EXECUTE')", f.role(role), function) {
 				t.Errorf("the %s may call %s", role, function)
@@ -70,7 +70,7 @@ func TestAViewerChangesNothing(t *testing.T) {
 	}
 }
 
-// The owner owns it all, and everybody has nothing.
+// Everything belongs to the owner, and PUBLIC has no rights.
 func TestEverythingIsTheOwners(t *testing.T) {
 	f := newFixture(t)
 	if others := f.lines(`
@@ -116,7 +116,7 @@ func TestAMigratorMigratesAsTheOwner(t *testing.T) {
 	must(t, err)
 	f.migrate(migrator)
 	must(t, m.Validate(t.Context()))
-	f.refuses(f.as("worker"), forbidden, "SELECT FROM outbox") // until the rights are given again
+	f.refuses(f.as("worker"), forbidden, "SELECT FROM outbox") // until the rights are granted again
 	f.grant(migrator)
 	f.enqueueEverywhere(f.as("producer"))
 	f.exec(f.as("worker"), "SELECT FROM outbox")
@@ -127,7 +127,7 @@ func TestAMigratorMigratesAsTheOwner(t *testing.T) {
 	f.refuses(migrator, forbidden, "CREATE ROLE "+f.prefix+"_more")
 }
 
-// What a role was given by hand is gone after the next run, and a run that finds all as it is changes nothing.
+// The next run removes rights that a role was given by hand, and a run that finds nothing to change changes nothing.
 func TestRolesConverge(t *testing.T) {
 	f := newFixture(t)
 	acls := func() []string {
@@ -150,7 +150,7 @@ func TestRolesConverge(t *testing.T) {
 	}
 }
 
-// Tables whose names begin as ours do are somebody else's.
+// Tables whose names merely begin like ours are left alone.
 func TestRolesTouchNothingElse(t *testing.T) {
 	f := newFixture(t)
 	f.exec(f.db.Pool, "CREATE TABLE outbox_archive (id int); CREATE TABLE jobs_2 (id int); CREATE FUNCTION "+

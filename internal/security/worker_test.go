@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// registerKinds has a job use all that a handler has.
+// registerKinds registers a job that uses everything a handler can.
 func (f *fixture) registerKinds() {
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[printArgs]) error {
 		if _, err := jobs.Step(ctx, job, "spool", func(context.Context) (int, error) {
@@ -35,12 +35,12 @@ func (f *fixture) registerKinds() {
 	}, jobs.KindOptions[printArgs]{})
 }
 
-// coreTables are all that a reaper looks after.
+// coreTables are all tables that a reaper maintains.
 func (f *fixture) coreTables() []*workqueue.Table {
 	return []*workqueue.Table{f.outbox.Table(), f.inbox.Table(), f.timers.Table(), f.jobs.Table(), f.own}
 }
 
-// Every worker there is does its work as the worker's role, until nothing of what the producer wrote is left to do.
+// Every worker does its work with the worker's role, until all rows of the producer have ended.
 func TestAWorkerFinishesEverything(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.as("producer"))
@@ -70,7 +70,7 @@ func TestAWorkerFinishesEverything(t *testing.T) {
 	}
 }
 
-// configure is what workers' processes do at their start: rules of queues, schedules.
+// configure does what workers do at their start: it sets rules of queues and schedules.
 func (f *fixture) configure(ctx context.Context, tx workqueue.Tx) error {
 	schedules, err := f.jobs.Schedules()
 	if err != nil {
@@ -124,7 +124,7 @@ func (f *fixture) finishes(ctx context.Context) {
 	}
 }
 
-// By hand, through the core: every transition of every table.
+// The worker's role can make every transition of every table, here by hand through the core.
 func TestAWorkerMakesEveryTransition(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.as("producer"))
@@ -182,11 +182,11 @@ func (f *fixture) transitions(q *workqueue.Queue, table string, lane []any) {
 	}
 }
 
-// lapse reaps a claim, and acknowledges and fails the next ones.
+// lapse reaps a claim, and then acknowledges and fails further rows.
 func (f *fixture) lapse(q *workqueue.Queue, table string, lane []any) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if _, err := q.Sweep(ctx, 100); err != nil { // what was redriven may wait for its key
+	if _, err := q.Sweep(ctx, 100); err != nil { // a redriven row may wait for its key
 		f.t.Errorf("%s: sweep: %v", table, err)
 	}
 	rows, err := q.Claim(ctx, uuid.New(), time.Minute, 1, lane...)
@@ -209,7 +209,7 @@ func (f *fixture) lapse(q *workqueue.Queue, table string, lane []any) {
 	}
 }
 
-// The functions are what workers in other languages call.
+// Workers in other languages call the functions.
 func TestAWorkerCallsTheFunctions(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.as("producer"))
@@ -230,7 +230,7 @@ func TestAWorkerCallsTheFunctions(t *testing.T) {
 		f.exec(pool, "SELECT "+table+"_ack($1, $2)", token, ids)
 		f.exec(pool, "SELECT "+table+"_redrive($1)", ids)
 		f.exec(pool, "SELECT * FROM "+table+"_reap_expired()")
-		_, err := pool.Exec(t.Context(), "CALL "+table+"_maintain()") // which cannot be in a transaction
+		_, err := pool.Exec(t.Context(), "CALL "+table+"_maintain()") // not allowed in a transaction
 		must(t, err)
 		if status := ask[int](f, "SELECT status FROM "+table+" WHERE id = $1", ids[0]); status != 2 {
 			t.Errorf("%s: status %d after the ack, want 2", table, status)

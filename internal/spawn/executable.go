@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// WriteExecutable writes a file that may be run at once. A process that is started elsewhere while the file is being
-// written inherits the descriptor for a moment, and until it has become another program Linux refuses to run the file:
-// "text file busy", https://github.com/golang/go/issues/22315. So none is started meanwhile.
+// WriteExecutable writes a file that can be executed immediately. A process that is started while the file is being
+// written briefly inherits the descriptor, and until it has executed another program Linux refuses to run the file:
+// "text file busy", https://github.com/golang/go/issues/22315. The lock keeps processes from being started meanwhile.
 func WriteExecutable(file string, content []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -1,4 +1,4 @@
-// Package spawn starts processes that are to end with this one.
+// Package spawn starts processes that end with this one.
 package spawn
 
 import (
@@ -6,11 +6,11 @@ import (
 	"runtime"
 )
 
-// A Spawner starts processes from one thread and keeps that thread. Linux counts the end of the thread that started
-// a process as the death of its parent, and the Go runtime ends idle threads as it likes.
+// A Spawner starts all processes from one thread and keeps that thread alive. Linux treats the end of the thread that
+// started a process as the death of its parent, and the Go runtime ends idle threads at any time.
 type Spawner struct{ requests chan func() }
 
-// New makes a Spawner. Close it.
+// New makes a Spawner. The caller must Close it.
 func New() *Spawner {
 	s := &Spawner{requests: make(chan func())}
 	go func() {
@@ -30,5 +30,5 @@ func (s *Spawner) Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// Close lets go of the thread. The processes must have ended.
+// Close releases the thread. The processes must have ended.
 func (s *Spawner) Close() { close(s.requests) }

@@ -11,7 +11,8 @@ WITH RECURSIVE lane AS (
         SELECT {{range $i, $l := .Lanes}}{{if $i}}, {{end}}r.{{.Quoted}}{{end}}
         FROM {{.Table}} AS r
         WHERE r.completed_at IS NULL AND NOT r.waiting
-          AND ({{range $i, $l := .Lanes}}{{if $i}}, {{end}}r.{{.Quoted}}{{end}}) > ({{range $i, $l := .Lanes}}{{if $i}}, {{end}}l.{{.Alias}}{{end}})
+          AND ({{range $i, $l := .Lanes}}{{if $i}}, {{end}}r.{{.Quoted}}{{end}})
+            > ({{range $i, $l := .Lanes}}{{if $i}}, {{end}}l.{{.Alias}}{{end}})
         ORDER BY {{range $i, $l := .Lanes}}{{if $i}}, {{end}}r.{{.Quoted}}{{end}}
         LIMIT 1
     ) AS n

@@ -1,5 +1,5 @@
-// Package sqltext renders .sql files, and has the text that several packages share. The files are embedded and the
-// names in them validated, so a file that cannot be rendered is a defect of its package and panics.
+// Package sqltext renders .sql files, and has SQL that several packages share. The files are embedded and the names in
+// them are validated, so a file that cannot be rendered is a defect of its package and panics.
 package sqltext
 
 import (
@@ -9,13 +9,13 @@ import (
 	"text/template"
 )
 
-// Lanes is the template of a recursive query, lane, that reads the lanes which have rows: one step of the claim index
-// for each, however many rows it has.
+// Lanes is the template of a recursive query, lane, that returns the lanes that have rows: one step in the claim index
+// for each lane, however many rows the lane has.
 //
 //go:embed lanes.sql
 var Lanes string
 
-// Execute renders a file, named without its .sql, as it is to be read: in a migration.
+// Execute renders a file for readers of a migration, with its comment. The file is named without .sql.
 func Execute(t *template.Template, file string, data any) string {
 	var b strings.Builder
 	if err := t.ExecuteTemplate(&b, file+".sql", data); err != nil {
@@ -24,7 +24,7 @@ func Execute(t *template.Template, file string, data any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Statement renders a file as it is sent: without the lines of its comment, which is for the reader of the file.
+// Statement renders a file for the server: without its comment lines, which are for readers of the file.
 func Statement(t *template.Template, file string, data any) string {
 	lines := strings.Split(Execute(t, file, data), "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") }), "\n")

@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// A Group is what a table without lanes holds of one topic or kind.
+// A Group is the live rows of one topic or kind, in a table without lanes.
 type Group struct {
 	Name                           string
 	Ready, Later, Running, Expired int64
 	OldestReady                    float64 // in seconds
 }
 
-// Groups are the topics or kinds of a table without lanes, those with the most rows first.
+// Groups returns the topics or kinds of a table without lanes, those with the most rows first.
 func Groups(ctx context.Context, r Reader, f *Facts) ([]Group, error) {
 	return rows[Group](ctx, r, "groups", f)
 }
 
-// A Claim is one call that has claimed rows and still holds some.
+// A Claim is a claim call, whose owner token still holds some of its rows.
 type Claim struct {
 	Owner         string
 	Rows, Expired int64
 	Ends          float64 // seconds until its first lease expires; negative once it has
-	Label         string  // what one of the rows is about
-	Labels        int64   // how many different ones there are
+	Label         string  // topic or kind of one of the rows
+	Labels        int64   // number of different labels
 }
 
-// Claims are so many of the table's, the one whose lease expires first at the front.
+// Claims returns at most limit claims of the table, those whose leases expire first at the front.
 func Claims(ctx context.Context, r Reader, f *Facts, limit int) ([]Claim, error) {
 	return rows[Claim](ctx, r, "claims", f, limit)
 }
 
-// Sessions are those of one program, role and machine. What the role that reads may not see is 0.
+// Sessions are the sessions of one program, role and machine. Numbers that the reading role may not see are 0.
 type Sessions struct {
 	Application, Role, Client                string
-	Sessions, Active, Waiting, InTransaction int64 // the last one idle
+	Sessions, Active, Waiting, InTransaction int64 // InTransaction counts sessions idle in a transaction
 	OldestTransaction                        float64
-	Silent                                   float64 // seconds since one of them did something
+	Silent                                   float64 // seconds since the last activity of any of them
 }
 
-// AllSessions are so many groups of the database's sessions, the largest first.
+// AllSessions returns at most limit groups of the database's sessions, the largest first.
 func AllSessions(ctx context.Context, r Reader, limit int) ([]Sessions, error) {
 	return rows[Sessions](ctx, r, "sessions", nil, limit)
 }
@@ -48,43 +48,43 @@ func AllSessions(ctx context.Context, r Reader, limit int) ([]Sessions, error) {
 type Errors struct {
 	Label, Error     string
 	Failed, Retrying int64
-	Latest           float64 // seconds since the last one failed for good
-	ID               string  // of that one
+	Latest           float64 // seconds since the last of them became a dead letter
+	ID               string  // id of that row
 }
 
-// GroupedErrors are so many of the table's, among so many of the last dead letters, none of which is older, and of the
-// rows that are claimed next.
+// GroupedErrors returns at most limit groups. It reads up to sample of the latest dead letters, none of them older than
+// within, and up to sample of the rows that are claimed next.
 func GroupedErrors(ctx context.Context, r Reader, f *Facts, within time.Duration, sample, limit int) ([]Errors, error) {
 	return rows[Errors](ctx, r, "errors", f, within.Seconds(), sample, limit)
 }
 
-// Rates are what has happened within a length of time, as far as indexes tell.
+// Rates are numbers of rows within a period, as far as indexes tell.
 type Rates struct {
-	Arrived int64 // rows whose id is of this time
-	Ended   int64 // without those that are deleted at their end
+	Arrived int64 // rows whose id was made in the period
+	Ended   int64 // rows that ended, without those that are deleted when they are done
 }
 
-// RatesOver counts up to so many rows.
+// RatesOver counts what happened in the last period, up to limit rows.
 func RatesOver(ctx context.Context, r Reader, f *Facts, last time.Duration, limit int) (Rates, error) {
 	return one[Rates](ctx, r, "rates", f, last.Seconds(), limit)
 }
 
-// A QueueRule is what a queue is bound to.
+// A QueueRule is the limits of a queue.
 type QueueRule struct {
 	Name       string
 	Paused     bool
 	MaxRunning *int32
 	Rate       *float64
-	Running    int64   // of those that MaxRunning bounds
-	Changed    float64 // seconds ago
+	Running    int64   // rows in progress that MaxRunning counts
+	Changed    float64 // seconds since the rule changed
 }
 
-// Saturated tells whether the rule keeps jobs waiting now.
+// Saturated tells whether the rule may keep jobs waiting now.
 func (q QueueRule) Saturated() bool {
 	return q.MaxRunning != nil && q.Running >= int64(*q.MaxRunning) || q.Rate != nil
 }
 
-// QueueRules are so many of the table's queues that have any; none of a table without queues.
+// QueueRules returns at most limit rules of the table's queues, and none for a table without queues.
 func QueueRules(ctx context.Context, r Reader, f *Facts, limit int) ([]QueueRule, error) {
 	if len(f.LaneNames) == 0 || f.LaneNames[0] != "queue" || !f.Has("slot") {
 		return nil, nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// LaterRows counts the rows of each lane that are not due yet, as Seen.
+// LaterRows counts the rows of each lane that are not due yet. The number is in Seen.
 func LaterRows(ctx context.Context, r Reader, f *Facts) ([]Head, error) {
 	type lane struct {
 		Lane []string
@@ -19,24 +19,25 @@ func LaterRows(ctx context.Context, r Reader, f *Facts) ([]Head, error) {
 	return heads, err
 }
 
-// Held rows wait for something else: their turn, or a join.
+// Held rows are held back: they wait for their turn in a key, or for a join.
 type Held struct {
 	Rows   int64
-	Oldest float64 // seconds since it was written
+	Oldest float64 // seconds since the oldest was written
 }
 
-// HeldRows counts up to so many.
+// HeldRows counts at most limit rows.
 func HeldRows(ctx context.Context, r Reader, f *Facts, limit int) (Held, error) {
 	return one[Held](ctx, r, "held", f, limit)
 }
 
-// DeadLetters are rows that have failed for good and that nobody has cancelled.
+// DeadLetters counts rows that have failed for good and were not cancelled.
 type DeadLetters struct {
 	Rows   int64
 	Recent int64
 }
 
-// CountDeadLetters counts those among the last so many that ended without success, and the recent among them.
+// CountDeadLetters counts the dead letters among the last limit rows that ended without success, and how many of them
+// are recent.
 func CountDeadLetters(ctx context.Context, r Reader, f *Facts, limit int, recent time.Duration) (DeadLetters, error) {
 	return one[DeadLetters](ctx, r, "dead", f, limit, recent.Seconds())
 }

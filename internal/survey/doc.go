@@ -1,7 +1,7 @@
-// Package survey reads what the tables of a schema hold, and what the server says of them: for the doctor, who looks
-// for what is wrong, for the gauges, which show it as figures, and for txwork top, which shows it to people.
+// Package survey reads what the tables of a schema contain, and what the server reports about them. The doctor looks in
+// it for problems, the gauges show it as figures, and txwork top shows it to people.
 //
-// Every statement is bounded by time and by rows, and reads an index, the catalog or statistics; nothing counts a
-// table. It runs in a transaction that only reads, waits for a lock no longer than a moment, and holds none that
-// anybody but DDL waits for. Numbers of rows are therefore "at least", from the bound on.
+// Every statement is bounded by time and by rows, and reads an index, the catalog or statistics; none counts a whole
+// table. It runs in a read-only transaction that waits for a lock only briefly and holds no lock that conflicts with
+// anything but DDL. Numbers of rows are therefore "at least" once they reach the bound.
 package survey

@@ -10,33 +10,33 @@ import (
 	"github.com/txwork/txwork/internal/sqltext"
 )
 
-// MaxLanes is how many combinations of lanes are read of a table.
+// MaxLanes is how many combinations of lanes are read in each table.
 const MaxLanes = 100
 
-// Facts are what the catalog and the statistics say of a table of the core.
+// Facts are what the catalog and the statistics say about a table of the core.
 type Facts struct {
 	Schema string
 
 	Name                 string
 	Filtered             bool // by row-level security
 	Columns              []string
-	LaneNames, LaneTypes []string // columns that a claim names the values of
+	LaneNames, LaneTypes []string // columns whose values a claim names
 	Retention            *float64
-	Live                 float64 // rows in the claim index, as estimated when that was last looked at
+	Live                 float64 // rows in the claim index, as estimated by the last vacuum or analyze
 	Indexed              bool    // it has a valid claim index
 	Options              []string
 	Dead                 int64   // rows, as estimated by the statistics
-	Threshold            float64 // dead rows at which autovacuum comes
+	Threshold            float64 // number of dead rows that triggers autovacuum
 	Vacuumed             *float64
 	Vacuuming            bool
 	Bytes                int64
-	Deletes              bool  // what is done
-	Deleted              int64 // rows, as counted since the statistics were reset
+	Deletes              bool  // rows are deleted when they are done
+	Deleted              int64 // deleted rows since the statistics were reset
 
 	HeadRows int // how many rows are read at the heads of all lanes together
 }
 
-// Tables are those of the core in a schema, of which so many rows are read at the heads of the lanes.
+// Tables returns the txwork tables of a schema. In each, at most headRows rows are read at the heads of the lanes.
 func Tables(ctx context.Context, tx pgx.Tx, schema string, headRows int) ([]Facts, error) {
 	found, err := tx.Query(ctx, sqltext.Statement(templates, "tables", nil), schema)
 	if err != nil {
@@ -53,7 +53,7 @@ func Tables(ctx context.Context, tx pgx.Tx, schema string, headRows int) ([]Fact
 // Has tells whether the table has a column.
 func (f *Facts) Has(column string) bool { return slices.Contains(f.Columns, column) }
 
-// LabelName is the column that says what a row is about; empty without one.
+// LabelName is the column that says what a row is about: kind or topic; empty if it has neither.
 func (f *Facts) LabelName() string {
 	for _, column := range []string{"kind", "topic"} {
 		if f.Has(column) {
@@ -63,21 +63,21 @@ func (f *Facts) LabelName() string {
 	return ""
 }
 
-// Schedule tells a table of schedules.
+// Schedule tells whether the table holds schedules.
 func (f *Facts) Schedule() bool { return f.Has("next_at") && f.Has("expr") }
 
-// What the templates see.
+// The following methods are called by the templates.
 
 // Table is the qualified name.
 func (f *Facts) Table() string { return pgx.Identifier{f.Schema, f.Name}.Sanitize() }
 
-// Q is the qualified name of something that belongs to the table.
+// Q returns the qualified name of an object that belongs to the table.
 func (f *Facts) Q(suffix string) string { return pgx.Identifier{f.Schema, f.Name + suffix}.Sanitize() }
 
-// Lane is one of the columns that a claim names the values of.
+// A Lane is one of the columns whose values a claim names.
 type Lane struct{ Quoted, Alias, Type string }
 
-// Lanes are the columns that a claim names the values of.
+// Lanes returns the columns whose values a claim names.
 func (f *Facts) Lanes() (all []Lane) {
 	for i, name := range f.LaneNames {
 		lane := Lane{Quoted: pgx.Identifier{name}.Sanitize(), Alias: fmt.Sprintf("c%d", i)}
@@ -89,7 +89,7 @@ func (f *Facts) Lanes() (all []Lane) {
 	return all
 }
 
-// Label is an expression for what a row r is about.
+// Label is an SQL expression for what a row r is about.
 func (f *Facts) Label() string {
 	if l := f.LabelName(); l != "" {
 		return "r." + pgx.Identifier{l}.Sanitize() + "::text"

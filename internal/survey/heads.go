@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A Head is the beginning of one lane in the claim index: the rows that are due, the oldest first.
+// A Head is the beginning of one lane in the claim index: its due rows, the oldest first.
 type Head struct {
 	Lane          []string
 	Seen          int64
 	Ready         int64
 	Running       int64
-	Expired       int64   // whose lease ended longer ago than was asked for
+	Expired       int64   // with a lease that expired longer ago than asked for
 	OldestReady   float64 // in seconds
-	OldestExpired float64 // negative while no lease has ended
+	OldestExpired float64 // negative if no lease has expired
 }
 
-// Heads are those of all lanes.
+// Heads returns the heads of all lanes.
 func Heads(ctx context.Context, r Reader, f *Facts, expired time.Duration) ([]Head, error) {
 	return rows[Head](ctx, r, "heads", f, expired.Seconds())
 }
@@ -30,7 +30,7 @@ func (h Head) Name() string {
 	return h.Lane[0]
 }
 
-// ByFirst adds up the heads by the first column of the lane: priorities of a queue are one queue's.
+// ByFirst adds up the heads by the first column of the lane, so that all priorities of a queue count as one.
 func ByFirst(heads []Head) (all []Head) {
 	for _, h := range heads {
 		if len(h.Lane) > 1 {

@@ -13,8 +13,8 @@ type Blocker struct {
 	Oldest                float64
 }
 
-// Blockers are so many of the table's, the one that has kept rows waiting for longest first. Of each, up to behind rows
-// are counted.
+// Blockers returns at most limit blockers of the table, the one that has kept rows waiting longest first. At most
+// behind rows are counted for each.
 func Blockers(ctx context.Context, r Reader, f *Facts, behind, limit int) ([]Blocker, error) {
 	if !f.Has("concurrency_key") {
 		return nil, nil
@@ -22,13 +22,13 @@ func Blockers(ctx context.Context, r Reader, f *Facts, behind, limit int) ([]Blo
 	return rows[Blocker](ctx, r, "blocked", f, MaxLanes, behind, limit)
 }
 
-// A Note is the first of a table of notes that is to be folded.
+// A Note is the oldest note of a table of notes that waits to be folded.
 type Note struct {
 	Notes string
 	Age   *float64
 }
 
-// OldestNote is the first of the table's notes that are to be folded; nil where there is none.
+// OldestNote returns the oldest of the table's notes that wait to be folded, or nil if there is none.
 func OldestNote(ctx context.Context, r Reader, f *Facts) (worst *Note, err error) {
 	for _, notes := range []struct{ column, suffix string }{
 		{"concurrency_key", "_key_note"}, {"joined", "_join_note"},
@@ -49,7 +49,7 @@ func OldestNote(ctx context.Context, r Reader, f *Facts) (worst *Note, err error
 	return worst, nil
 }
 
-// A StuckJoin is one that should have ended, and why it has not.
+// A StuckJoin is a join that should have ended, and the reason why it has not.
 type StuckJoin struct {
 	ID, Label, Reason string
 	Age               float64
@@ -57,8 +57,8 @@ type StuckJoin struct {
 	Member            *string
 }
 
-// StuckJoins are so many of the table's, the oldest first, that should have ended longer ago, of the sample of those
-// that the sweep looks at first.
+// StuckJoins returns at most limit joins that should have ended longer ago than than, the oldest first. It examines
+// sample of the joins that the sweep examines first.
 func StuckJoins(ctx context.Context, r Reader, f *Facts, than time.Duration, sample, limit int) ([]StuckJoin, error) {
 	if !f.Has("joined") {
 		return nil, nil

@@ -19,14 +19,14 @@ var sqlFiles embed.FS
 
 var templates = template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).ParseFS(sqlFiles, "sql/*.sql"))
 
-// Templates are the statements of this package, to which another adds its own.
+// Templates returns a copy of the statements of this package, to which another package adds its own.
 func Templates() *template.Template { return template.Must(templates.Clone()) }
 
 // LockLimit is how long a statement waits for a lock.
 const LockLimit = 100 * time.Millisecond
 
-// beginText begins a transaction that holds nobody up. The plans are those of the core's claims: a table that was never
-// analysed would get a sequential scan, however large it is.
+// beginText begins a transaction that blocks no other session. The planner settings are those of the core's claims: a
+// table that was never analysed would get a sequential scan, however large it is.
 const beginText = `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
 SET LOCAL statement_timeout = %d;
 SET LOCAL lock_timeout = %d;
@@ -37,7 +37,7 @@ SET LOCAL enable_bitmapscan = off;
 SET LOCAL enable_mergejoin = off;
 SET LOCAL jit = off`
 
-// Connections are those of a pool or of a runtime.
+// Connections is a pool or a runtime.
 type Connections interface {
 	AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) error
 }
@@ -45,7 +45,7 @@ type Connections interface {
 // A Reader reads in bounded transactions.
 type Reader struct {
 	From  Connections
-	Limit time.Duration // of each statement, in whole milliseconds
+	Limit time.Duration // of each statement; counted in whole milliseconds
 }
 
 // Read runs do in a bounded transaction.
@@ -56,7 +56,7 @@ func (r Reader) Read(ctx context.Context, do func(pgx.Tx) error) error {
 	})
 }
 
-// Rows reads the rows of a statement in a transaction of its own.
+// Rows reads the rows of a statement in its own transaction.
 func Rows[T any](ctx context.Context, r Reader, text string, args ...any) (all []T, err error) {
 	err = postgres.Renewed(func() error {
 		return r.Read(ctx, func(tx pgx.Tx) error {
@@ -71,12 +71,12 @@ func Rows[T any](ctx context.Context, r Reader, text string, args ...any) (all [
 	return all, err
 }
 
-// rows reads those of one of this package's files.
+// rows is Rows for a statement of this package.
 func rows[T any](ctx context.Context, r Reader, file string, data any, args ...any) ([]T, error) {
 	return Rows[T](ctx, r, sqltext.Statement(templates, file, data), args...)
 }
 
-// one is the row of a statement that has one.
+// one reads the only row of a statement.
 func one[T any](ctx context.Context, r Reader, file string, data any, args ...any) (row T, err error) {
 	all, err := rows[T](ctx, r, file, data, args...)
 	if len(all) > 0 {

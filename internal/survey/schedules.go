@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// An Overdue schedule is one that was due some time ago and that nobody has claimed since.
+// An Overdue schedule has been due for some time and was not claimed since.
 type Overdue struct {
 	ID, Name, Expr string
 	Late           float64
 	Error          *string
 }
 
-// OverdueSchedules are so many of the table's that have been due for longer, the latest first.
+// OverdueSchedules returns at most limit schedules of the table that have been due for longer than than, the longest
+// overdue first.
 func OverdueSchedules(ctx context.Context, r Reader, f *Facts, than time.Duration, limit int) ([]Overdue, error) {
 	if !f.Schedule() {
 		return nil, nil

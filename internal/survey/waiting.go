@@ -9,16 +9,17 @@ import (
 // A Key is an ordered key with rows that wait, and what the first of them waits for.
 type Key struct {
 	Key     string
-	Waiting int64   // at least so many
-	Oldest  float64 // seconds since the first was written
+	Waiting int64   // a lower bound if it reaches the limit
+	Oldest  float64 // seconds since the first of them was written
 	Next    string  // the id of the row whose turn is next
 	Blocker *string // the id of the row that it waits for, if there is one
 	Label   string  // what the blocker is about
-	Error   *string // its last one
-	Reason  string  // what the blocker is, or fold: a worker is about to let the row through
+	Error   *string // last error of the blocker
+	Reason  string  // the blocker's state, or fold: the next fold will release the row
 }
 
-// Keys are so many of the table's behind one in the order of their names. Of each up to behind rows are counted.
+// Keys returns at most limit keys of the table after the given one, in the order of their names. At most behind rows
+// are counted for each.
 func Keys(ctx context.Context, r Reader, f *Facts, after string, limit, behind int) ([]Key, error) {
 	if !f.Has("concurrency_key") {
 		return nil, nil
@@ -26,30 +27,31 @@ func Keys(ctx context.Context, r Reader, f *Facts, after string, limit, behind i
 	return rows[Key](ctx, r, "keys", f, after, limit, behind)
 }
 
-// A Join is a fan-in, and one of the members that it waits for.
+// A Join is a fan-in, with one of the members that it waits for.
 type Join struct {
 	ID, Label                   string
 	Status                      int16
 	Expected, Succeeded, Failed int32
 	CreatedAt                   time.Time
 	Deadline, CompletedAt       *time.Time
-	Continuation                *string // the id of the row that goes on then
+	Continuation                *string // the id of the row that starts when the join ends
 	Error                       string
-	Member                      *string // the id of the first that has not been counted
-	State                       string  // of that one
+	Member                      *string // the id of the first member that was not counted yet
+	State                       string  // state of that member
 }
 
-// Bounds of one statement of [Joins]. MaxMembers is how many members of a join are looked at for one that it waits for,
-// and openMembers how many of those that have not been counted, to find one that waits for nothing itself.
+// Bounds of one statement of [Joins]. MaxMembers is how many members of a join are examined to find one that it waits
+// for. openMembers is how many of the members that were not counted are examined to find one that does not wait itself.
 const (
 	joinBatch   = 5000
-	memberBatch = 50 // joins whose members are looked at
+	memberBatch = 50 // joins whose members are examined
 	MaxMembers  = 10_000
 	openMembers = 200
 )
 
-// Joins are so many of the table's in one state with smaller ids, the newest first; of one label, unless that is empty.
-// However many joins there are in other states, each statement reads a bounded number; looked is told of it.
+// Joins returns at most limit joins in one state with ids smaller than before, the newest first. A label that is not
+// empty selects the joins with this label. Each statement reads a bounded number of joins, however many there are in
+// other states, and reports that number to looked.
 func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int,
 	looked func(int)) (all []Join, err error) {
 	if !f.Has("joined") {
@@ -69,7 +71,7 @@ func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16,
 	return all, nil
 }
 
-// A joinState is what the page of a listing is made of.
+// A joinState is what decides whether a join belongs to the page.
 type joinState struct {
 	ID     string
 	Status int16
@@ -109,8 +111,8 @@ type Member struct {
 	ID, State, Counted, Label, Error string
 }
 
-// JoinMembers are a join, and so many of its members: those first that have not been counted. Nil is a join that there
-// is not.
+// JoinMembers returns a join and at most limit of its members, those not counted yet first. The join is nil if it does
+// not exist.
 func JoinMembers(ctx context.Context, r Reader, f *Facts, id string, limit int) (*Join, []Member, error) {
 	found, err := rows[Join](ctx, r, "join_list", f, []string{id}, MaxMembers, openMembers)
 	if err != nil || len(found) == 0 {

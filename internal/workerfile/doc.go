@@ -1,6 +1,6 @@
-// Package workerfile reads the file of `txwork worker`: YAML, of which every mistake is reported with its line.
+// Package workerfile reads the YAML file of `txwork worker`, and reports every mistake in it with its line.
 //
-// [Read] walks the syntax tree and not a decoded value, so that a problem has the place of the very value it is about,
-// and all problems are found in one reading. [File] is what it says, with the defaults filled in and everything checked
-// that can be checked without a database.
+// [Read] walks the syntax tree rather than a decoded value, so that each problem has the position of the value
+// concerned, and all problems are found at once. A [File] is the result, with the defaults filled in and everything
+// checked that can be checked without a database.
 package workerfile

@@ -20,10 +20,10 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// A File is what a worker file says. A section that it does not have is nil.
+// A File is the content of a worker file. A section that is missing is nil.
 type File struct {
 	Database Database
-	Health   string // the address of the probes; empty: none
+	Health   string // address of the probes; empty for none
 	Shutdown time.Duration
 	Reaper   bool
 
@@ -33,46 +33,46 @@ type File struct {
 	Jobs   *Jobs
 }
 
-// A Database says where the tables are, as far as the command line does not.
+// A Database says where the tables are, unless the command line does.
 type Database struct {
 	URL            string
 	Schema         string
-	MaxConnections int // of handlers; 0: as many as they need
+	MaxConnections int // for handlers; 0: as many as they need
 }
 
-// A Serving is how a section's rows are worked on.
+// A Serving says how a section's rows are worked on.
 type Serving struct {
 	Concurrency int // 0: the default
 	Lease       time.Duration
 }
 
-// An Outbox is the section of that name.
+// An Outbox is the section outbox.
 type Outbox struct {
 	Serving
 	Options outbox.Options
 	Topics  Handlers
 }
 
-// An Inbox is the section of that name.
+// An Inbox is the section inbox.
 type Inbox struct {
 	Options   inbox.Options
 	Consumers map[string]*Consumer
 }
 
-// A Consumer is one of an inbox.
+// A Consumer is a consumer of the inbox.
 type Consumer struct {
 	Serving
 	Topics Handlers
 }
 
-// Timers are the section of that name.
+// Timers are the section timers.
 type Timers struct {
 	Serving
 	Options timers.Options
 	Topics  Handlers
 }
 
-// Jobs are the section of that name.
+// Jobs are the section jobs.
 type Jobs struct {
 	Lease   time.Duration
 	Options jobs.Options
@@ -81,7 +81,7 @@ type Jobs struct {
 	Kinds   Handlers
 }
 
-// Read reads a file. The error is a [*Problems]. Getenv looks up what ${NAME} stands for.
+// Read reads a file. The error is a [*Problems]. Getenv looks up the variables that ${NAME} refers to.
 func Read(name string, text []byte, getenv func(string) (string, bool)) (*File, error) {
 	r := &reader{getenv: getenv}
 	f := &File{Shutdown: workqueue.DefaultShutdownTimeout, Reaper: true}
@@ -96,7 +96,7 @@ func Read(name string, text []byte, getenv func(string) (string, bool)) (*File, 
 	return f, nil
 }
 
-// parse is the one document of a file.
+// parse parses the file, which must be a single document.
 func parse(text []byte) (ast.Node, *Problem) {
 	tree, err := parser.ParseBytes(text, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func parse(text []byte) (ast.Node, *Problem) {
 	return tree.Docs[0].Body, nil
 }
 
-// minShutdown leaves handlers that are killed the time to be settled.
+// minShutdown leaves enough time to settle rows whose handlers are killed.
 const minShutdown = time.Second
 
 func (r *reader) file(root value, f *File) {
@@ -125,7 +125,7 @@ func (r *reader) file(root value, f *File) {
 		r.mapping(root, nil)
 		return
 	}
-	r.each(root, func(name string, v value) { // which the limits of commands depend on
+	r.each(root, func(name string, v value) { // read first, because the limits of commands depend on it
 		if name == "shutdown" {
 			r.duration(&f.Shutdown, minShutdown, time.Hour)(v)
 		}
@@ -147,7 +147,7 @@ func (r *reader) file(root value, f *File) {
 	}
 }
 
-// maxConnections is more than any server has.
+// maxConnections is more than any server allows.
 const maxConnections = 10_000
 
 func (r *reader) database(v value, d *Database) {
@@ -161,13 +161,13 @@ func (r *reader) database(v value, d *Database) {
 	}
 }
 
-// sections read the domains.
+// sections reads the sections of the domains.
 type sections struct {
 	*reader
 	shutdown time.Duration
 }
 
-// maxConcurrency bounds processes and requests of one worker.
+// maxConcurrency bounds the processes and requests of one worker.
 const maxConcurrency = 10_000
 
 // with adds the fields that say how rows are worked on.
@@ -181,7 +181,7 @@ func (s *sections) lease(to *time.Duration) func(value) {
 	return s.duration(to, workqueue.MinLease, workqueue.MaxLease)
 }
 
-// kept adds the fields of a table.
+// kept adds the fields about retries and retention of a table.
 func (s *sections) kept(all fields, retry *workqueue.Retry, retention, failedRetention *time.Duration) fields {
 	all["retry"] = s.retry(retry)
 	all["retention"] = s.duration(retention, time.Second, input.MaxDuration)
@@ -189,7 +189,7 @@ func (s *sections) kept(all fields, retry *workqueue.Retry, retention, failedRet
 	return all
 }
 
-// need reports a field that is missing.
+// need reports a missing field.
 func (s *sections) need(v value, there bool, field, why string) {
 	if _, mapping := v.node.(ast.MapNode); mapping && !there {
 		s.report(v, "has no %s: %s", field, why)
@@ -280,7 +280,7 @@ func (s *sections) queue(name string, v value) jobs.QueueOptions {
 	return q
 }
 
-// Serves lists what the file serves, for people.
+// Serves describes what the file serves, for people.
 func (f *File) Serves() (all []string) {
 	if f.Outbox != nil {
 		all = append(all, count("outbox", len(f.Outbox.Topics), "topic"))

@@ -22,7 +22,7 @@ func read(text string) (*workerfile.File, error) {
 	return workerfile.Read("worker.yaml", []byte(text), getenv)
 }
 
-// dedent takes the tabs of a test's own indentation away, which YAML does not allow.
+// dedent removes the tabs of a test's own indentation, which YAML does not allow.
 func dedent(text string) string {
 	return strings.ReplaceAll(strings.TrimLeft(text, "\n"), "\t", "")
 }
@@ -118,7 +118,7 @@ func TestAWholeFile(t *testing.T) {
 	}
 }
 
-// Every mistake is told with its line and column, in one reading.
+// All mistakes are reported at once, each with its line and column.
 func TestMistakesHaveTheirPlace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, want string }{
@@ -206,7 +206,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 	}
 }
 
-// What the environment holds is in no error.
+// No error contains a value from the environment.
 func TestErrorsTellNoSecrets(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -219,7 +219,7 @@ func TestErrorsTellNoSecrets(t *testing.T) {
 	}
 }
 
-// Whatever YAML can hold is refused with a place and not with a panic.
+// Anything that YAML can express is either accepted or refused with a position, never with a panic.
 func TestYAMLThatIsNoWorkerFile(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -14,18 +14,18 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Others is the name under which a file has the handler of all topics or kinds without one.
+// Others is the name of the handler for all topics or kinds that have none.
 const Others = "*"
 
-// Handlers are those of a section, by topic or kind.
+// Handlers are the handlers of a section, by topic or kind.
 type Handlers map[string]*Handler
 
-// A Handler is what is done with a row: a command or a request.
+// A Handler says what is done with a row: a command or a request.
 type Handler struct {
 	Exec        *Exec
 	HTTP        *httppost.Poster
-	Retry       workqueue.Retry // zero: the table's or the row's own
-	MaxAttempts int             // 0: the row's own
+	Retry       workqueue.Retry // zero: that of the table or the row
+	MaxAttempts int             // 0: that of the row
 }
 
 // An Exec is a command.
@@ -38,19 +38,19 @@ type Exec struct {
 	ExitCodes ExitCodes
 }
 
-// ExitCodes are what exit codes mean.
+// ExitCodes say what exit codes mean.
 type ExitCodes struct {
 	Verdicts map[int]httppost.Verdict
 	Others   httppost.Verdict
 }
 
-// Exit codes with a meaning of their own, as sysexits.h has them.
+// Exit codes with a special meaning, as in sysexits.h.
 const (
 	ExitDataError = 65
 	ExitTempFail  = 75
 )
 
-// DefaultExitCodes are those of commands that nothing else is said about.
+// DefaultExitCodes are used for commands without exit codes in the file.
 func DefaultExitCodes() ExitCodes {
 	return ExitCodes{
 		Verdicts: map[int]httppost.Verdict{0: httppost.Done, ExitDataError: httppost.Permanent,
@@ -67,7 +67,7 @@ func (c ExitCodes) Verdict(code int) httppost.Verdict {
 	return c.Others
 }
 
-// Shell is the command line of a text.
+// Shell is the command line that runs a text in a shell.
 func Shell(command string) []string { return []string{"sh", "-c", command} }
 
 var verdicts = map[string]httppost.Verdict{"done": httppost.Done, "retry": httppost.Retry,
@@ -90,7 +90,7 @@ func (s *sections) handlers(to *Handlers, what string, limit int) func(value) {
 	}
 }
 
-// maxAttempts is more than makes sense.
+// maxAttempts is larger than any sensible value.
 const maxAttempts = 1_000_000
 
 func (s *sections) handler(v value) *Handler {
@@ -111,12 +111,12 @@ func (s *sections) handler(v value) *Handler {
 // defaultKillAfter is how long a command that was asked to end may take before it is killed.
 const defaultKillAfter = 2 * time.Second
 
-// abortGrace is how long the library waits for handlers once the shutdown is over: a command has to be dead by then.
+// abortGrace is how long the library waits for handlers after the shutdown timeout. A command has to be dead by then.
 func (s *sections) abortGrace() time.Duration { return max(s.shutdown/4, time.Second) }
 
 func (s *sections) exec(v value) *Exec {
 	e := &Exec{KillAfter: min(defaultKillAfter, s.abortGrace()/2), ExitCodes: DefaultExitCodes()}
-	if _, mapping := v.node.(ast.MapNode); !mapping { // the command alone
+	if _, mapping := v.node.(ast.MapNode); !mapping { // only the command
 		s.command(v, e)
 		return e
 	}
@@ -138,7 +138,7 @@ func (s *sections) exec(v value) *Exec {
 	return e
 }
 
-// command is a text for sh, or a list of a program and its arguments.
+// command reads a text for sh, or a list of a program and its arguments.
 func (s *sections) command(v value, e *Exec) {
 	if _, list := v.node.(*ast.SequenceNode); !list {
 		var text string
@@ -179,7 +179,7 @@ func (s *sections) exitCodes(v value, to *ExitCodes) {
 
 func (s *sections) http(v value) *httppost.Poster {
 	o := httppost.PosterOptions{Header: http.Header{}, Statuses: map[int]httppost.Verdict{}}
-	if _, mapping := v.node.(ast.MapNode); !mapping { // the URL alone
+	if _, mapping := v.node.(ast.MapNode); !mapping { // only the URL
 		s.expanded(&o.URL)(v)
 		return s.poster(v, o)
 	}

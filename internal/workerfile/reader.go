@@ -19,9 +19,9 @@ import (
 
 // A Problem is a mistake in a file. Line and column begin at 1; a line of 0 is the whole file.
 type Problem struct {
-	Line    int    `json:"line"`    // of the mistake, from 1; 0 for the file
+	Line    int    `json:"line"`    // line of the mistake, from 1; 0 for the whole file
 	Column  int    `json:"column"`  // from 1
-	Path    string `json:"path"`    // such as outbox.topics.a.exec; empty for the file
+	Path    string `json:"path"`    // such as outbox.topics.a.exec; empty for the whole file
 	Message string `json:"message"` // what is wrong, and what may stand there
 }
 
@@ -32,13 +32,13 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Message
 }
 
-// Problems are all that is wrong with a file, in the order of the lines.
+// Problems are all mistakes in a file, in the order of their lines.
 type Problems struct {
 	Name string
 	List []Problem
 }
 
-// Error has a line for each problem, which begins as compilers have it: name:line:column.
+// Error has a line for each problem, which begins like a compiler's message: name:line:column.
 func (p *Problems) Error() string {
 	lines := make([]string, len(p.List))
 	for i, one := range p.List {
@@ -47,7 +47,7 @@ func (p *Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// A value is a place in the tree.
+// A value is a node of the syntax tree.
 type value struct {
 	node ast.Node
 	key  ast.Node // its key; nil in a list
@@ -58,7 +58,7 @@ func (v value) under(name string, key, node ast.Node) value {
 	return value{node, key, strings.TrimPrefix(v.path+"."+name, ".")}
 }
 
-// A reader collects problems.
+// A reader reads values and collects problems.
 type reader struct {
 	getenv   func(string) (string, bool)
 	problems []Problem
@@ -69,14 +69,14 @@ func (r *reader) report(v value, format string, args ...any) {
 	r.problems = append(r.problems, Problem{line, column, v.path, fmt.Sprintf(format, args...)})
 }
 
-// refuse reports an error of the library about a value. Its field is part of the text.
+// refuse reports an error of the library about a value. The error's text names the field.
 func (r *reader) refuse(v value, err error) {
 	if err != nil {
 		r.report(v, "%s", strings.TrimPrefix(err.Error(), "txwork: "))
 	}
 }
 
-// position is that of a value's key, where it has one: an empty or a wrong value may begin on another line.
+// position is that of the value's key, if it has one: an empty or a wrong value may begin on another line.
 func position(v value) (line, column int) {
 	node := v.key
 	if node == nil {
@@ -107,7 +107,7 @@ func (r *reader) each(v value, read func(name string, v value)) {
 	}
 }
 
-// fields are what a mapping may have.
+// fields are the fields that a mapping may have, each with the function that reads it.
 type fields map[string]func(v value)
 
 func (r *reader) mapping(v value, known fields) {
@@ -137,7 +137,7 @@ func kind(n ast.Node) string {
 	return "a " + strings.ToLower(n.Type().String())
 }
 
-// scalar is a scalar's text. A number is one as it is written, so that an unquoted 007 is not 7.
+// scalar returns a scalar's text. A number is returned as written, so that an unquoted 007 is not 7.
 func (r *reader) scalar(v value) (string, bool) {
 	switch n := v.node.(type) {
 	case *ast.StringNode:
@@ -161,10 +161,10 @@ func (r *reader) text(to *string) func(value) {
 	}
 }
 
-// reference is a variable of the environment in a text.
+// reference matches a reference to an environment variable.
 var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// expanded is a text in which ${NAME} is a variable of the environment, so that secrets need not be in the file.
+// expanded reads a text in which ${NAME} is an environment variable, so that secrets need not be in the file.
 func (r *reader) expanded(to *string) func(value) {
 	return func(v value) {
 		r.text(to)(v)
@@ -233,7 +233,7 @@ func (r *reader) share(to *float64) func(value) {
 	}
 }
 
-// choice is one of several words.
+// choice reads one of several words.
 func choice[T any](r *reader, to *T, words map[string]T) func(value) {
 	return func(v value) {
 		text, ok := r.scalar(v)
@@ -248,7 +248,7 @@ func choice[T any](r *reader, to *T, words map[string]T) func(value) {
 	}
 }
 
-// duration reads a length of time, from low to high.
+// duration reads a duration between low and high.
 func (r *reader) duration(to *time.Duration, low, high time.Duration) func(value) {
 	return func(v value) {
 		text, ok := r.scalar(v)
@@ -266,7 +266,7 @@ func (r *reader) duration(to *time.Duration, low, high time.Duration) func(value
 	}
 }
 
-// retry reads a backoff, of which everything has a default.
+// retry reads a backoff, all parts of which have defaults.
 func (r *reader) retry(to *workqueue.Retry) func(value) {
 	return func(v value) {
 		before, retry := len(r.problems), workqueue.DefaultRetry

@@ -37,14 +37,14 @@ const (
 
 	topic    = "topic"
 	consumer = "consumer"
-	capped   = "capped" // a queue of which most jobs run at once
+	capped   = "capped" // a queue with a limit on running jobs
 	most     = 2
 )
 
-// Names of rows whose handlers do something of their own while the application is the old one.
+// Names of rows that have a special handler in the old application.
 const (
-	stuck = "stuck" // is in progress for as long as the worker runs
-	dead  = "dead"  // fails for good
+	stuck = "stuck" // stays in progress for as long as the worker runs
+	dead  = "dead"  // becomes a dead letter
 )
 
 type work struct{ Name string }
@@ -66,13 +66,13 @@ type application struct {
 	inbox    *inbox.Inbox
 	timers   *timers.Timers
 	alarms   *alarms.Alarms
-	old      *application // whose copy this one goes on with
+	old      *application // the application that this one continues on a copy
 
 	orders  *orders
 	mu      sync.Mutex
 	journal []delivery
 	running map[string]*atomic.Int32
-	over    atomic.Bool // no more than may run of something did
+	over    atomic.Bool // more ran at once than a limit allows
 
 	stops []func()
 }
@@ -83,13 +83,13 @@ type delivery struct {
 	name string
 }
 
-// orders are what producers have committed, with the number of the next of each key.
+// orders are what producers have committed, and the next number of each key.
 type orders struct {
 	committed []uuid.UUID
 	next      int
 }
 
-// An order is what an application writes beside its message, whose id it has.
+// An order is a row that an application writes together with a message of the same id.
 type order struct {
 	ID  uuid.UUID
 	Key string
@@ -136,7 +136,7 @@ func (a *application) exec(query string, args ...any) {
 	}
 }
 
-// ask returns the one value of a query, all its rows.
+// ask returns the single value of a query.
 func ask[V any](a *application, query string, args ...any) (v V) {
 	a.Helper()
 	if err := a.pool.QueryRow(a.Context(), query, args...).Scan(&v); err != nil {
@@ -154,7 +154,7 @@ func all[V any](a *application, query string, args ...any) []V {
 	return values
 }
 
-// until waits until a query says yes, whatever becomes of the server meanwhile.
+// until waits until a query returns true, even if the server is restarted meanwhile.
 func (a *application) until(what, query string, args ...any) {
 	a.Helper()
 	ctx, cancel := context.WithTimeout(a.Context(), patience)
@@ -172,7 +172,7 @@ func (a *application) until(what, query string, args ...any) {
 	}
 }
 
-// left is what has not ended, for the reader of a failure.
+// left describes the rows that have not ended, for failure messages.
 func (a *application) left() string {
 	rows, err := a.pool.Query(context.Background(), leftovers)
 	if err != nil {
@@ -202,7 +202,7 @@ func (a *application) migrate() {
 	a.exec(up)
 }
 
-// nextVersion is what the next migration begins with.
+// nextVersion is how the next migration begins.
 const nextVersion = "INSERT INTO txwork.schema_version (version_id, is_applied) VALUES (999, false); DELETE FROM " +
 	"txwork.schema_version WHERE version_id = 999"
 
@@ -211,7 +211,7 @@ func (a *application) makeOrders() {
 	a.exec("CREATE TABLE orders (id uuid PRIMARY KEY, key text NOT NULL, n integer NOT NULL)")
 }
 
-// install makes the tables, and rows of which some get stuck or fail.
+// install creates the tables, and rows some of which get stuck or fail.
 func (a *application) install() {
 	a.Helper()
 	a.migrate()
@@ -274,7 +274,7 @@ func (a *application) send(m outbox.Message) (id uuid.UUID) {
 	return id
 }
 
-// produce writes orders and all else, from now on. A transaction that fails is another one's chance.
+// produce starts to write orders and all other rows. A transaction that fails is simply replaced by the next one.
 func (a *application) produce() {
 	a.Helper()
 	a.background(func(ctx context.Context) {
@@ -290,7 +290,7 @@ func (a *application) produce() {
 	})
 }
 
-// place writes an order and what follows from it.
+// place writes an order and everything that belongs to it.
 func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 	wrapped := workqueue.Pgx(tx)
 	if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES ($1, $2, $3)", o.ID, o.Key, o.N); err != nil {
@@ -342,7 +342,7 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 	return err
 }
 
-// start runs workers of all that there is.
+// start runs workers of all domains.
 func (a *application) start() {
 	a.Helper()
 	o := workqueue.WorkerOptions{Concurrency: 6, Lease: lease, ShutdownTimeout: 100 * time.Millisecond}
@@ -390,7 +390,7 @@ func (a *application) start() {
 	})
 }
 
-// background runs something until stop, at the latest until the test ends.
+// background runs a function until stop, or at the latest until the test ends.
 func (a *application) background(run func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -407,7 +407,7 @@ func (a *application) stop() {
 	a.stops = nil
 }
 
-// handle is every handler.
+// handle is the handler of all rows.
 func (a *application) handle(ctx context.Context, id uuid.UUID, name string) error {
 	if a.old == nil && name == stuck {
 		<-ctx.Done()
@@ -438,7 +438,7 @@ func (a *application) delivered() []delivery {
 	return slices.Clone(a.journal)
 }
 
-// busy returns when two hundred rows more have been handled.
+// busy returns when two hundred more rows have been handled.
 func (a *application) busy() {
 	a.Helper()
 	before := len(a.delivered())

@@ -23,7 +23,7 @@ import (
 
 const document = "../../docs/backup.md"
 
-// blocks are the document's by their names, which follow the language. Without one they are of nobody's recipe.
+// blocks are the document's blocks by name. The name follows the language; a block without one belongs to no recipe.
 var blocks = sync.OnceValues(func() (map[string]string, error) {
 	text, err := os.ReadFile(document)
 	named := map[string]string{}
@@ -36,7 +36,7 @@ var blocks = sync.OnceValues(func() (map[string]string, error) {
 	return named, err
 })
 
-// No block of the document is without a name, and none is without a test that runs it.
+// Each block of the document has a name, and a test that runs it.
 func TestEveryBlockIsRun(t *testing.T) {
 	t.Parallel()
 	named, err := blocks()
@@ -44,14 +44,14 @@ func TestEveryBlockIsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(named) < 10 {
-		t.Errorf("the document has %d blocks only", len(named))
+		t.Errorf("the document has only %d blocks", len(named))
 	}
 	tests, err := os.ReadFile("recipes_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name := range named {
-		if !strings.Contains(string(tests), `("`+name+`")`) { // a run with changes is none
+		if !strings.Contains(string(tests), `("`+name+`")`) { // a run with changes does not count
 			t.Errorf("no recipe runs the block %q", name)
 		}
 	}
@@ -60,22 +60,22 @@ func TestEveryBlockIsRun(t *testing.T) {
 // A recipe runs blocks of the document.
 type recipe struct {
 	*testing.T
-	dir         string // where its files go
-	bin         string // PostgreSQL's programs
+	dir         string // directory for its files
+	bin         string // directory of PostgreSQL's programs
 	owner       *syscall.Credential
 	variables   map[string]string
-	served      *localpg.Server // OLD's
-	application *application    // OLD's
+	served      *localpg.Server // server of OLD
+	application *application    // application on OLD
 }
 
-// newRecipe makes the directories that blocks write to, named by variables.
+// newRecipe creates the directories that blocks write to, and names them in variables.
 func newRecipe(t *testing.T) *recipe {
 	t.Helper()
 	owner, err := localpg.Credential()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "txwork-backup-") // a test's own directory is closed to the servers' owner
+	dir, err := os.MkdirTemp("", "txwork-backup-") // the servers' owner cannot enter a test's own directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func (r *recipe) block(name string) string {
 	return named[name]
 }
 
-// settings are those of a block for postgresql.conf.
+// settings returns the settings in a block for postgresql.conf.
 func (r *recipe) settings(name string) map[string]string {
 	r.Helper()
 	settings := map[string]string{}
@@ -123,14 +123,14 @@ func (r *recipe) settings(name string) map[string]string {
 	return settings
 }
 
-// run runs a block as whoever owns the servers' files, with some of it changed.
+// run runs a block, with some parts replaced, as the user that owns the servers' files.
 func (r *recipe) run(name string, instead ...string) {
 	r.Helper()
 	path := r.bin
 	if strings.Contains(r.block(name), "txwork migrate") {
 		path += ":" + r.program()
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute) // to build the program takes what it takes
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute) // building the program may take long
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
 		strings.NewReplacer(instead...).Replace(r.block(name)))
@@ -146,7 +146,7 @@ func (r *recipe) run(name string, instead ...string) {
 	}
 }
 
-// server starts a private server, whose URL is a variable, and looks where its programs are.
+// server starts a private server, puts its URL into a variable, and finds its programs.
 func (r *recipe) server(variable string, settings map[string]string) *localpg.Server {
 	r.Helper()
 	s, err := localpg.Start(r.Context(), localpg.Options{Settings: settings})
@@ -175,7 +175,7 @@ func (r *recipe) server(variable string, settings map[string]string) *localpg.Se
 	return s
 }
 
-// withoutData is a server whose data somebody else brings, in the directory of a variable.
+// withoutData starts a server whose data directory the recipe fills. A variable names that directory.
 func (r *recipe) withoutData() *localpg.Server {
 	r.Helper()
 	s := r.server("NEW", nil)
@@ -189,7 +189,7 @@ func (r *recipe) withoutData() *localpg.Server {
 	return s
 }
 
-// either is the URL of whichever server takes writes.
+// either returns a URL for whichever of the servers accepts writes.
 func either(servers ...*localpg.Server) string {
 	var hosts, ports []string
 	for _, s := range servers {
@@ -202,7 +202,7 @@ func either(servers ...*localpg.Server) string {
 	return "postgres://postgres@/postgres?" + query.Encode()
 }
 
-// program builds the command line in a directory that the servers' owner may enter, and returns that.
+// program builds the command in a directory that the servers' owner may enter, and returns that directory.
 func (r *recipe) program() string {
 	r.Helper()
 	dir := filepath.Join(r.dir, "bin")

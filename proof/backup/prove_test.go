@@ -15,14 +15,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// live are the rows that a handler still has to see.
+// live selects the rows that still need a handler.
 const live = `
 	SELECT id FROM txwork.outbox WHERE completed_at IS NULL AND concurrency_key IS DISTINCT FROM 'dead'
 	UNION ALL SELECT id FROM txwork.jobs WHERE completed_at IS NULL AND kind <> 'tick'
 	UNION ALL SELECT id FROM txwork.timers WHERE completed_at IS NULL AND topic <> 'alarm'
 	UNION ALL SELECT id FROM txwork.inbox WHERE completed_at IS NULL`
 
-// wrong are what no copy may come to.
+// wrong are queries that must return 0 on every copy.
 var wrong = map[string]string{
 	"orders whose message was not delivered": "SELECT count(*) FROM orders AS o WHERE NOT EXISTS (SELECT FROM " +
 		"txwork.outbox AS m WHERE m.id = o.id AND m.status = 2)",
@@ -37,7 +37,7 @@ var wrong = map[string]string{
 		"txwork.jobs AS j WHERE j.id = s.job_id AND j.status = 1)",
 }
 
-// complete sees that nothing is missing which was committed.
+// complete checks that nothing is missing that was committed.
 func (a *application) complete() {
 	a.Helper()
 	if n := ask[int](a, "SELECT count(*) FROM unnest($1::uuid[]) AS u (id) WHERE NOT EXISTS (SELECT FROM orders AS o "+
@@ -46,7 +46,7 @@ func (a *application) complete() {
 	}
 }
 
-// valid sees that the copy has all that the migrations make, as they make it.
+// valid checks that the copy has everything that the migrations create.
 func (a *application) valid() {
 	a.Helper()
 	m, err := migrations.New(a.pool, migrations.Options{})
@@ -54,28 +54,28 @@ func (a *application) valid() {
 	a.ok(m.Validate(a.Context()))
 }
 
-// prove starts workers on a copy and sees that all in it goes on.
+// prove starts workers on a copy and checks that everything in it continues.
 func (a *application) prove() {
 	a.Helper()
 	a.valid()
 	left := all[struct{ ID uuid.UUID }](a, live)
 	if len(left) < 10 {
-		a.Errorf("only %d rows are left to do in the copy: it shows little", len(left))
+		a.Errorf("only %d unfinished rows are in the copy, too few for this test", len(left))
 	}
-	done := map[string]int{} // the last of each key
+	done := map[string]int{} // last completed order of each key
 	for _, o := range all[order](a, "SELECT o.id, o.key, max(o.n) OVER (PARTITION BY o.key) FROM orders AS o JOIN "+
 		"txwork.outbox AS m USING (id) WHERE m.status = 2") {
 		done[o.Key] = o.N
 	}
 	processed := all[struct{ MessageID string }](a, "SELECT message_id FROM txwork.inbox WHERE status = 2")
 	schedules := ask[bool](a, "SELECT EXISTS (SELECT FROM txwork.jobs_schedule)")
-	if schedules && len(processed) == 0 { // where only rows that are left to do are copied there are neither
-		a.Error("no message from outside was processed before the copy: that it stays a duplicate is not seen")
+	if schedules && len(processed) == 0 { // a copy of unfinished rows alone has neither
+		a.Error("no received message was processed before the copy, so duplicates cannot be tested")
 	}
 	limited := ask[bool](a, "SELECT EXISTS (SELECT FROM txwork.jobs_queue)")
 	fired := ask[int](a, "SELECT coalesce(max(fired), 0)::int FROM txwork.jobs_schedule")
 
-	last := a.old.orders.next // of any key: what comes now is behind all that waits
+	last := a.old.orders.next // of any key: new messages come behind all waiting ones
 	for i := range 4 {
 		o := order{ID: uuid.New(), Key: fmt.Sprint("key", i), N: last - last%5 + 5*(i+1)}
 		a.ok(a.inTx(func(tx pgx.Tx) error { return a.place(a.Context(), tx, o) }))
@@ -116,7 +116,7 @@ func (a *application) prove() {
 	}
 }
 
-// inOrder sees that each key went on behind what was done.
+// inOrder checks that each key continued after what was already done.
 func (a *application) inOrder(done map[string]int) {
 	a.Helper()
 	seen := map[uuid.UUID]bool{}
@@ -133,11 +133,11 @@ func (a *application) inOrder(done map[string]int) {
 		done[key] = n
 	}
 	if len(seen) == 0 {
-		a.Error("nothing of any key was delivered")
+		a.Error("no message with a key was delivered")
 	}
 }
 
-// lastOf sees that a message which came to a key of the copy was delivered after those that waited there.
+// lastOf checks that a message that was added to a key of the copy was delivered after those that waited there.
 func (a *application) lastOf(key string, id uuid.UUID) {
 	a.Helper()
 	waited := map[uuid.UUID]bool{}
@@ -146,7 +146,7 @@ func (a *application) lastOf(key string, id uuid.UUID) {
 		waited[row.ID] = true
 	}
 	if len(waited) < 5 {
-		a.Errorf("only %d messages waited in key %s: it shows little", len(waited), key)
+		a.Errorf("only %d messages waited in key %s, too few for this test", len(waited), key)
 	}
 	for _, d := range a.delivered() {
 		delete(waited, d.id)
@@ -159,7 +159,7 @@ func (a *application) lastOf(key string, id uuid.UUID) {
 	}
 }
 
-// unblock redrives the dead letter that holds its key up, and sees the others follow it.
+// unblock redrives the dead letter that blocks its key, and checks that the others follow it.
 func (a *application) unblock() {
 	a.Helper()
 	ids := all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE concurrency_key = 'dead' ORDER BY key_seq")
@@ -182,7 +182,7 @@ func (a *application) unblock() {
 	}
 }
 
-// duplicate sees that a message which was processed before the copy is not processed again.
+// duplicate checks that a message that was processed before the copy is not processed again.
 func (a *application) duplicate(id string) {
 	a.Helper()
 	a.ok(a.inTx(func(tx pgx.Tx) error {

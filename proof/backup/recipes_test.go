@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// begin starts OLD with an application that is busy.
+// begin starts OLD with a busy application.
 func (r *recipe) begin(settings map[string]string) {
 	r.Helper()
 	r.served = r.server("OLD", settings)
@@ -23,7 +23,7 @@ func (r *recipe) begin(settings map[string]string) {
 		"status = 3")
 }
 
-// goOn opens the application on the copy.
+// goOn opens the application on the copy and proves that it continues.
 func (r *recipe) goOn() {
 	r.Helper()
 	r.application.stop()
@@ -52,7 +52,7 @@ func TestDataOnly(t *testing.T) {
 	r.goOn()
 }
 
-// Triggers are disabled, and what they would have written is missing as well.
+// Triggers are disabled during the restore, and the notes that they would have written are missing too.
 func TestDataWithoutTriggersAndNotes(t *testing.T) {
 	t.Parallel()
 	r := newRecipe(t)
@@ -94,15 +94,15 @@ func TestLogicalReplication(t *testing.T) {
 	r.begin(r.settings("logical"))
 	r.server("NEW", nil)
 	r.run("subscribe")
-	r.application.busy() // the publication keeps nobody from their work
+	r.application.busy() // the publication does not block the application
 	r.application.stop()
 	r.run("cutover")
 	copied := open(r.T, r.variables["NEW"])
 	copied.old = r.application
 	copied.complete()
-	copied.prove() // also without sequences
+	copied.prove() // even without sequences
 	if _, err := copied.pool.Exec(t.Context(), nextVersion); err == nil {
-		t.Error("a migration needs no sequences, the document says that it does")
+		t.Error("a migration works without the sequences, although the document says that it needs them")
 	}
 	r.run("sequences")
 	copied.exec(nextVersion)
@@ -127,10 +127,10 @@ func TestPointInTime(t *testing.T) {
 	r.goOn()
 	copied := open(t, r.variables["NEW"])
 	if !ask[bool](copied, "SELECT status = 2 FROM txwork.outbox WHERE id = $1", again) {
-		t.Error("what was settled after the moment was not delivered again")
+		t.Error("rows that were settled after the moment of the copy were not redelivered")
 	}
 	if ask[bool](copied, "SELECT EXISTS (SELECT FROM txwork.outbox WHERE id = $1)", never) {
-		t.Error("what was written after the moment is there")
+		t.Error("rows that were written after the moment of the copy exist")
 	}
 }
 
@@ -145,7 +145,7 @@ func TestAStandby(t *testing.T) {
 	}
 	r.run("synchronous")
 	r.application.stop()
-	busy := open(t, either(r.served, standby)) // a program that knows both servers, and is not restarted
+	busy := open(t, either(r.served, standby)) // a program that knows both servers and is not restarted
 	busy.orders = r.application.orders
 	busy.start()
 	busy.produce()
@@ -162,7 +162,7 @@ func TestAStandby(t *testing.T) {
 	copied.prove()
 }
 
-// restart starts a server on data that somebody brought, and waits until it takes writes.
+// restart starts a server on copied data, and waits until it accepts writes.
 func (r *recipe) restart(s *localpg.Server) {
 	r.Helper()
 	if err := s.Restart(r.Context()); err != nil {
@@ -171,7 +171,7 @@ func (r *recipe) restart(s *localpg.Server) {
 	open(r.T, s.URL()).until("the server has recovered", "SELECT NOT pg_is_in_recovery()")
 }
 
-// copyOrders brings what the application has of its own.
+// copyOrders copies the application's own tables.
 func (r *recipe) copyOrders() {
 	r.Helper()
 	to := open(r.T, r.variables["NEW"])
@@ -181,7 +181,7 @@ func (r *recipe) copyOrders() {
 	}
 }
 
-// Rows that wait go on although everything that a fold would have gone by is gone.
+// Waiting rows continue even if all notes, on which a fold depends, are lost.
 func TestLostNotes(t *testing.T) {
 	t.Parallel()
 	r := newRecipe(t)
@@ -197,7 +197,7 @@ func TestLostNotes(t *testing.T) {
 	r.goOn()
 }
 
-// aMinuteLater is when the next sweep of the copy looks at joins.
+// aMinuteLater makes the next sweep of the copy examine the joins.
 func (r *recipe) aMinuteLater() {
 	r.Helper()
 	for _, table := range []string{"txwork.outbox_join", "txwork.jobs_join"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A crew is worker processes, of which a random one is killed every so often and started again.
+// A crew is a group of worker processes, a random one of which is killed regularly and restarted.
 type crew struct {
 	*testing.T
 	db     *pgtest.DB
@@ -80,7 +80,7 @@ func (p *process) start() (err error) {
 	return p.cmd.Start()
 }
 
-// ready waits until the process heeds SIGTERM, or has died.
+// ready waits until the process reacts to SIGTERM, or has died.
 func (p *process) ready() { p.stdout.Read(make([]byte, 1)) }
 
 func (c *crew) killer(ctx context.Context) {
@@ -113,7 +113,7 @@ func (c *crew) end(p *process) error {
 	return err
 }
 
-// stop ends the processes in order, as a deploy does.
+// stop ends the processes in order, as a deployment does.
 func (c *crew) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,10 +157,10 @@ func (c *crew) reap(ctx context.Context, tables []*workqueue.Table) {
 	}
 }
 
-// patience is without progress.
+// patience is how long there may be no progress.
 const patience = 60 * time.Second
 
-// until waits for a count to reach its goal. It gives up where nothing moves any more.
+// until waits for a count to reach its goal. It gives up if the count does not change for the patience.
 func (c *crew) until(what string, goal int, count func() int) {
 	c.Helper()
 	last, moved := -1, time.Now()
@@ -173,7 +173,7 @@ func (c *crew) until(what string, goal int, count func() int) {
 			last, moved = n, time.Now()
 		}
 		if time.Since(moved) > patience {
-			c.Fatalf("%s: %d of %d, and nothing moves", what, n, goal)
+			c.Fatalf("%s: %d of %d, and no progress", what, n, goal)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -1,4 +1,4 @@
-// Package kills shows what the domains promise under kills: worker processes on one database, of which one or
-// another is killed (SIGKILL) the whole time and starts again, and a reconciliation of what was asked for with
-// what has happened. `go test ./proof/kills` runs small numbers; `make prove` the large ones.
+// Package kills tests what the domains promise under kills. Worker processes share one database, a random one is killed
+// (SIGKILL) again and again and restarted, and in the end what was requested is reconciled with what happened. `go test
+// ./proof/kills` runs small numbers; `make prove` the large ones.
 package kills

@@ -18,14 +18,14 @@ func openInbox(schema string) (*inbox.Inbox, error) {
 	return inbox.Open(inbox.Options{Schema: schema, DedupWindow: 7 * 24 * time.Hour, Telemetry: quiet()})
 }
 
-// consume is a broker's consumer: it takes the deliveries that are meant for it, several at a time, and
-// acknowledges each once the inbox has it. One that was killed gets those again that it had not acknowledged.
+// consume is a broker's consumer: it takes the deliveries for this member, several at a time, and acknowledges each
+// once the inbox has it. A consumer that was killed gets the deliveries again that it had not acknowledged.
 func consume(ctx context.Context, pool *pgxpool.Pool, schema, member string) error {
 	box, err := openInbox(schema)
 	if err != nil {
 		return err
 	}
-	// A process that is told to stop while it reads what is its own has not failed.
+	// If a process is told to stop while it reads its deliveries, that is not a failure.
 	rows, err := pool.Query(context.WithoutCancel(ctx),
 		"SELECT delivery, id FROM deliveries WHERE member = $1 AND NOT acknowledged ORDER BY delivery", member)
 	if err != nil {
@@ -72,7 +72,7 @@ func take(ctx context.Context, pool *pgxpool.Pool, box *inbox.Inbox, delivery, i
 		if err != nil {
 			return err
 		}
-		if result.Answer == inbox.InProgress { // the broker delivers it again
+		if result.Answer == inbox.InProgress { // the broker redelivers it
 			time.Sleep(rand.N(5 * time.Millisecond))
 			continue
 		}
@@ -83,7 +83,8 @@ func take(ctx context.Context, pool *pgxpool.Pool, box *inbox.Inbox, delivery, i
 	return ctx.Err()
 }
 
-// The same messages, three times each and in random order, to three processes: each effect exactly once.
+// The same messages are delivered three times each, in random order, to three processes: each effect occurs exactly
+// once.
 func TestInboxDeliveredThreeTimes(t *testing.T) {
 	t.Parallel()
 	messages := size(2_000, 20_000)
@@ -97,7 +98,7 @@ func TestInboxDeliveredThreeTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, db, up)
-	execute(t, db, "CREATE TABLE effects (id integer)") // no key: a second effect shows
+	execute(t, db, "CREATE TABLE effects (id integer)") // without a key, so that a second effect shows
 	execute(t, db, `CREATE TABLE deliveries AS
 		SELECT row_number() OVER (ORDER BY random())::int AS delivery, id, (floor(random() * 3))::int::text AS member, false AS acknowledged, '' AS answer
 		FROM generate_series(1, $1::int) AS id, generate_series(1, 3)`, messages)

@@ -17,14 +17,13 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// stepsOfAJoin and unlucky: each join has so many steps, and in one of twenty one fails for good.
+// Each join has stepsOfAJoin steps, and in one of unlucky joins a step fails for good.
 const (
 	stepsOfAJoin = 10
 	unlucky      = 20
 )
 
-// relayJoins delivers steps, of which it forgets to settle some in time, and writes an effect for each
-// continuation.
+// relayJoins delivers steps, some of which it settles too late, and writes an effect for each continuation.
 func relayJoins(ctx context.Context, pool *pgxpool.Pool, schema, _ string) error {
 	box, err := openOutbox(schema, outbox.Unordered)
 	if err != nil {
@@ -53,7 +52,7 @@ func relayJoins(ctx context.Context, pool *pgxpool.Pool, schema, _ string) error
 	return r.Run(ctx)
 }
 
-// Each join continues exactly once, and as it has ended.
+// Each join continues exactly once, with the outcome of the join.
 func TestJoins(t *testing.T) {
 	t.Parallel()
 	joins := size(500, 10_000)

@@ -18,7 +18,7 @@ import (
 
 var full = flag.Bool("full", false, "the large numbers, as `make prove` runs them")
 
-// size is a number for every run or, with -full, the one that is shown.
+// size returns the small number in ordinary runs, and the large one with -full.
 func size(small, large int) int {
 	if *full {
 		return large
@@ -26,12 +26,12 @@ func size(small, large int) int {
 	return small
 }
 
-// A role is what a worker process does until ctx is cancelled. member tells the processes apart.
+// A role is what a worker process does until ctx is cancelled. The processes have different members.
 type role func(ctx context.Context, pool *pgxpool.Pool, schema string, member string) error
 
 var roles = map[string]role{"per-key": relayPerKey, "joins": relayJoins, "inbox": consume}
 
-// What a process of the crew is told.
+// Environment variables for a process of the crew.
 const (
 	roleEnv   = "TXWORK_PROOF_ROLE"
 	urlEnv    = "TXWORK_PROOF_URL"
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 func play(r role) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	// From here on SIGTERM is a stop in order; before, it is the death of a process that has not begun.
+	// From here on SIGTERM stops the process in order. Before, it kills a process that has not begun.
 	fmt.Println("ready")
 	go func() {
 		os.Stdin.Read(make([]byte, 1))
@@ -68,14 +68,14 @@ func play(r role) int {
 	return 0
 }
 
-// lease is short, so that the rows of a killed process come back while the test runs.
+// lease is short, so that the rows of a killed process are requeued while the test runs.
 const lease = 2 * time.Second
 
 func workerOptions() workqueue.WorkerOptions {
 	return workqueue.WorkerOptions{Lease: lease, Concurrency: 8}
 }
 
-// quiet keeps the attempts that the killed processes leave behind out of the test's output.
+// quiet drops log messages about the attempts of killed processes.
 func quiet() workqueue.Telemetry {
 	return workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 }

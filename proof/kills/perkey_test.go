@@ -40,8 +40,7 @@ func newOutbox(t *testing.T, ordering outbox.Ordering) (*pgtest.DB, *outbox.Outb
 	return db, box
 }
 
-// relayPerKey writes an effect for each message, in the transaction that settles it. One delivery in fifty
-// fails.
+// relayPerKey writes an effect for each message, in the transaction that settles it. One delivery in fifty fails.
 func relayPerKey(ctx context.Context, pool *pgxpool.Pool, schema, _ string) error {
 	box, err := openOutbox(schema, outbox.PerKey)
 	if err != nil {
@@ -63,7 +62,7 @@ func relayPerKey(ctx context.Context, pool *pgxpool.Pool, schema, _ string) erro
 	return r.Run(ctx)
 }
 
-// For each key the order of the effects is the commit order of its messages, and nothing is missing.
+// For each key, the effects are in the commit order of its messages, and none is missing.
 func TestPerKeyOrder(t *testing.T) {
 	t.Parallel()
 	messages, keys := size(4_000, 50_000), size(100, 500)
@@ -90,8 +89,8 @@ func TestPerKeyOrder(t *testing.T) {
 		messages, keys, effects, wrong, kills, attempts, time.Since(start).Seconds())
 }
 
-// produce commits so many messages from several goroutines, with transactions that roll back or dawdle among
-// them. Each records, under the key's own lock, in which order the messages of a key commit.
+// produce commits the given number of messages from several goroutines. Some transactions roll back or take long. Each
+// records, under a lock of the key, in which order the messages of a key commit.
 func produce(t *testing.T, db *pgtest.DB, box *outbox.Outbox, messages, keys int) {
 	t.Helper()
 	const batch, producers = 20, 4

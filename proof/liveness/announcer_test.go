@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// announcing is a relay that becomes its table's announcer, which takes producers, and falls asleep while somebody
-// whose transaction was silent has not ended it.
+// announcing is a relay that becomes its table's announcer, which only happens while producers write. It cannot fall
+// asleep while a transaction is open that was silent for it.
 var announcing = operation{name: "an announcer", prepare: func(w *world, name string) own {
 	ids, err := w.send(w.Context(), outbox.Message{Topic: topic, Key: name})
 	w.ok(err)
@@ -23,9 +23,9 @@ var announcing = operation{name: "an announcer", prepare: func(w *world, name st
 }, rival: ofOutbox, restless: true}
 
 const (
-	rushing  = 4                      // producers
-	rushFor  = 5 * time.Second        // at the most, until somebody is awake
-	rushOn   = 100 * time.Millisecond // and once somebody is
+	rushing  = 4                      // number of producers
+	rushFor  = 5 * time.Second        // at most, until an announcer is awake
+	rushOn   = 100 * time.Millisecond // after an announcer has woken up
 	lateness = 200 * time.Millisecond
 )
 
@@ -49,7 +49,7 @@ func announce(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own o
 	return errors.Join(err, lateErr, <-relay)
 }
 
-// rush writes messages, one a transaction, until an announcer is awake, if the machine and the program let it.
+// rush writes messages, one in each transaction, until an announcer is awake, as far as machine and program allow.
 func (w *world) rush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rushFor)
 	defer cancel()

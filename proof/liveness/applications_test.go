@@ -20,7 +20,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Transactions of applications, left open.
+// The holders are transactions of applications that stay open.
 func TestApplications(t *testing.T) {
 	t.Parallel()
 	half := (len(applications) + 1) / 2
@@ -204,7 +204,7 @@ var applications = []holder{
 	}},
 }
 
-// list is a query's one column.
+// list returns the only column of a query.
 func (w *world) list(query string, args ...any) []string {
 	w.Helper()
 	rows, err := w.Pool.Query(w.Context(), query, args...)
@@ -224,8 +224,8 @@ func (w *world) redrive(tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// whileRunning has jobs of which at least the first runs, opens the holder's transaction, and lets the handlers finish:
-// their settles, and what comes after them, meet the holder.
+// whileRunning enqueues jobs and, while at least the first runs, opens the holder's transaction. Then it lets the
+// handlers finish, so that their settles and everything after them meet the holder.
 func (w *world) whileRunning(o jobs.InsertOptions, n int, do func(tx pgx.Tx, ids []uuid.UUID) error) func() {
 	w.Helper()
 	name := uuid.NewString()
@@ -238,7 +238,7 @@ func (w *world) whileRunning(o jobs.InsertOptions, n int, do func(tx pgx.Tx, ids
 	return end
 }
 
-// whileReady has jobs that nobody claims, until the holder lets go.
+// whileReady enqueues jobs that are not claimed until the holder lets go.
 func (w *world) whileReady(o jobs.InsertOptions, do func(tx pgx.Tx, id uuid.UUID) error) func() {
 	w.Helper()
 	ids, err := w.enqueue(w.Context(), 2, "held", o)
@@ -247,14 +247,14 @@ func (w *world) whileReady(o jobs.InsertOptions, do func(tx pgx.Tx, id uuid.UUID
 	return func() {
 		end()
 		w.inTx(func(tx workqueue.Tx) error {
-			// or it would keep its place in its key
+			// otherwise it would keep its place in its key
 			_, err := w.jobs.Cancel(w.Context(), tx, "it has been held", ids...)
 			return err
 		})
 	}
 }
 
-// whileBatch has a batch of a job that nobody claims and of two that run, which end while the holder holds.
+// whileBatch starts a batch of one job that is not claimed and two that run and end while the holder holds.
 func (w *world) whileBatch(do func(tx pgx.Tx, b jobs.StartedBatch) error) func() {
 	w.Helper()
 	name := uuid.NewString()
@@ -290,8 +290,8 @@ func workflowHeld(w *world) func() {
 	return end
 }
 
-// handlerInTx is a job of an ordered key in a batch that extends its batch and enqueues, in the transaction in which it
-// is to be settled, and takes its time.
+// handlerInTx runs a job of an ordered key, in a batch, whose handler extends the batch and enqueues in the transaction
+// that settles the job, and delays its end.
 func handlerInTx(w *world) func() {
 	name := uuid.NewString()
 	inside, leave := make(chan struct{}), make(chan struct{})
@@ -332,8 +332,7 @@ func handlerInTx(w *world) func() {
 	return release
 }
 
-// restless are producers of one key whose transactions overlap without an end. What they write is delivered all the
-// while.
+// restless are producers of one key whose transactions overlap endlessly. What they write is delivered meanwhile.
 func restless(w *world) func() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -343,7 +342,7 @@ func restless(w *world) func() {
 				err := pgx.BeginFunc(context.Background(), w.Pool, func(tx pgx.Tx) error {
 					_, err := w.outbox.Enqueue(context.Background(), workqueue.Pgx(tx), outbox.Message{Topic: topic,
 						Key: "restless"})
-					time.Sleep(20 * time.Millisecond) // as an application that has more to write
+					time.Sleep(20 * time.Millisecond) // like an application that has more to write
 					return err
 				})
 				if err != nil {
@@ -358,7 +357,7 @@ func restless(w *world) func() {
 	return release
 }
 
-// manyKeys writes ordered keys until the next would be refused: each holds one of the locks that the whole server
+// manyKeys writes ordered keys until the next one would be refused: each takes one of the locks that the whole server
 // shares.
 func manyKeys(w *world) func() {
 	var most int
@@ -374,7 +373,7 @@ func manyKeys(w *world) func() {
 
 const manyAtOnce = 500
 
-// writeKeys writes messages of so many keys that nobody else has.
+// writeKeys writes messages with many keys of their own.
 func (w *world) writeKeys(tx pgx.Tx, from int) error {
 	msgs := make([]outbox.Message, manyAtOnce)
 	for i := range msgs {
@@ -384,8 +383,8 @@ func (w *world) writeKeys(tx pgx.Tx, from int) error {
 	return err
 }
 
-// Fifteen thousand keys are more than a transaction may write. The refusal comes before the locks of the server are
-// used up: settles of other keys go on.
+// Fifteen thousand keys are more than a transaction may write. They are refused before the locks of the server are used
+// up, so settles of other keys go on.
 func TestTooManyKeysAreRefusedBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -403,7 +402,7 @@ func TestTooManyKeysAreRefusedBesideOthers(t *testing.T) {
 	}
 }
 
-// What producers of one key write is delivered while they go on: the key is not held back until they pause.
+// Messages of one key are delivered while its producers continue: the key is not held back until they pause.
 func TestRestlessProducersAreKeptUpWith(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -21,14 +21,14 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// A bystander wants nothing of the holder. One unit of its work is written, done by the world's workers, and seen to
-// have ended; its name is nobody else's.
+// A bystander needs nothing that the holder has. One unit of its work is written, done by the world's workers, and seen
+// to end. Its name is unique.
 type bystander struct {
 	name string
 	unit func(ctx context.Context, w *world, name string) error
 }
 
-// sharedKey is a limited key of which holders have one place at most.
+// sharedKey is a limited key of which holders take at most one place.
 var sharedKey = keyed.Limited{Key: "shared", MaxRunning: 10}
 
 var bystanders = []bystander{
@@ -42,7 +42,7 @@ var bystanders = []bystander{
 		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{ByKey: keyed.Limited{Key: name, MaxRunning: 2}})
 	}},
 	{"same limited key", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 25, jobs.InsertOptions{ByKey: sharedKey}) // more than have a place
+		return w.jobsDone(ctx, name, 25, jobs.InsertOptions{ByKey: sharedKey}) // more than the limit
 	}},
 	{"another queue", func(ctx context.Context, w *world, name string) error {
 		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{Queue: other})
@@ -76,7 +76,7 @@ func (w *world) jobsDone(ctx context.Context, name string, n int, o jobs.InsertO
 	return w.ended(ctx, "jobs", workqueue.Done, ids...)
 }
 
-// enqueue writes jobs of one name.
+// enqueue writes jobs with the same name.
 func (w *world) enqueue(ctx context.Context, n int, name string, o jobs.InsertOptions) (ids []uuid.UUID, err error) {
 	inserts := make([]jobs.Insert, n)
 	for i := range inserts {
@@ -150,7 +150,7 @@ func (w *world) delivered(ctx context.Context, msgs ...outbox.Message) error {
 	return w.ended(ctx, "outbox", workqueue.Done, ids...)
 }
 
-// timersFire has one that fires, one that is moved before it does, and one that is cancelled.
+// timersFire sets a timer that fires, one that is moved before it fires, and one that is cancelled.
 func timersFire(ctx context.Context, w *world, name string) error {
 	now, later := timers.Timer{Key: name, Topic: topic}, timers.Timer{Key: name + " moved", Topic: topic,
 		Delay: time.Hour}
@@ -229,7 +229,7 @@ func putSchedule(ctx context.Context, w *world, name string) error {
 	})
 }
 
-// lost makes a job that a worker has claimed and forgotten, in a queue that nobody serves.
+// lost enqueues a job that a worker has claimed and lost, in a queue that has no worker.
 func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid.UUID, err error) {
 	ids, err := w.enqueue(ctx, 1, name, jobs.InsertOptions{Queue: name})
 	if err != nil {
@@ -243,7 +243,7 @@ func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid
 	return ids[0], token, err
 }
 
-// expired makes a job whose lease has ended, and says when it is requeued.
+// expired makes a job whose lease has expired, and returns how to tell that it was requeued.
 func (w *world) expired(ctx context.Context, name string) (requeued own, err error) {
 	id, _, err := w.lost(ctx, name)
 	if err == nil {
@@ -258,7 +258,7 @@ func reaped(ctx context.Context, w *world, name string) error {
 	if err != nil {
 		return err
 	}
-	for { // another unit's reaper may lead this moment
+	for { // another unit's reaper may be leading at this moment
 		_, err := reaper.RunOnce(ctx, w.Pool, w.tables(), reaper.Options{Schema: w.Schema, Logger: logger()})
 		if err == nil {
 			err = requeued.done(ctx, w)
@@ -269,13 +269,13 @@ func reaped(ctx context.Context, w *world, name string) error {
 	}
 }
 
-// reapedByCommand has the program do the same, as cron would have it.
+// reapedByCommand runs the command that does the same, as a cron job would.
 func reapedByCommand(ctx context.Context, w *world, name string) error {
 	requeued, err := w.expired(ctx, name)
 	if err != nil {
 		return err
 	}
-	for { // the world's reaper may be at the row this moment
+	for { // the world's reaper may have the row locked at this moment
 		err := w.command(ctx, "reap")
 		if err == nil {
 			err = requeued.done(ctx, w)
@@ -306,7 +306,7 @@ func purged(ctx context.Context, w *world, name string) error {
 	return w.until(ctx, "an old job is purged", "SELECT NOT EXISTS (SELECT FROM "+w.Schema+".jobs WHERE id = $1)", id)
 }
 
-// reads are what the command line shows.
+// reads reads what the command line shows.
 func reads(ctx context.Context, w *world, name string) error {
 	for _, table := range w.tables() {
 		if _, err := table.On(w.Pool).Stats(ctx); err != nil {
@@ -331,7 +331,7 @@ func reads(ctx context.Context, w *world, name string) error {
 	})
 }
 
-// own is what a piece of work comes to: a query that is true then.
+// An own is a query that becomes true when a piece of work is done.
 type own struct {
 	query string
 	args  []any

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// commands are what an operator looks at who sees that something stands still.
+// commands are what an operator runs when something stands still.
 var commands = []string{"stats", "list jobs --status failed", "jobs queues", "schedules list", "doctor --fail-on never"}
 
-// commandLine is the program itself: one of the commands, by the name. Names that follow each other by a number go
-// through all of them.
+// commandLine runs one of the commands, chosen by the name. Consecutive numbers at the end of the name choose all
+// commands in turn.
 func commandLine(ctx context.Context, w *world, name string) error {
 	sum := 0
 	for _, b := range []byte(name) {
@@ -37,7 +37,7 @@ func (w *world) command(ctx context.Context, command string) error {
 	return nil
 }
 
-// built is the directory of the command.
+// built is the directory of the built command.
 var built string
 
 // txwork is the command, which is built once.
@@ -53,14 +53,14 @@ var txwork = sync.OnceValues(func() (string, error) {
 	return filepath.Join(built, "txwork"), err
 })
 
-// withCommand builds the command while the first tests make their tables.
+// withCommand builds the command while the first tests create their tables.
 type withCommand struct{ *testing.M }
 
 func (m withCommand) Run() int {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		txwork() // who needs it is told of the error
+		txwork() // a test that needs the command gets the error
 	}()
 	defer func() { <-ended }()
 	return m.M.Run()

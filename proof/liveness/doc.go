@@ -1,14 +1,14 @@
-// Package liveness has tests only: of what others can do while somebody holds a lock for long, legitimately or because
-// it is frozen.
+// Package liveness has only tests. They check what others can do while one session holds a lock for long, legitimately
+// or because it is frozen.
 //
-// [TestApplications], [TestMaintenance] and [TestRows] take one holder after the other, an open transaction, say, and
-// see that every bystander still gets its work done: other keys, other rows of the same limited key, other queues,
-// joins and tables, the reaper, the purge, and what the command line reads. [TestPrograms] stops a program before
-// whatever it sends, one after the other, and has the server refuse every statement of it, once and for ever.
+// [TestApplications], [TestMaintenance] and [TestRows] use one holder after the other, such as an open transaction, and
+// check that every bystander still gets its work done: other keys, other rows of the same limited key, other queues,
+// joins and tables, the reaper, the purge, and what the command line reads. [TestPrograms] stops a program before each
+// thing that it sends, and makes the server refuse each of its statements, once and forever.
 //
-// With -full programs are disturbed at every moment, not once of each sort, and beside every holder stands every
-// bystander.
+// With -full, programs are disturbed at every moment instead of once for each sort of moment, and every bystander runs
+// beside every holder.
 //
-// A bystander that stands still fails by patience, which no machine is too slow for: the holder lets go only after all
-// bystanders have finished.
+// A bystander that stands still fails after patience, which is long enough for any machine: the holder lets go only
+// after all bystanders have finished.
 package liveness

@@ -11,21 +11,21 @@ import (
 	"github.com/txwork/txwork/reaper"
 )
 
-// stopped stops a program at each of the moments. Meanwhile the bystanders do their work, and so do others on what the
-// program had not begun; then it is killed.
+// stopped stops a program at each of the moments. Meanwhile the bystanders do their work, and others do what the
+// program had not begun. Then the program is killed.
 func (w *world) stopped(t *testing.T, op operation, moments []moment, left map[string]own) {
 	c, before := cells{holder: op.name + " is stopped"}, len(left)
 	for i, m := range moments {
 		w.frozenAt(t, &c, op, i+1, m, left)
 	}
 	c.judgeAll(t)
-	// It has less to send where others have done some of the work since its statements were listed.
+	// The program sends less if others have done some of the work since its statements were listed.
 	if n := len(left) - before; n < len(moments)/3 {
-		t.Errorf("%s was stopped %d times only of %d", op.name, n, len(moments))
+		t.Errorf("%s was stopped only %d times of %d", op.name, n, len(moments))
 	}
 }
 
-// frozenAt stops the operation at the n-th of the moments, and notes what it was about if it came so far.
+// frozenAt stops the operation at the n-th of the moments, and records its work if it got that far.
 func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, m moment, left map[string]own) {
 	t.Helper()
 	name := fmt.Sprintf("%s %d", op.name, n)
@@ -39,7 +39,7 @@ func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, m moment, 
 		return
 	case <-line.frozen:
 	case <-time.After(patience):
-		t.Fatalf("%s neither ends nor comes to %s", op.name, label(m.statements))
+		t.Fatalf("%s neither ends nor reaches %s", op.name, label(m.statements))
 	}
 	left[name] = own
 	w.ok(w.until(w.Context(), "the server has done what was sent", `SELECT count(*) = 0 FROM pg_stat_activity
@@ -54,23 +54,23 @@ func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, m moment, 
 	})
 }
 
-// finish has another program do what is left.
+// finish lets another program do what is left.
 func (w *world) finish(t *testing.T, op operation, name string, own own) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var err error
 	for ctx.Err() == nil {
-		// alarms wait half a minute
+		// otherwise alarms would wait half a minute
 		w.exec("UPDATE " + w.Schema + ".timers SET due_at = now() WHERE status = 0 AND attempts > 0")
 		if err = op.run(ctx, w, w.Pool, name, own); own.done(ctx, w) == nil {
 			return
 		}
 	}
-	t.Errorf("%s: nobody can do what was left: %v", name, err)
+	t.Errorf("%s: others cannot do what was left: %v", name, err)
 }
 
-// begin runs an operation as a program of its own. end kills the program.
+// begin runs an operation as a separate program. The function end kills the program.
 func (w *world) begin(op operation, line *wire, name string, own own) (ended chan error, end func()) {
 	w.Helper()
 	pool, leave := w.program(line, name)
@@ -81,11 +81,11 @@ func (w *world) begin(op operation, line *wire, name string, own own) (ended cha
 		ended <- op.run(ctx, w, pool, name, own)
 	}()
 	end = func() { line.kill(); cancel() }
-	w.Cleanup(func() { end(); <-gone; leave() }) // not before: a worker takes a second to give up
+	w.Cleanup(func() { end(); <-gone; leave() }) // at the end of the test, because a worker takes a second to give up
 	return ended, end
 }
 
-// program is a pool whose connections go through a wire.
+// program returns a pool whose connections go through a wire.
 func (w *world) program(line *wire, name string) (pool *pgxpool.Pool, leave func()) {
 	w.Helper()
 	config, err := pgxpool.ParseConfig(w.URL)

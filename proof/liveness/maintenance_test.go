@@ -7,15 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Sessions that have called one of the functions that maintain a table, over everything they could find, and stay open;
-// or that stand still in a fold, as one does whose network is gone before the rest of its pipeline has come.
+// The holders are sessions that have called a maintenance function over everything it could find, and stay open; or
+// that stand still in a fold, like a session whose network fails before the rest of its pipeline has arrived.
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.besideEach(t, w.populate(), func(w *world) []holder { return append(w.maintenance(), w.folds()...) })
 }
 
-// folds are functions that apply notes: what the bystanders have noted, when they begin.
+// folds are holders that fold: they apply the notes that exist when they begin.
 func (w *world) folds() (holders []holder) {
 	w.Helper()
 	for _, function := range w.list(`SELECT proname FROM pg_proc
@@ -54,7 +54,7 @@ func (w *world) maintenance() (holders []holder) {
 	return holders
 }
 
-// call is how a function is called by hand, with a value for each parameter that has no default.
+// call renders the call of a function, with a value for each parameter that has no default.
 func (w *world) call(function string) string {
 	name, types, _ := strings.Cut(function[strings.LastIndex(function[:strings.Index(function, "(")], ".")+1:], "(")
 	args := []string{}

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// full runs everything at full size; see doc.go.
+// full selects the full size, see doc.go.
 var full = flag.Bool("full", false, "stop programs at every moment, and measure what bystanders get done")
 
-// A holder takes something and keeps it until release is called, with what it set going meanwhile: rows of its own that
-// want what it holds, and whose workers must not take others down with them.
+// A holder takes something and keeps it until release is called. It may also start rows of its own that need what it
+// holds, and whose workers must not hold up others.
 type holder struct {
 	name string
 	hold func(w *world) (release func())
 }
 
-// known are cells that do not hold yet, each with the number of what is wrong in the issue on liveness. "*" stands for
-// all bystanders, of which at least one must still fail: what has been mended has to be taken off the list.
+// known are cells that are known to fail, each with the number of the defect in the issue on liveness. "*" stands for
+// all bystanders, of which at least one must still fail: a fixed cell has to be removed from the list.
 var known = map[string]string{}
 
-// shared are cells in which the bystander wants what the holder has, with what becomes of it.
+// shared are cells in which the bystander needs what the holder has, with the consequence.
 var shared = map[string]string{
 	"a row of jobs_bucket/a limited queue": "the bucket is the queue's own: its claims wait, other queues go on",
 	"a row of leader/reaper":               "the row is the election of a table: nobody is elected, nobody waits",
@@ -42,13 +42,13 @@ var shared = map[string]string{
 // folding is why keys and joins wait for a fold that stands still.
 const folding = "one session folds at a time: what it has taken, and what comes after it, waits until its session ends"
 
-// reaping5s is what becomes of a reaper beside that.
+// reaping5s is how a reaper is affected by such a fold.
 const reaping5s = "it folds, too, and waits five seconds for whoever is at it before it goes on with the next table"
 
 // knownPatience is how long a cell may take that is known to fail.
 const knownPatience = 1500 * time.Millisecond
 
-// beside runs the bystanders while the holder holds, and sees that everything comes to an end once it lets go.
+// beside runs the bystanders while the holder holds, and checks that everything ends once it lets go.
 func (w *world) beside(t *testing.T, h holder, turn int) {
 	t.Helper()
 	w = w.on(t)
@@ -64,7 +64,7 @@ func (w *world) beside(t *testing.T, h holder, turn int) {
 // cells are the bystanders of one holder.
 type cells struct {
 	holder  string
-	part    string // of a holder that has many
+	part    string // which part, if the holder has several
 	running []running
 	failed  int
 }
@@ -74,10 +74,11 @@ type running struct {
 	result chan error
 }
 
-// beginAll sets bystanders to work at once, but those named: every third in turn, or all of them at full size.
+// beginAll starts the bystanders at the same time, except those named: a third of them in turn, or all of them at full
+// size.
 func (w *world) beginAll(c *cells, name string, turn int, but []string, same func(context.Context, *world,
 	string) error) {
-	_, err := txwork() // which may take longer than any bystander
+	_, err := txwork() // building it may take longer than any bystander
 	w.ok(err)
 	c.running = nil
 	for i, b := range bystanders {
@@ -107,7 +108,7 @@ func (c *cells) patience(b bystander) time.Duration {
 	return patience
 }
 
-// judge waits for those that have begun.
+// judge waits for the bystanders that have begun.
 func (c *cells) judge(t *testing.T) {
 	t.Helper()
 	for _, r := range c.running {
@@ -119,7 +120,7 @@ func (c *cells) judge(t *testing.T) {
 	}
 }
 
-// judgeAll sees that what is known of all bystanders together is still so.
+// judgeAll checks that what is known about all bystanders together is still true.
 func (c *cells) judgeAll(t *testing.T) {
 	t.Helper()
 	if reason := known[c.holder+"/*"]; reason != "" && c.failed == 0 {
@@ -144,7 +145,7 @@ func (c *cells) judgeOne(t *testing.T, b bystander, err error) (failed bool) {
 	return false
 }
 
-// settled waits until nothing that is due is left in any queue that somebody serves: nothing was lost meanwhile.
+// settled waits until no due row is left in any queue that has a worker, which shows that none was lost.
 func (w *world) settled(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -162,7 +163,7 @@ func (w *world) settled(t *testing.T) {
 	}
 }
 
-// left are rows that have not ended, for messages.
+// left describes rows that have not ended, for failure messages.
 func (w *world) left(table, mine string) (rows string) {
 	query := fmt.Sprintf(`SELECT coalesce(string_agg(E'\n' || left(to_jsonb(l)::text, 800), ''), ' none')
 		FROM (SELECT * FROM %s.%s WHERE completed_at IS NULL AND due_at < now() + interval '1 minute' AND created_at > $1 AND %s

@@ -20,22 +20,22 @@ var measured = flag.Duration("measured", 0, "how long each holder holds while by
 // reliability is the page with the table.
 const reliability = "../../docs/reliability.md"
 
-// together is how many holders hold at once: what they leave to bystanders, each of them leaves.
+// together is how many holders hold at once: what bystanders get done beside all of them, they get done beside each.
 const together = 5
 
-// enough is what bystanders have to get done, as a share of what they do without the holders.
+// enough is how much bystanders have to get done, as a share of what they do without the holders.
 const enough = 0.9
 
 // rounds is how often holders are measured at most. The counts of all rounds are added up.
 const rounds = 3
 
-// demand is how much each bystander asks for, as a share of what it gets done when all go on as fast as they can: on a
-// machine that has nothing left, whatever one of them or a holder does more, the others do less.
+// demand is how much work each bystander asks for, as a share of what it gets done when all work as fast as they can.
+// On a fully loaded machine, any additional work of one would slow down the others.
 const demand = 0.5
 
-// TestMeasured counts what bystanders get done beside holders, and the same without them, in equal windows: one
-// without, two with, one without. They ask for half of what they could get done. Holders beside whom somebody gets too
-// little done are measured one by one. It is for a quiet machine, so only `make liveness` asks for it.
+// TestMeasured counts what bystanders get done beside holders, and without them, in equal windows: one without, two
+// with, one without. They ask for half of what they could get done. If a bystander gets too little done beside several
+// holders, these are measured one by one. The test needs a quiet machine, so only `make liveness` runs it.
 func TestMeasured(t *testing.T) {
 	if *measured == 0 {
 		return
@@ -43,7 +43,7 @@ func TestMeasured(t *testing.T) {
 	w := newWorld(t)
 	finish := w.populate()
 	nobody := []holder{{name: "nobody"}}
-	// tables that grow from nothing would make the first holders look slow
+	// otherwise empty tables that grow would make the first holders look slow
 	w.window(nobody, "warm up", nil, map[string]float64{})
 	most := map[string]float64{}
 	w.window(nobody, "as fast as they can", nil, most)
@@ -67,8 +67,8 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// groups are holders that hold at once. Those that share something with a bystander are measured without it, and so
-// alone.
+// groups divides the holders into groups that hold at once. A holder that shares something with a bystander is measured
+// without that bystander, and so alone.
 func groups(holders []holder) (groups [][]holder) {
 	var free []holder
 	for _, h := range holders {
@@ -85,16 +85,16 @@ func sharesSomething(h holder) bool {
 	return slices.ContainsFunc(bystanders, func(b bystander) bool { return shared[h.name+"/"+b.name] != "" })
 }
 
-// shares are what bystanders got done beside holders, of what they do without.
+// shares are what bystanders got done beside holders, relative to what they do without.
 type shares map[string]float64
 
-// least is the smallest of them.
+// least returns the smallest share.
 func (s shares) least() float64 { return slices.Min(slices.Collect(maps.Values(s))) }
 
-// measure repeats the windows while somebody gets too little done: in one of them chance is large.
+// measure repeats the windows while a bystander gets too little done, because a single window is subject to chance.
 func (w *world) measure(group []holder, pace map[string]time.Duration) shares {
 	with, without, s := map[string]float64{}, map[string]float64{}, shares{}
-	size := fmt.Sprint(len(group), " ") // of holders that are measured together and alone: no unit may be done twice
+	size := fmt.Sprint(len(group), " ") // so that a unit done together is not done again alone
 	for round := 0; round == 0 || round < rounds && s.least() < enough; round++ {
 		w.window(group, fmt.Sprint(size, "before ", round), pace, without)
 		var releases []func()
@@ -123,7 +123,7 @@ func (w *world) measure(group []holder, pace map[string]time.Duration) shares {
 	return s
 }
 
-// paces are the times between two units of each bystander.
+// paces returns the time between two units of each bystander.
 func paces(most map[string]float64) map[string]time.Duration {
 	pace := map[string]time.Duration{}
 	for name, n := range most {
@@ -132,8 +132,8 @@ func paces(most map[string]float64) map[string]time.Duration {
 	return pace
 }
 
-// window has all bystanders go on for half as long as a holder holds, and counts. Who is late for its next unit begins
-// at once.
+// window runs all bystanders for half as long as a holder holds, and counts their units. A bystander that is late
+// begins its next unit at once.
 func (w *world) window(group []holder, name string, pace map[string]time.Duration, counts map[string]float64) {
 	ctx, cancel := context.WithTimeout(context.Background(), *measured/2)
 	defer cancel()
@@ -158,7 +158,7 @@ func (w *world) window(group []holder, name string, pace map[string]time.Duratio
 	running.Wait()
 }
 
-// line is that of holders in the table.
+// line renders the row of some holders in the table.
 func (s shares) line(group []holder) string {
 	all := slices.Collect(maps.Keys(s))
 	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(s[a], s[b]) })

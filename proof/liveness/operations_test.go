@@ -24,20 +24,20 @@ import (
 // again.
 type operation struct {
 	name string
-	// prepare writes what the program is to work on, under a name that is nobody else's.
+	// prepare writes what the program has to work on, under a unique name.
 	prepare func(w *world, name string) own
-	// run works on it and returns when that is done, or when ctx ends.
+	// run does the work, and returns when it is done or when ctx ends.
 	run func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error
-	// same is more work of the kind that the program does, done by others: in the same queue, say.
+	// same is more work of the same kind, done by others, for example in the same queue.
 	same func(ctx context.Context, w *world, name string) error
-	// rival is the world's worker that would take the program's work: it runs once the program has stopped.
+	// rival is the world's worker that would take the program's work. It runs only after the program has stopped.
 	rival string
-	// restless programs send the same again and again, hundreds of times a second: once of each sort is enough at full
-	// size, too.
+	// restless programs send the same statements again and again, hundreds of times a second. Once for each sort is
+	// enough even at full size.
 	restless bool
 }
 
-// rowsDone are rows that are to be done.
+// rowsDone tells that rows are done.
 func (w *world) rowsDone(table string, ids ...uuid.UUID) own {
 	query := fmt.Sprintf("SELECT count(*) = $2 FROM %s.%s WHERE id = ANY ($1) AND status = 2", w.Schema, table)
 	return own{query, []any{ids, len(ids)}}
@@ -146,7 +146,7 @@ var operations = []operation{
 		id, _, err := w.lost(w.Context(), name)
 		w.ok(err)
 		w.exec("UPDATE "+w.Schema+".jobs SET locked_until = now() - interval '1 second' WHERE id = $1", id)
-		w.exec("UPDATE " + w.Schema + ".leader SET expires_at = now()") // the last one was killed
+		w.exec("UPDATE " + w.Schema + ".leader SET expires_at = now()") // the previous leader was killed
 		return own{"SELECT status = 0 FROM " + w.Schema + ".jobs WHERE id = $1", []any{id}}
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, _ own) error {
 		_, err := reaper.RunOnce(ctx, pool, w.tables()[:1], reaper.Options{
@@ -155,7 +155,7 @@ var operations = []operation{
 		return err
 	}, nil, "", false},
 	{"sweeps and folds", func(*world, string) own {
-		return own{query: "SELECT true"} // of whatever the bystanders leave
+		return own{query: "SELECT true"} // the bystanders leave something to sweep and fold
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error {
 		for _, table := range w.tables() {
 			if _, err := table.On(pool).Sweep(ctx, 1000); err != nil {
@@ -174,8 +174,8 @@ var operations = []operation{
 	}, application, nil, "", false},
 }
 
-// limitedQueue has a job of an ordered key and one of a limited key, in a batch and in a queue with limits, which
-// nobody else serves. Behind them, where others work, is the next of the ordered key, and what comes after the batch.
+// limitedQueue enqueues a job of an ordered key and one of a limited key, in a batch, and in a queue with limits that
+// has no other worker. The next row of the ordered key and the batch's continuation are in queues that others serve.
 func limitedQueue(w *world, name string) own {
 	ctx := w.Context()
 	insert := func(queue string, g keyed.Rule) jobs.Insert {
@@ -194,7 +194,7 @@ func limitedQueue(w *world, name string) own {
 	return w.rowsDone("jobs", append(batch.Jobs, batch.OnComplete)...)
 }
 
-// sameQueue has others work on the queue of limitedQueue, on its limited key too.
+// sameQueue lets others work on the queue of limitedQueue, also on its limited key.
 func sameQueue(ctx context.Context, w *world, name string) error {
 	plain, err := w.enqueue(ctx, 3, "beside", jobs.InsertOptions{Queue: name})
 	if err != nil {

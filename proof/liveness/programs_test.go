@@ -10,7 +10,7 @@ import (
 )
 
 // Programs are disturbed at everything that they send: they are stopped before it, or the server refuses it. Meanwhile
-// the bystanders do their work. What the programs were about others finish in the end.
+// the bystanders do their work. In the end, others finish the work of the programs.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	var stops, refused sorts
@@ -35,7 +35,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// sentBy is what an operation sends that nothing disturbs.
+// sentBy returns what an operation sends if nothing disturbs it.
 func (w *world) sentBy(t *testing.T, op operation) []moment {
 	t.Helper()
 	line, name := newWire(), op.name
@@ -51,8 +51,8 @@ func (w *world) sentBy(t *testing.T, op operation) []moment {
 	return line.sent()
 }
 
-// sorts are what programs were disturbed at. They do much again and again, and much that others do, too: once of each
-// sort is enough, but at full size.
+// sorts are the sorts of statements at which programs were disturbed. Programs repeat many statements, and share many
+// with others: except at full size, each sort is disturbed only once.
 type sorts struct{ met sync.Map }
 
 func (s *sorts) isNew(w *world, op operation, sent ...string) bool {
@@ -60,7 +60,7 @@ func (s *sorts) isNew(w *world, op operation, sent ...string) bool {
 	return *full && !op.restless || !met
 }
 
-// moments are those at which a program is to be stopped.
+// moments returns those at which a program is to be stopped.
 func (s *sorts) moments(w *world, op operation, sent []moment) (moments []moment) {
 	for _, m := range sent {
 		if s.isNew(w, op, m.statements...) {
@@ -70,7 +70,7 @@ func (s *sorts) moments(w *world, op operation, sent []moment) (moments []moment
 	return moments
 }
 
-// statements are those that the server is to refuse, each once.
+// statements returns those that the server is to refuse, each once.
 func (s *sorts) statements(w *world, op operation, sent []moment) (statements []string) {
 	for _, m := range sent {
 		for _, sql := range m.statements {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// refusals has one SQLSTATE of every class that a statement can meet.
+// refusals has an SQLSTATE of every class that a statement can fail with.
 var refusals = []string{
 	"08006", "0A000", "21000", "22P02", "23514", "25006", "26000", "28000", "2D000", "34000", "39000", "3F000", "40001",
 	"40P01", "42501",
 	"42P01", "44000", "53100", "53200", "54000", "55000", "55P03", "57014", "57P01", "58030", "F0000", "P0001", "XX000",
 }
 
-// refused has the server refuse each of a program's statements: once, and the program itself goes on and does its work;
-// or for as long as the program runs, and others do theirs.
+// refused makes the server refuse each of a program's statements: either once, after which the program itself continues
+// and does its work, or for as long as the program runs, while others do theirs.
 func (w *world) refused(t *testing.T, op operation, statements []string, left map[string]own) {
 	for i, sql := range statements {
-		// Every statement meets a class here, and every class a statement; at full size each is met in both ways.
+		// Every statement fails with some class here, and every class is used; at full size each is used in both ways.
 		once, ever := refusals[(2*i)%len(refusals)], refusals[(2*i+1)%len(refusals)]
 		t.Run(fmt.Sprintf("%d %s", i+1, label([]string{sql})), func(t *testing.T) {
 			if i%2 == 0 || *full {
@@ -36,14 +36,14 @@ func (w *world) refused(t *testing.T, op operation, statements []string, left ma
 	}
 }
 
-// rivals are bystanders whose work a program takes that then cannot settle it: it comes back by its lease, again and
-// again, for as long as the program runs.
+// rivals are bystanders whose rows a program claims that then cannot settle them: the rows return when their leases
+// expire, again and again, for as long as the program runs.
 var rivals = map[string][]string{
 	ofOutbox: {"messages", "ordered messages"}, ofTimers: {"timers", "alarms"}, ofInbox: {"inbox"},
 	ofSchedules: {"schedules"},
 }
 
-// refusedOnce lets the same program try again: a worker does by itself, what is called is called again.
+// refusedOnce lets the same program try again. A worker retries by itself; other operations are called again.
 func (w *world) refusedOnce(t *testing.T, op operation, name, sql, code string) {
 	t.Helper()
 	line := newWire()
@@ -68,8 +68,8 @@ func (w *world) refusedOnce(t *testing.T, op operation, name, sql, code string) 
 	t.Errorf("%s does not get over %s of %q: %v", op.name, code, sql, err)
 }
 
-// refusedForEver has the bystanders work beside a program that gets nowhere, or not all the way, and notes what it was
-// about.
+// refusedForEver runs the bystanders beside a program that makes no progress, or not enough, and records the program's
+// work.
 func (w *world) refusedForEver(t *testing.T, op operation, name, sql, code string, left map[string]own) {
 	t.Helper()
 	line := newWire()

@@ -20,14 +20,14 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// SELECT … FOR UPDATE on one row of any table, of each status that its rows have.
+// The holders hold SELECT … FOR UPDATE on one row of each table and each status.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.besideEach(t, w.populate(), func(w *world) []holder { return append(w.rows(), w.notes()...) })
 }
 
-// notes are holders of a note each, which gets due while it is held.
+// notes are holders of one note each, which becomes due while it is held.
 func (w *world) notes() (holders []holder) {
 	w.Helper()
 	for _, table := range []string{"jobs", "outbox"} {
@@ -52,7 +52,7 @@ func (w *world) notes() (holders []holder) {
 	return holders
 }
 
-// besideEach takes the holders of a populated world one after the other.
+// besideEach uses the holders of a populated world one after the other.
 func (w *world) besideEach(t *testing.T, finish func(), holders func(*world) []holder) {
 	t.Helper()
 	for i, h := range holders(w) {
@@ -62,15 +62,15 @@ func (w *world) besideEach(t *testing.T, finish func(), holders func(*world) []h
 	w.settled(t)
 }
 
-// rows are holders of one row each. The catalog says which tables there are: one that is new has to get a row in
-// populate.
+// rows are holders of one row each. The tables come from the catalog, so populate has to put a row into every new
+// table.
 func (w *world) rows() (holders []holder) {
 	w.Helper()
 	tables := w.list("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r' ORDER BY 1",
 		w.Schema)
 	for _, table := range tables {
 		if strings.HasPrefix(table, "schema_") {
-			continue // nobody reads it but migrations
+			continue // only migrations read it
 		}
 		statuses := w.statuses(table)
 		if len(statuses) == 0 && !transient(table) {
@@ -84,22 +84,22 @@ func (w *world) rows() (holders []holder) {
 	return holders
 }
 
-// transient are tables whose rows live for moments, since what is noted is soon folded, and the rates of the outbox,
-// which sets none.
+// transient tells whether a table's rows exist only briefly, because notes are folded soon, or never: the outbox sets
+// no rates.
 func transient(table string) bool {
 	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") || table == "outbox_key_state"
 }
 
-// statuses are those of a table's rows: one for all of a table without statuses.
+// statuses returns the statuses of a table's rows, or a single one for a table without statuses.
 func (w *world) statuses(table string) []string {
 	w.Helper()
 	return w.list(fmt.Sprintf("SELECT DISTINCT %s FROM %s.%s AS t ORDER BY 1", status, w.Schema, table))
 }
 
-// status is that of a row, of whatever table.
+// status selects the status of a row of any table.
 const status = "coalesce(to_jsonb(t) ->> 'status', '')"
 
-// locked holds one row of a status.
+// locked locks one row with a status.
 func (w *world) locked(table, of string) (release func()) {
 	return w.opened(func(tx pgx.Tx) error {
 		tag, err := tx.Exec(w.Context(), fmt.Sprintf("SELECT FROM %s.%s AS t WHERE %s = $1 ORDER BY t.ctid LIMIT 1 "+
@@ -122,7 +122,7 @@ func (w *world) populate() (finish func()) {
 	keyedBy := func(g keyed.Rule, queue string) jobs.Insert {
 		return jobs.Insert{Args: work{"populated"}, InsertOptions: jobs.InsertOptions{ByKey: g, Queue: queue}}
 	}
-	// which is on record for long
+	// with a rate so low that it stays on record
 	serial, rated := keyed.Ordered{Key: "populated"}, keyed.Limited{Key: "rated", Rate: 0.001}
 	w.inTx(func(tx workqueue.Tx) error {
 		_, err := w.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{ready, running}, OnComplete: &ready})
@@ -161,7 +161,7 @@ func (w *world) populate() (finish func()) {
 	return func() { leave(); w.since = time.Time{} }
 }
 
-// finished has rows that are done, that failed, and what is kept of a handler's steps.
+// finished makes rows that are done or have failed, and stored results of a handler's steps.
 func (w *world) finished(ctx context.Context) error {
 	name := uuid.NewString()
 	if err := batches(ctx, w, name); err != nil {

@@ -15,25 +15,25 @@ import (
 	"github.com/txwork/txwork/internal/frontend"
 )
 
-// A wire is what one program's connections go through. It sees every statement that the program sends, in whatever of
-// pgx's modes. It can stop the whole program before it sends what is next, as SIGSTOP would: nothing more leaves the
-// program, nothing reaches it, and the server sees its sessions as they are. Or it has the server refuse a statement.
+// A wire carries one program's connections. It sees every statement that the program sends, in any of pgx's modes. It
+// can stop the whole program before it sends the next thing, as SIGSTOP would: nothing more leaves the program, nothing
+// reaches it, and the server's sessions stay as they are. Or it makes the server refuse a statement.
 type wire struct {
-	// freeze is the sending before which the program stops; the zero moment: none. What pgx pipelines is one: no signal
-	// comes between its statements.
+	// freeze is the moment before which the program stops; the zero moment: never. A pipeline of pgx is a single
+	// moment, because no signal can separate its statements.
 	freeze moment
-	// refuse returns the SQLSTATE with which a statement fails; empty: it is passed on.
+	// refuse returns the SQLSTATE with which a statement is to fail, or an empty string to pass it on.
 	refuse func(statement string) string
 
 	mu       sync.Mutex
 	sendings []moment
-	frozen   chan struct{} // closed when it has stopped
-	gone     chan struct{} // closed when it is killed
+	frozen   chan struct{} // closed when the program has stopped
+	gone     chan struct{} // closed when the program is killed
 	conns    []net.Conn
 }
 
-// A moment is when a program sends something. It is known by what is sent and how often that was sent before, since how
-// much comes before it depends on what else is there: who folds beside others asks again and again.
+// A moment is when a program sends something. It is identified by what is sent and how often the same was sent before.
+// Its position among all moments depends on what else happens: a session that folds beside others asks repeatedly.
 type moment struct {
 	statements []string
 	time       int // from 1
@@ -55,7 +55,7 @@ func (m moment) is(other moment) bool {
 
 func newWire() *wire { return &wire{frozen: make(chan struct{}), gone: make(chan struct{})} }
 
-// through sends a pool's connections through the wire, and those of workers on it.
+// through makes the connections of a pool, and of workers that use it, go through the wire.
 func (w *wire) through(c *pgxpool.Config) {
 	dial := c.ConnConfig.DialFunc
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -73,7 +73,7 @@ func (w *wire) through(c *pgxpool.Config) {
 	}
 }
 
-// kill breaks all connections, as the end of the program does.
+// kill breaks all connections, as the end of the program would.
 func (w *wire) kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *wire) kill() {
 	}
 }
 
-// passes waits while the program is stopped, and is false once it has been killed.
+// passes waits while the program is stopped, and returns false once it has been killed.
 func (w *wire) passes() bool {
 	select {
 	case <-w.gone:
@@ -100,7 +100,7 @@ func (w *wire) passes() bool {
 	}
 }
 
-// sends notes statements that go together. It is false where the program stops before them.
+// sends records statements that are sent together. It returns false if the program stops before them.
 func (w *wire) sends(statements []string) (goes bool) {
 	if len(statements) == 0 {
 		return true
@@ -116,22 +116,22 @@ func (w *wire) sends(statements []string) (goes bool) {
 	return true
 }
 
-// sent are the statements so far, by how they were sent.
+// sent returns the statements so far, grouped as they were sent.
 func (w *wire) sent() []moment {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.sendings)
 }
 
-// wired is one connection. Its Write is called with whole messages, which is what pgx does.
+// wired is one connection. pgx calls its Write with whole messages.
 type wired struct {
 	net.Conn
 	wire *wire
 
 	mu       sync.Mutex
 	reader   frontend.Reader
-	released bool     // it was an announcer's, which has released its lock
-	refusals []string // SQLSTATEs in the place of those that the server will answer
+	released bool     // it belonged to an announcer that has released its lock
+	refusals []string // SQLSTATEs that replace those of the server's next errors
 }
 
 func (c *wired) Write(b []byte) (int, error) {
@@ -149,7 +149,7 @@ func (c *wired) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// scan goes through the messages.
+// scan processes the messages.
 func (c *wired) scan(b []byte) (out []byte, statements []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,13 +164,13 @@ func (c *wired) scan(b []byte) (out []byte, statements []string) {
 	return out, statements
 }
 
-// times, and the number of its session, are what an announcer writes into its statements.
+// An announcer writes times, and the number of its session, into its statements.
 var (
 	times   = regexp.MustCompile(`\d{10,}'\)$`)
 	session = regexp.MustCompile(`pg_backend_pid\(\) = \d+`)
 )
 
-// named is the statement without what differs from one time to the next, and with what tells an announcer that falls
+// named returns the statement without the parts that differ from one time to the next. It tells an announcer that falls
 // asleep from one that is awake.
 func (c *wired) named(sql string) string {
 	if strings.HasPrefix(sql, "SELECT pg_advisory_unlock(") {
@@ -188,7 +188,7 @@ func message(kind byte, body string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(4+len(body))), body...)
 }
 
-// refusal is a message or, where its statement is to be refused, another one that the server refuses.
+// refusal returns the message or, if its statement is to be refused, another message that the server refuses.
 func (c *wired) refusal(sql string, m []byte) []byte {
 	if c.wire.refuse == nil {
 		return m
@@ -199,12 +199,12 @@ func (c *wired) refusal(sql string, m []byte) []byte {
 	}
 	c.refusals = append(c.refusals, code)
 	if m[0] == 'Q' {
-		return message('Q', "EXECUTE refused\x00") // there is no such statement: 26000
+		return message('Q', "EXECUTE refused\x00") // there is no such prepared statement: 26000
 	}
-	return message('E', "refused\x00\x00\x00\x00\x00") // nor such a portal: 34000
+	return message('E', "refused\x00\x00\x00\x00\x00") // there is no such portal: 34000
 }
 
-// Read puts the SQLSTATEs of refused statements in the place of the server's own, which are as long.
+// Read replaces the server's SQLSTATEs by those of the refused statements, which have the same length.
 func (c *wired) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !c.wire.passes() {
@@ -221,7 +221,7 @@ func (c *wired) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close leaves a stopped program's sessions to the server, however its library has given them up.
+// Close leaves a stopped program's sessions to the server, even if its library has given them up.
 func (c *wired) Close() error {
 	select {
 	case <-c.wire.frozen:
@@ -231,7 +231,7 @@ func (c *wired) Close() error {
 	}
 }
 
-// label tells what is sent, for names: the first statement that does not only prepare for others.
+// label names what is sent by the first statement that is not only preparation.
 func label(statements []string) string {
 	for _, sql := range statements {
 		lower := strings.ToLower(sql)

@@ -35,21 +35,22 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience is how long a bystander may take for what takes milliseconds.
+	// patience is how long a bystander may take for something that normally takes milliseconds.
 	patience = pgtest.Patience
-	// lease is that of every worker here, long enough for a machine that has too much to do.
+	// lease is the lease of every worker here. It is long enough for an overloaded machine.
 	lease = 3 * time.Second
-	// lookEvery is how often a bystander looks whether its work is done: there are many of them.
+	// lookEvery is how often a bystander checks whether its work is done. It is not shorter, because there are many
+	// bystanders.
 	lookEvery = 10 * time.Millisecond
-	// poolSize is that of a world's pool, which its workers, holders and bystanders share.
+	// poolSize is the size of a world's pool, which its workers, holders and bystanders share.
 	poolSize = 24
 )
 
-// worlds are those that there may be at once. Each keeps both processors busy, and has some forty of the test server's
-// 200 connections: a pool, its workers' sessions, and those of the programs that are stopped or refused.
+// worlds bounds how many worlds exist at once. Each keeps both processors busy, and uses about forty of the test
+// server's 200 connections: a pool, its workers' sessions, and those of the programs that are stopped or refused.
 var worlds = make(chan struct{}, 3)
 
-// Queues of jobs. Nobody serves idle: what is in it stays ready.
+// Queues of jobs. The queue idle has no worker, so its jobs stay ready.
 const (
 	other  = "other"
 	capped = "capped"
@@ -59,7 +60,7 @@ const (
 // served are the queues of a world's worker.
 var served = []string{jobs.DefaultQueue, other, capped}
 
-// topic is that of all messages and timers; consumer, that of all messages that are received.
+// topic is the topic of all messages and timers, consumer the consumer of all received messages.
 const (
 	topic    = "topic"
 	consumer = "consumer"
@@ -75,7 +76,7 @@ func (work) Kind() string { return "work" }
 // stepping is the name of jobs that take a step.
 const stepping = "stepping"
 
-// A world is all of txwork's tables, and workers of everything that is in them.
+// A world is all of txwork's tables, with workers for all of them.
 type world struct {
 	testing.TB
 	*pgtest.DB
@@ -85,11 +86,11 @@ type world struct {
 	inbox    *inbox.Inbox
 	timers   *timers.Timers
 	alarms   *alarms.Alarms
-	scripts  *sync.Map // what the handler of a name does
-	since    time.Time // rows before are not looked at when all has ended
+	scripts  *sync.Map // what the handler does, by name
+	since    time.Time // rows written before are ignored when the test checks that all have ended
 }
 
-// newWorld makes the tables, as soon as there is a place for a world more. start sets the workers to work.
+// newWorld creates the tables, as soon as another world may exist. It starts no workers; see start.
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	worlds <- struct{}{}
@@ -136,7 +137,7 @@ func (w *world) open() {
 	w.ok(err)
 }
 
-// logger is silent, since whoever is held up or refused says so; with TXWORK_LIVENESS_LOG it is not.
+// logger drops messages, because the tests provoke many, unless TXWORK_LIVENESS_LOG is set.
 func logger() *slog.Logger {
 	if os.Getenv("TXWORK_LIVENESS_LOG") == "" {
 		return slog.New(slog.DiscardHandler)
@@ -144,7 +145,7 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
-// tables are those with a queue in them.
+// tables are the tables that contain a queue.
 func (w *world) tables() []*workqueue.Table {
 	return []*workqueue.Table{
 		w.jobs.Table(), w.periodic.Table(), w.outbox.Table(), w.inbox.Table(), w.timers.Table(),
@@ -157,7 +158,7 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// Workers of a world.
+// Names of the workers of a world.
 const (
 	ofJobs      = "jobs"
 	ofSchedules = "schedules"
@@ -166,7 +167,7 @@ const (
 	ofInbox     = "inbox"
 )
 
-// worker is one of a world's, which all use the application's pool.
+// worker makes one of a world's workers, which all use the application's pool.
 func (w *world) worker(of string) runner {
 	w.Helper()
 	switch of {
@@ -182,7 +183,7 @@ func (w *world) worker(of string) runner {
 	return w.receiver(w.Pool)
 }
 
-// start runs workers of every domain, but those that are named, until the test ends.
+// start runs workers of every domain, except those named, until the test ends.
 func (w *world) start(but ...string) {
 	w.Helper()
 	for _, of := range []string{ofJobs, ofSchedules, ofOutbox, ofTimers, ofInbox} {
@@ -266,10 +267,10 @@ func (w *world) run(r runner) (stop func()) {
 	return stop
 }
 
-// A script is what the handlers of one name do; settleIn is the handler's own transaction.
+// A script is what the handlers of one name do; settleIn runs the handler's own transaction.
 type script func(ctx context.Context, settleIn func(context.Context, func(pgx.Tx) error) error) error
 
-// play is every handler: rows without a script are done at once.
+// play is the handler of all rows. Rows without a script are done at once.
 func (w *world) play(ctx context.Context, name string, settleIn func(context.Context, func(pgx.Tx) error) error) error {
 	if s, ok := w.scripts.Load(name); ok {
 		return s.(script)(ctx, settleIn)
@@ -277,7 +278,7 @@ func (w *world) play(ctx context.Context, name string, settleIn func(context.Con
 	return nil
 }
 
-// busy has the handlers of a name wait until go is called, and tells when the first has begun.
+// busy makes the handlers of a name wait until finish is called. Begun is closed when the first has begun.
 func (w *world) busy(name string) (begun <-chan struct{}, finish func()) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	enter := sync.OnceFunc(func() { close(entered) })
@@ -295,7 +296,7 @@ func (w *world) busy(name string) (begun <-chan struct{}, finish func()) {
 	return entered, finish
 }
 
-// begun waits for a channel to be closed.
+// await waits for a channel to be closed.
 func (w *world) await(what string, c <-chan struct{}) {
 	w.Helper()
 	select {
@@ -305,7 +306,7 @@ func (w *world) await(what string, c <-chan struct{}) {
 	}
 }
 
-// on is the world for a part of the test.
+// on returns the world for a part of the test.
 func (w *world) on(t testing.TB) *world {
 	part := *w
 	part.TB = t
@@ -326,13 +327,13 @@ func (w *world) exec(query string, args ...any) {
 	}
 }
 
-// inTx runs something in a transaction that commits.
+// inTx runs do in a transaction that commits.
 func (w *world) inTx(do func(tx workqueue.Tx) error) {
 	w.Helper()
 	w.ok(workqueue.InTx(w.Context(), w.Pool, do))
 }
 
-// opened is a transaction that stays open until it is ended, at the latest with the test.
+// opened opens a transaction that stays open until end is called, or at the latest until the test ends.
 func (w *world) opened(do func(tx pgx.Tx) error) (end func()) {
 	w.Helper()
 	tx, err := w.Pool.Begin(w.Context())
@@ -354,7 +355,7 @@ func (w *world) ended(ctx context.Context, table string, status workqueue.Status
 		int16(status))
 }
 
-// until polls a query that says yes or no.
+// until polls a query that returns true or false.
 func (w *world) until(ctx context.Context, what, query string, args ...any) error {
 	for {
 		var yes bool

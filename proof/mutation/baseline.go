@@ -8,12 +8,12 @@ import (
 
 // limits are how long suites may take: many times what they take without a mutant.
 type limits struct {
-	fixed time.Duration // of every suite, where it is not 0
+	fixed time.Duration // for every suite, unless it is 0
 	took  map[suite]time.Duration
 }
 
 const (
-	unknownLimit = 20 * time.Minute // before anything is known
+	unknownLimit = 20 * time.Minute // before the baseline is known
 	leastLimit   = 2 * time.Minute
 	slack        = 10
 )
@@ -28,7 +28,7 @@ func (l limits) of(s suite) time.Duration {
 	return max(leastLimit, slack*l.took[s])
 }
 
-// baseline runs every suite of the mutants without any change: one that fails all the same would kill everything.
+// baseline runs every suite of the mutants without any change: a suite that fails then would seem to kill every mutant.
 func (l *lab) baseline(ctx context.Context, mutants []mutant, tell func(string)) (map[suite]time.Duration, error) {
 	took := map[suite]time.Duration{}
 	for _, m := range mutants {
@@ -47,7 +47,7 @@ func (l *lab) baseline(ctx context.Context, mutants []mutant, tell func(string))
 	return took, nil
 }
 
-// attempts is how often a suite may fail without a mutant before nothing is concluded from it.
+// attempts is how often a suite may fail without a mutant before the run is given up.
 const attempts = 2
 
 func (l *lab) green(ctx context.Context, s suite) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/internal/spawn"
 )
 
-// originals are the tests of packages without any change, each built once and for all labs.
+// originals are the unchanged test binaries of packages, each built once for all labs.
 type originals struct {
 	mu       sync.Mutex
 	binaries map[string][]byte
@@ -43,7 +43,7 @@ func (o *originals) of(ctx context.Context, root, dir string) ([]byte, error) {
 	return b, err
 }
 
-// write puts the tests of a package without any change into a file.
+// write writes the unchanged test binary of a package to a file.
 func (o *originals) write(ctx context.Context, root, dir, file string) error {
 	b, err := o.of(ctx, root, dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func (o *originals) write(ctx context.Context, root, dir, file string) error {
 	return spawn.WriteExecutable(file, b)
 }
 
-// compile builds the tests of a package. A mutant that does not compile is a mistake in the list.
+// compile builds the tests of a package. A mutant that does not compile is a mistake in the list of edits.
 func compile(ctx context.Context, root, dir, binary string, flags ...string) error {
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+dir)...)
@@ -63,13 +63,13 @@ func compile(ctx context.Context, root, dir, binary string, flags ...string) err
 	return nil
 }
 
-// binary is where the tests of a package go.
+// binary is the path of a package's test binary.
 func (l *lab) binary(dir string) string {
 	return filepath.Join(l.dir, strings.ReplaceAll(dir, "/", "_")+".test")
 }
 
-// build makes the tests of a package with the change. An SQL file is embedded as it is: where the change does not
-// make it longer, it is changed in the binary, which spares the compiler.
+// build builds the tests of a package with the change. An SQL file is embedded in the binary as it is, so a change that
+// does not make it longer is made in the binary, which saves a compilation.
 func (l *lab) build(ctx context.Context, m mutant, dir string) (string, error) {
 	binary := l.binary(dir)
 	if filepath.Ext(m.file) == ".sql" && len(m.new) <= len(m.old) {
@@ -85,9 +85,9 @@ func (l *lab) build(ctx context.Context, m mutant, dir string) (string, error) {
 	return binary, compile(ctx, l.root, dir, binary, "-overlay", overlay)
 }
 
-// patch is false where the binary does not hold the file exactly once.
+// patch returns false if the binary does not contain the file exactly once.
 func (l *lab) patch(ctx context.Context, m mutant, dir, binary string) (bool, error) {
-	if _, err := m.source(l.root); err != nil { // the text has moved
+	if _, err := m.source(l.root); err != nil { // the text is no longer at its offset
 		return false, err
 	}
 	text, err := os.ReadFile(filepath.Join(l.root, m.file))
@@ -104,7 +104,7 @@ func (l *lab) patch(ctx context.Context, m mutant, dir, binary string) (bool, er
 	return true, spawn.WriteExecutable(binary, changed)
 }
 
-// overlay writes the changed file, and what tells the compiler to take it.
+// overlay writes the changed file and the overlay that tells the compiler to use it.
 func (l *lab) overlay(m mutant) (string, error) {
 	text, err := m.source(l.root)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// databases counts them, so that no two have one name.
+// databases numbers the databases, so that their names are unique.
 var databases atomic.Int64
 
-// database makes a database for one run of a suite: what a killed run leaves behind must not meet the next. The
-// returned function drops it with whoever is still connected.
+// database creates a database for one run of a suite, so that what a killed run leaves behind does not disturb the
+// next. The returned function drops it, even if sessions are still connected.
 func (l *lab) database(ctx context.Context) (address string, drop func(), err error) {
 	name := fmt.Sprintf("mutant_%d", databases.Add(1))
 	if err := l.execute(ctx, "CREATE DATABASE "+name); err != nil {
@@ -28,7 +28,7 @@ func (l *lab) database(ctx context.Context) (address string, drop func(), err er
 	return u.String(), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		_ = l.execute(ctx, "DROP DATABASE "+name+" WITH (FORCE)") // what is left goes with the server
+		_ = l.execute(ctx, "DROP DATABASE "+name+" WITH (FORCE)") // if this fails, the server removes it when it stops
 	}, nil
 }
 

@@ -10,16 +10,16 @@ import (
 type guard struct {
 	offset int
 	text   string
-	new    string // what stands there without it
+	new    string // the text that replaces it
 }
 
-// findGuards finds every condition of every WHERE and CHECK and of every trigger's WHEN, part by part where AND
-// joins them, every IF of a function, every lock of rows and every SKIP LOCKED. It reads templates: a control action
-// such as {{range}} ends a part, and so it may stand between two. These are no guards:
+// findGuards finds every condition of every WHERE and CHECK and of every trigger's WHEN, split where AND joins its
+// parts, and every IF of a function, every row lock and every SKIP LOCKED. It reads templates: a control action such as
+// {{range}} ends a part, and so it may stand between two parts. These are not guards:
 //
-//   - conditions of a FILTER, which count, and of an index that is not unique, which serves a plan;
-//   - parts that name rows: without them a statement does something else altogether, which is no subtle loss;
-//   - completed_at IS NULL beside a status, from which it follows (the table's CHECK): it leads to an index.
+//   - conditions of a FILTER, which count, and of an index that is not unique, which only serves a plan;
+//   - parts that name rows: without them a statement does something entirely different, which is no subtle loss;
+//   - completed_at IS NULL beside a status, from which it follows (the table's CHECK): it only leads to an index.
 func findGuards(sql string) (guards []guard) {
 	code := blankComments(sql)
 	for _, at := range clause.FindAllStringIndex(code, -1) {
@@ -47,10 +47,10 @@ var (
 	// stop is what ends a condition at its own depth: the next clause, a statement, a control action.
 	stop = regexp.MustCompile(`^(?:ORDER BY|GROUP BY|RETURNING|LIMIT|FOR (?:NO|KEY|UPDATE|SHARE)|UNION|HAVING|` +
 		`ON CONFLICT|DO NOTHING|LOOP|THEN|EXECUTE|;|,|\{\{-?\s*(?:if|range|end|else)\b)`)
-	// picksRows is the outer condition of a statement whose guards stand in its subquery.
+	// picksRows is the outer condition of a statement whose guards are in its subquery.
 	picksRows = regexp.MustCompile(`^\w+\.ctid = ANY \(ARRAY\(`)
 
-	// names is a part that says which rows, and not whether.
+	// names matches a part that selects rows by name rather than by state.
 	names  = regexp.MustCompile(`^(\w+\.)?(id|\w+_id|key|concurrency_key|name|queue|schedule) = `)
 	status = regexp.MustCompile(`^\w+\.status = [01]$`)
 
@@ -58,18 +58,18 @@ var (
 	or  = regexp.MustCompile(`^OR\b`)
 )
 
-// counts reports a clause inside FILTER.
+// counts tells whether a clause is inside a FILTER.
 func counts(code string, at int) bool {
 	return strings.HasSuffix(strings.TrimRight(code[:at], " "), "FILTER (")
 }
 
-// isIndex reports a clause of an index that is not unique.
+// isIndex tells whether a clause belongs to an index.
 func isIndex(code string, at int) bool {
 	statement := code[strings.LastIndex(code[:at], ";")+1 : at]
 	return strings.Contains(statement, "CREATE INDEX")
 }
 
-// telling leaves the parts that are guards.
+// telling drops the parts that are not guards.
 func telling(parts []guard) (guards []guard) {
 	implied := slices.ContainsFunc(parts, func(g guard) bool { return status.MatchString(g.text) })
 	for _, g := range parts {
@@ -80,14 +80,15 @@ func telling(parts []guard) (guards []guard) {
 	return guards
 }
 
-// blankComments keeps every offset.
+// blankComments replaces comments by spaces, which keeps every offset.
 func blankComments(sql string) string {
 	return comment.ReplaceAllStringFunc(sql, func(c string) string { return strings.Repeat(" ", len(c)) })
 }
 
-// parts are the parts of the condition that begins at the offset. One with an OR at its top is a single part.
+// parts returns the parts of the condition that begins at the offset. A condition with an OR at its top level is a
+// single part.
 func parts(code, sql string, begin int) (guards []guard) {
-	var bounds []int // begin and end of each part
+	var bounds []int // alternating begin and end of each part
 	from, whole, depth, between, alternatives := begin, begin, 0, false, false
 	i := begin
 scan:
@@ -138,7 +139,7 @@ scan:
 	return guards
 }
 
-// control reports a control action after which the condition goes on: AND stands behind it.
+// control tells whether the condition continues after a control action: with AND or another action.
 func control(code string, i int) bool {
 	rest := strings.TrimSpace(code[skipControl(code, i):])
 	return strings.HasPrefix(rest, "AND ") || strings.HasPrefix(rest, "{{")

@@ -46,7 +46,7 @@ func TestFindGuards(t *testing.T) {
 		for _, g := range findGuards(c.sql) {
 			got = append(got, g.text)
 			if c.sql[g.offset:g.offset+len(g.text)] != g.text {
-				t.Errorf("%s: %q does not stand at %d", name, g.text, g.offset)
+				t.Errorf("%s: %q is not at offset %d", name, g.text, g.offset)
 			}
 		}
 		if !slices.Equal(got, c.want) {
@@ -55,7 +55,7 @@ func TestFindGuards(t *testing.T) {
 	}
 }
 
-// The list fits the repository: every edit's text is there once, and every equivalent guard is still there.
+// The lists fit the repository: every edit's text occurs once, and every equivalent guard still exists.
 func TestListFitsTheRepository(t *testing.T) {
 	t.Parallel()
 	root, err := moduleRoot(t.Context())

@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// A source is an SQL file whose guards are taken out, with the tests that should notice.
+// A source is an SQL file whose guards are removed one by one, with the suites that should notice.
 type source struct {
 	file   string
 	suites []suite
-	except *regexp.Regexp // parts that are no guards here
+	except *regexp.Regexp // parts that are not guards in this file
 }
 
-// goldens compare the text of statements: they would notice every change and prove nothing. Plans are not meant here.
+// goldens are tests that compare the text of statements: they would notice every change and prove nothing. Plans must
+// not kill mutants either.
 const goldens = "Golden|^TestPlans$|TestEveryFileIsAStatement"
 
-// core is the contract of a table: the topics that a file is about, by one way first, and then everything.
+// core is the contract of a table: first the topics that a file is about through one way in, and then everything.
 func core(topics string) []suite {
 	return []suite{
 		{dir: "workqueue", run: "Conform/^pool$/^(" + topics + ")$"},
@@ -28,16 +29,17 @@ func core(topics string) []suite {
 	}
 }
 
-// columnCheck are checks of what a domain stores, behind those of its Go code: they decide about no transition.
+// columnCheck matches checks of what a domain stores, which its Go code has validated before. They do not decide about
+// any transition.
 const columnCheck = `^octet_length|^isfinite|^generation |^\(?rearm_at IS NULL OR `
 
-// beside is the tests of a package that are about a file, and then all but the core's contract, which tests of the
-// core run anyway.
+// beside runs the selected tests of a package first, and then all but the core's contract, which the core's own tests
+// run anyway.
 func beside(dir, run string) []suite {
 	return []suite{{dir: dir, run: run}, {dir: dir, skip: "Conform"}}
 }
 
-// sources are the files with transitions, and with what decides about them. Those that only read are not among them.
+// sources are the files with transitions, and with what decides about them. Files that only read are left out.
 var sources = listSources(
 	in("workqueue/sql", core("claim|waiting"), "claim"),
 	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "fail", "snooze"),
@@ -48,8 +50,8 @@ var sources = listSources(
 		test("workqueue", "TestNextDue|TestDueRows|TestRowThatBecomesDue|TestIdleWorker|Conform/^pool$/^waiting$"),
 		"next_due"),
 	in("workqueue/sql", test("workqueue", "TestLockedRow"), "unlocked"),
-	// Which index a statement goes through, and where a sweep goes on, decide nothing. An edit takes the place of a
-	// park.
+	// The choice of an index and the place where a sweep continues do not decide anything. The park has an edit
+	// instead.
 	but(`key_seq IS NOT NULL$|key_limit (= 0|> 0)$|concurrency_key > |^one$|^r\.key_seq > \( SELECT`,
 		in("workqueue/keyed/sql", beside("workqueue/keyed",
 			"TestNotes|TestSerial|TestLimited|TestRow|TestFailure|TestCancelled|TestOnlyRows|TestSweeps"), "keyed.up")),
@@ -111,7 +113,7 @@ func listSources(groups ...[]source) (all []source) {
 	return all
 }
 
-// mutants are the source without each of its guards in turn, and the guards that are left out.
+// mutants returns one mutant for each guard of the source, and the guards that are left out as equivalent.
 func (s source) mutants(root string) (list []mutant, left []equivalent, err error) {
 	text, err := os.ReadFile(filepath.Join(root, s.file))
 	if err != nil {
@@ -139,10 +141,10 @@ func (s source) mutants(root string) (list []mutant, left []equivalent, err erro
 	return list, left, nil
 }
 
-// An equivalent is a guard without which nothing can be told apart from outside, and why.
+// An equivalent is a guard whose removal makes no observable difference, and the reason.
 type equivalent struct {
 	file   string
-	guard  string // as --list names it
+	guard  string // as --list prints it
 	reason string
 }
 

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// A journal is the results so far, one JSON object a line, so that a run that was interrupted can go on. It also knows
-// who killed a mutant the last time, which is who should be asked first.
+// A journal keeps the results so far, one JSON object in each line, so that an interrupted run can be resumed. It also
+// knows which suite killed a mutant the last time, which is then tried first.
 type journal struct {
 	mu   sync.Mutex
-	file *os.File // nil where nobody asked for one
+	file *os.File // nil if no journal was asked for
 	last map[string]result
 }
 
@@ -31,7 +31,7 @@ func openJournal(name string) (*journal, error) {
 	return j, err
 }
 
-// read takes over what stands in the file. A last line that was cut off is left out.
+// read loads the results in the file. A last line that was cut off is ignored.
 func (j *journal) read(name string) error {
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,11 +65,12 @@ func (j *journal) add(r result) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(j.file, "\n%s", line) // a line that was cut off ends here
+	_, err = fmt.Fprintf(j.file, "\n%s", line) // the newline ends a line that was cut off
 	return err
 }
 
-// killed is the result of a mutant that need not be tried again. Survivors are: there may be a test for them now.
+// killed returns the result of a mutant that need not be tried again. Survivors are tried again, because there may be a
+// test for them now.
 func (j *journal) killed(m mutant) (result, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -77,7 +78,7 @@ func (j *journal) killed(m mutant) (result, bool) {
 	return r, ok && r.Killer != "" && !r.Once && r.Print == m.print
 }
 
-// hint is who killed a mutant of the name the last time.
+// hint returns the suite that killed the mutant of this name the last time.
 func (j *journal) hint(m mutant) (suite, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -44,11 +44,11 @@ func TestAJournalKnowsWhoWasKilled(t *testing.T) {
 		"it was interrupted before it was written": {Name: "cut off", print: ""},
 	} {
 		if _, ok := j.killed(m); ok {
-			t.Errorf("%s: it is not tried again", name)
+			t.Errorf("%s: it is not retried", name)
 		}
 	}
 	if s, ok := j.hint(mutant{Name: "a", print: "2"}); !ok || s != (suite{dir: "jobs", run: "^TestA$/^b$"}) {
-		t.Errorf("who killed it before: %v, %v", s, ok)
+		t.Errorf("the hint about the previous killer is %v, %v", s, ok)
 	}
 	if s, ok := j.hint(mutant{Name: "b"}); ok {
 		t.Errorf("a survivor was killed by %v", s)

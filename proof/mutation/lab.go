@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A lab is where one mutant at a time is tried: a directory and a server.
+// A lab tries one mutant at a time. It has a directory and a server.
 type lab struct {
 	root, dir string
 	url       string
@@ -35,7 +35,7 @@ func withLab(ctx context.Context, root string, o *originals, fn func(*lab) error
 	return fn(&lab{root: root, dir: dir, url: server.URL(), originals: o})
 }
 
-// try runs the suites until one notices.
+// try runs the suites until one of them notices the mutant.
 func (l *lab) try(ctx context.Context, m mutant, suites []suite) (r result, err error) {
 	start := time.Now()
 	r = result{Mutant: m.Name, Print: m.print}
@@ -61,10 +61,10 @@ func (l *lab) try(ctx context.Context, m mutant, suites []suite) (r result, err 
 	return r, nil
 }
 
-// repeats is how often a killer may pass alone before it is called unsteady.
+// repeats is how often a killer may pass alone before it counts as unsteady.
 const repeats = 2
 
-// passesAlone repeats a killer, which may have failed since the machine was slow and not for the mutant.
+// passesAlone repeats a killer alone, because it may have failed on a slow machine and not because of the mutant.
 func (l *lab) passesAlone(ctx context.Context, binary string, s suite, first failure) (bool, error) {
 	s.run = alone(first.test)
 	if s.run == "" || first.timedOut {
@@ -79,10 +79,10 @@ func (l *lab) passesAlone(ctx context.Context, binary string, s suite, first fai
 	return true, nil
 }
 
-// test runs a suite until a test fails.
+// test runs a suite until its first test fails.
 func (l *lab) test(ctx context.Context, binary string, s suite) (failure, error) {
 	limit := l.limits.of(s)
-	bounded, cancel := context.WithTimeout(ctx, limit+time.Minute) // go test's own limit tells more
+	bounded, cancel := context.WithTimeout(ctx, limit+time.Minute) // go test's own limit, which comes first, says more
 	defer cancel()
 	url, drop, err := l.database(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (l *lab) test(ctx context.Context, binary string, s suite) (failure, error)
 	cmd.Env = append(os.Environ(), localpg.DatabaseURLEnv+"="+url, pgtest.FullEnv+"=1")
 	first, err := firstFailure(cmd)
 	if ctx.Err() != nil {
-		return failure{}, context.Cause(ctx) // what it says is about the interruption
+		return failure{}, context.Cause(ctx) // a failure now comes from the interruption
 	}
 	if bounded.Err() != nil {
 		first.timedOut = true

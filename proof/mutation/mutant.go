@@ -19,11 +19,11 @@ type mutant struct {
 	offset int
 	old    string
 	new    string
-	suites []suite // tried in order until one notices
-	print  string  // tells it from what had its name before the file changed
+	suites []suite // tried in order until one notices the mutant
+	print  string  // changes when the file does, even if the name stays the same
 }
 
-// newMutant is the change of a file's text at an offset.
+// newMutant replaces old by new at an offset of a file's text.
 func newMutant(name, file string, text []byte, offset int, old, new string, suites []suite) mutant {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %d %q ", offset, len(old), new)
@@ -32,7 +32,7 @@ func newMutant(name, file string, text []byte, offset int, old, new string, suit
 		print: hex.EncodeToString(h.Sum(nil)[:8])}
 }
 
-// source is the file with the change.
+// source returns the text of the file with the change.
 func (m mutant) source(root string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
@@ -45,7 +45,7 @@ func (m mutant) source(root string) ([]byte, error) {
 	return bytes.Join([][]byte{text[:m.offset], []byte(m.new), text[end:]}, nil), nil
 }
 
-// A suite is tests of one package.
+// A suite is a selection of tests of one package.
 type suite struct {
 	dir  string // relative to the module's root
 	run  string // as with go test -run; empty: all
@@ -63,7 +63,7 @@ func (s suite) String() string {
 	return words
 }
 
-// An edit is a mutant that no rule finds: a text that stands in the file exactly once, and what takes its place.
+// An edit is a mutant that no rule finds: a text that occurs in the file exactly once, and its replacement.
 type edit struct {
 	name     string
 	file     string
@@ -77,12 +77,12 @@ func (e edit) mutant(root string) (mutant, error) {
 		return mutant{}, err
 	}
 	if n := strings.Count(string(text), e.old); n != 1 {
-		return mutant{}, fmt.Errorf("%s: %q stands there %d times, want once", e.file, e.old, n)
+		return mutant{}, fmt.Errorf("%s: %q occurs %d times, want once", e.file, e.old, n)
 	}
 	return newMutant(e.name, e.file, text, strings.Index(string(text), e.old), e.old, e.new, e.suites), nil
 }
 
-// collect finds every mutant of the repository, and the guards that are left out.
+// collect returns every mutant of the repository, and the guards that are left out.
 func collect(root string) (mutants []mutant, left []equivalent, err error) {
 	for _, s := range sources {
 		found, skipped, err := s.mutants(root)
@@ -104,7 +104,7 @@ func collect(root string) (mutants []mutant, left []equivalent, err error) {
 	return mutants, left, nil
 }
 
-// allUsed keeps the list of equivalent mutants from outliving the guards that it is about.
+// allUsed refuses an entry in the list of equivalents whose guard no longer exists.
 func allUsed(left []equivalent) error {
 	used := map[equivalent]bool{}
 	for _, e := range left {
@@ -112,7 +112,7 @@ func allUsed(left []equivalent) error {
 	}
 	for _, e := range equivalents {
 		if !used[e] {
-			return fmt.Errorf("%s: the guard %q, listed as equivalent, is not there", e.file, e.guard)
+			return fmt.Errorf("%s: the guard %q, listed as equivalent, does not exist", e.file, e.guard)
 		}
 	}
 	return nil

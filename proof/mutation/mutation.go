@@ -1,7 +1,6 @@
-// Package mutation shows that the tests notice when a guard is gone. It takes each guard out of the SQL and each fence
-// out of the Go code in turn, builds the tests with that one change (no file of the repository is touched) and runs
-// what is most likely to notice first. A mutant that no test kills is a guard which the next change may lose without a
-// word.
+// Package mutation checks that the tests notice when a guard is gone. It removes each guard of the SQL and of the Go
+// code in turn, builds the tests with that one change (no file of the repository is touched) and runs the tests that
+// are most likely to notice first. A mutant that survives is a guard that a later change may lose unnoticed.
 //
 //	go run ./proof mutants                 # all mutants; exit 1 with survivors
 //	go run ./proof mutants --list          # what there is, and what was left out and why
@@ -9,11 +8,12 @@
 //	go run ./proof mutants --json          # one object a mutant on standard output
 //	go run ./proof mutants --resume FILE   # keeps the results there, and goes on with what is missing
 //
-// First every test that a mutant may meet is run without one: what fails then is no killer. A killer is repeated alone,
-// and one that passes then is told apart. A test that does not end has noticed, too, and is told apart as well.
+// First, every test that a mutant may meet is run without a mutant, since a test that fails anyway kills nothing. A
+// killer is repeated alone, and is reported separately if it passes then. A test that does not end has noticed the
+// mutant too, and is also reported separately.
 //
-// What counts as a guard of the SQL is found in the files themselves (see guards.go), so that a new one cannot be
-// forgotten; fences of the Go code and whatever no condition expresses stand in tables (edits_*.go).
+// Guards of the SQL are found in the files themselves (see guards.go), so that a new one cannot be forgotten. Guards of
+// the Go code, and guards of the SQL that are not conditions, are listed in tables (edits_*.go).
 package mutation
 
 import (
@@ -59,7 +59,7 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// Run does what the arguments say and tells whether a mutant survived.
+// Run tests the mutants that the arguments select, and tells whether one survived.
 func Run(ctx context.Context, args []string, out, progress io.Writer) (survived bool, err error) {
 	o, err := parse(args)
 	if err != nil {
@@ -100,7 +100,7 @@ func try(ctx context.Context, root string, o options, mutants []mutant, progress
 	return results, time.Since(start), err
 }
 
-// named are the mutants with one of the words in their names, all where there is no word.
+// named returns the mutants whose names contain one of the words, or all mutants if there are no words.
 func named(mutants []mutant, words []string) (chosen []mutant) {
 	for _, m := range mutants {
 		if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.Name, w) }) {

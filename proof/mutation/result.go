@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// A result is what became of a mutant. Killer is empty where it survived.
+// A result says what became of a mutant. Killer is empty if it survived.
 type result struct {
 	Mutant string `json:"mutant"`
-	// Print is that of the mutant: with another, the result is of another mutant of the same name.
+	// Print is the mutant's print. A result with another print belongs to an earlier mutant of the same name.
 	Print string `json:"print"`
 	// Dir and Killer are the package and its test that failed.
 	Dir    string `json:"dir,omitempty"`
 	Killer string `json:"killer,omitempty"`
-	// TimedOut tells that the killer did not fail but did not end either.
+	// TimedOut says that the killer did not end within its time limit.
 	TimedOut bool `json:"timed_out,omitempty"`
-	// Once tells that the killer passed when it was repeated alone: it needs luck, or it was no killer.
+	// Once says that the killer passed when it was repeated alone: it kills the mutant only by chance, or failed for
+	// another reason.
 	Once    bool    `json:"once,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
@@ -36,7 +37,7 @@ func (r result) String() string {
 	return fmt.Sprintf("%-90s %s (%.0f s)", r.Mutant, killer, r.Seconds)
 }
 
-// A tally is what a run comes to.
+// A tally counts the results of a run.
 type tally struct{ mutants, survived, timedOut, once int }
 
 func count(results []result) (t tally) {
@@ -54,7 +55,7 @@ func count(results []result) (t tally) {
 	return t
 }
 
-// report prints who was killed by whom, the survivors once more, and the totals.
+// report prints which test killed each mutant, then the survivors again, and the totals.
 func report(out io.Writer, results []result, left int, took time.Duration, asJSON bool) error {
 	if asJSON {
 		return encodeAll(out, results)

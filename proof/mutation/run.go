@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A check is one run over mutants.
+// A check is a run over mutants.
 type check struct {
 	root      string
 	options   options
@@ -26,7 +26,7 @@ func newCheck(root string, o options, mutants []mutant, j *journal, progress io.
 		originals: &originals{binaries: map[string][]byte{}}, results: map[string]result{}}
 }
 
-// run tries the mutants that the journal does not know to be killed, some at once.
+// run tries the mutants that the journal does not know as killed, several at a time.
 func (c *check) run(ctx context.Context) ([]result, error) {
 	pending := c.pending()
 	if len(pending) > 0 {

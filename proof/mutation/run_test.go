@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A scripted package holds an SQL file, and its tests are a script that holds it, too.
+// scripted makes a package with an SQL file whose test binary is a script that contains the file.
 func scripted(t *testing.T, script string) (*lab, mutant) {
 	t.Helper()
 	root := t.TempDir()
@@ -69,7 +69,7 @@ func TestAMutantIsKilledBySomebody(t *testing.T) {
 	}
 }
 
-// A test that fails anyway would kill every mutant.
+// A test that fails without a mutant would kill every mutant.
 func TestNothingIsTriedWithTestsThatFailAnyway(t *testing.T) {
 	t.Parallel()
 	l, m := scripted(t, fails)
@@ -79,7 +79,7 @@ func TestNothingIsTriedWithTestsThatFailAnyway(t *testing.T) {
 	}
 }
 
-// What a test says when it is killed is no finding.
+// A failure of a test that is killed is not a finding.
 func TestAnInterruptedRunSaysNothingAboutItsMutant(t *testing.T) {
 	t.Parallel()
 	l, m := scripted(t, isMutant+" && sleep 60\nexit 0")
@@ -92,7 +92,7 @@ func TestAnInterruptedRunSaysNothingAboutItsMutant(t *testing.T) {
 
 func TestKilledMutantsAreNotTriedAgain(t *testing.T) {
 	t.Parallel()
-	l, m := scripted(t, "exit 0") // nobody notices
+	l, m := scripted(t, "exit 0") // no test notices
 	j, err := openJournal("")
 	if err != nil {
 		t.Fatal(err)

@@ -10,24 +10,25 @@ import (
 	"time"
 )
 
-// A failure is the first test of a run that failed, empty where all passed.
+// A failure is the first test of a run that failed, or empty if all passed.
 type failure struct {
 	test     string
 	timedOut bool
 }
 
 var (
-	// The byte before them is what -test.v=test2json adds; only so is a subtest reported before its parent ends.
+	// The byte before each of them is added by -test.v=test2json, without which a subtest is reported only after its
+	// parent ends.
 	failed   = regexp.MustCompile(`^\x16?\s*--- FAIL: (\S+)`)
 	running  = regexp.MustCompile(`^\x16?=== (?:RUN|CONT)\s+(\S+)`)
 	panicked = regexp.MustCompile(`^(panic: .*|fatal error: .*|goleak: .*)`)
-	// late is what the time limit of go test prints of each test that has not ended.
+	// late matches the lines that go test prints at its time limit for tests that have not ended.
 	late = regexp.MustCompile(`^\t+(Test\S+) \(\S+\)$`)
 )
 
 const tooLate = "panic: test timed out"
 
-// firstFailure runs the tests, with their children in a group of their own, and ends them all once one has failed.
+// firstFailure runs the tests in their own process group, and kills the group after the first failure.
 func firstFailure(cmd *exec.Cmd) (failure, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -48,7 +49,7 @@ func firstFailure(cmd *exec.Cmd) (failure, error) {
 	return first, nil
 }
 
-// scan reads the output of tests to its end and names the first failure, for which it calls stop.
+// scan reads the output of tests to its end and returns the first failure, at which it calls stop.
 func scan(output io.Reader, stop func()) (first failure) {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(nil, 16<<20)
@@ -73,11 +74,11 @@ func scan(output io.Reader, stop func()) (first failure) {
 	if first.test != "" {
 		stop()
 	}
-	_, _ = io.Copy(io.Discard, output) // the tests must not block
+	_, _ = io.Copy(io.Discard, output) // lets the tests write on without blocking
 	return first
 }
 
-// alone is the argument of -test.run that picks a failed test and nothing else, empty where it was none.
+// alone returns the argument of -test.run that selects only the failed test, or an empty string if it was not a test.
 func alone(test string) string {
 	test, _, _ = strings.Cut(test, " ")
 	if !strings.HasPrefix(test, "Test") && !strings.HasPrefix(test, "Fuzz") && !strings.HasPrefix(test, "Example") {

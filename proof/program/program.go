@@ -1,4 +1,4 @@
-// Package program is what the project's chores have in common: one command, their arguments, and how they end.
+// Package program is the common part of the project's chores: a command, its arguments, and its exit codes.
 package program
 
 import (
@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// A Chore is a part of the command.
+// A Chore is a subcommand.
 type Chore struct {
 	Name  string
-	Short string // what it does, in a line
-	// Run does what the arguments say, and tells whether it found something. It writes its result to out, and what
-	// happens meanwhile to progress.
+	Short string // what it does, in one line
+	// Run runs the chore with the arguments, and tells whether it found something. It writes its result to out and its
+	// progress to progress.
 	Run func(ctx context.Context, args []string, out, progress io.Writer) (found bool, err error)
 }
 
@@ -28,11 +28,11 @@ const (
 	exitInterrupted = 130
 )
 
-// Main runs the chore that the command line names until it ends or is told to stop, and exits: with 1 where it found
-// something, 2 where it could not be done, 130 where it was interrupted.
+// Main runs the chore that the command line names until it ends or is told to stop, and exits: with 1 if it found
+// something, 2 if it could not be done, 130 if it was interrupted.
 func Main(command string, chores ...Chore) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal ends it at once
+	context.AfterFunc(ctx, stop) // the second signal ends the program at once
 	os.Exit(run(ctx, command, chores, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -45,7 +45,7 @@ func run(ctx context.Context, command string, chores []Chore, args []string, out
 	}
 	found, err := c.Run(ctx, args, out, progress)
 	switch {
-	case errors.Is(err, flag.ErrHelp): // which has been printed
+	case errors.Is(err, flag.ErrHelp): // the help has been printed
 		return 0
 	case err != nil && ctx.Err() != nil:
 		fmt.Fprintf(progress, "%s %s: interrupted\n", command, c.Name)
@@ -61,7 +61,7 @@ func run(ctx context.Context, command string, chores []Chore, args []string, out
 
 func choose(chores []Chore, args []string) (*Chore, []string, error) {
 	if len(args) == 0 {
-		return nil, nil, errors.New("it is not said what to do")
+		return nil, nil, errors.New("no command is given")
 	}
 	for i := range chores {
 		if chores[i].Name == args[0] {

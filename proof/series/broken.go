@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A testEvent is a line of `go test -json`.
+// A testEvent is a line of the output of `go test -json`.
 type testEvent struct {
 	Action  string
 	Test    string
@@ -21,7 +21,7 @@ type testEvent struct {
 	Output  string
 }
 
-// torturesBroken runs the test of the broken builds.
+// torturesBroken runs the test of the deliberately broken builds.
 func (r *runner) torturesBroken(ctx context.Context) ([]brokenBuild, error) {
 	cmd, closeLog, err := r.command(ctx, "broken", "go", "test", "./proof/torture", "-run", "^TestBrokenBuilds$",
 		"-broken", "-json", "-count", "1", "-timeout", "1h")
@@ -39,13 +39,13 @@ func (r *runner) torturesBroken(ctx context.Context) ([]brokenBuild, error) {
 	return builds, err
 }
 
-// complete tells whether the test came to its end: a failure has to be that of a build.
+// complete tells whether the test ran to its end, so that a failure can only come from a build.
 func complete(builds []brokenBuild, ran error) bool {
 	missed := func(b brokenBuild) bool { return !b.Found }
 	return len(builds) > 0 && (ran == nil || slices.ContainsFunc(builds, missed))
 }
 
-// readBuilds takes the subtests from the events, in the order in which they ended.
+// readBuilds returns the subtests in the events, in the order in which they ended.
 func readBuilds(events io.Reader) (builds []brokenBuild, err error) {
 	details := map[string]string{}
 	decoder := json.NewDecoder(events)

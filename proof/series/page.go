@@ -14,14 +14,14 @@ import (
 	"github.com/txwork/txwork/proof/torture"
 )
 
-// marker names the lines of the page between which the report stands.
+// marker names the lines of the page that enclose the report.
 const marker = "torture"
 
 func writePage(file string, results []result) error {
 	return page.Write(file, marker, section(results))
 }
 
-// section is the report as Markdown.
+// section renders the report as Markdown.
 func section(results []result) string {
 	var b strings.Builder
 	var runs []result
@@ -60,7 +60,7 @@ func runTable(runs []result) string {
 	return b.String()
 }
 
-// only names the faults of a run that has not all of them.
+// only describes a run that does not have all faults.
 func only(r result) string {
 	if r.planned.kind == manyRows {
 		return fmt.Sprintf(", PostgreSQL crashed %d times", r.Report.Faults[crashedFault].Strikes)
@@ -68,7 +68,7 @@ func only(r result) string {
 	return ""
 }
 
-// others are violations that no column of their own has, and failures.
+// others counts failures, and violations that have no column of their own.
 func others(p *torture.Report) (n int) {
 	for _, found := range p.Violations {
 		n += found
@@ -88,7 +88,7 @@ func conditions(runs []result) string {
 	return "Machines: " + strings.Join(slices.Sorted(maps.Keys(seen)), "; ") + "."
 }
 
-// A faultSum is a fault in all runs.
+// A faultSum adds up one fault over all runs.
 type faultSum struct {
 	strikes, failed int
 	recoveries      []time.Duration
@@ -124,7 +124,7 @@ func faultTable(runs []result) string {
 	return b.String()
 }
 
-// missing is what did not strike, where that is so.
+// missing says which faults did not strike, if any.
 func missing(runs []result) string {
 	var b strings.Builder
 	for _, r := range runs {
@@ -138,7 +138,7 @@ func missing(runs []result) string {
 	return b.String()
 }
 
-// neverStruck are faults whose turn did not come, and those of which no strike could be made.
+// neverStruck returns the faults whose turn did not come, and those that could never strike.
 func neverStruck(p *torture.Report) []string {
 	never := slices.Clone(p.NotStruck)
 	for name, f := range p.Faults {

@@ -12,7 +12,7 @@ import (
 type planned struct {
 	name string
 	kind kind
-	args []string // of txwork torture
+	args []string // arguments of the torture command
 	need need
 }
 
@@ -24,15 +24,15 @@ const (
 	brokenBuilds
 )
 
-// A need is what a run has to reach beside breaking nothing.
+// A need is what a run has to reach besides breaking no invariant.
 type need struct{ rows, crashes int }
 
-// crashes of PostgreSQL in the run of very many rows: it lasts for as long as these take, and until the rows are
-// written.
+// The run of very many rows has this number of crashes of PostgreSQL. It lasts until they have happened and the rows
+// are written.
 const (
 	crashes      = 20
 	crashPause   = 45 * time.Second
-	crashMargin  = 5 // pauses are random
+	crashMargin  = 5 // because pauses are random
 	crashedFault = "postgres-crash"
 )
 
@@ -47,7 +47,7 @@ func (r *runner) plan() (runs []planned) {
 	if o.broken {
 		runs = append(runs, planned{name: "broken", kind: brokenBuilds})
 	}
-	if o.rows > 0 { // last, and with the machine for itself where runs are not side by side
+	if o.rows > 0 { // last, so that it has the machine to itself unless runs are parallel
 		runs = append(runs, planned{
 			name: fmt.Sprintf("rows-%d", o.rows), kind: manyRows, need: need{o.rows, crashes},
 			args: []string{

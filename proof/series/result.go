@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/proof/torture"
 )
 
-// A result is what a run has left in the directory.
+// A result is what a run leaves in the directory.
 type result struct {
 	Code    string          `json:"code"` // revision of it
 	Args    []string        `json:"args"`
@@ -31,7 +31,7 @@ type result struct {
 	planned planned
 }
 
-// A brokenBuild is what became of a build that is broken on purpose.
+// A brokenBuild is the result of a deliberately broken build.
 type brokenBuild struct {
 	Name   string        `json:"name"`
 	Found  bool          `json:"found"` // the violation
@@ -39,7 +39,7 @@ type brokenBuild struct {
 	Took   time.Duration `json:"took"`
 }
 
-// readResults reads those of the plan that are there.
+// readResults reads the existing results of the plan.
 func readResults(dir string, plan []planned) (results []result, err error) {
 	for _, p := range plan {
 		r, err := readResult(dir, p)
@@ -66,7 +66,7 @@ func readResult(dir string, p planned) (r result, err error) {
 	return r, nil
 }
 
-// write leaves a whole file or none.
+// write writes the file atomically.
 func (r result) write(dir string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -79,7 +79,7 @@ func (r result) write(dir string) error {
 	return os.Rename(file+".part", file)
 }
 
-// judge is everything that may not be.
+// judge returns everything that is wrong with the results.
 func judge(results []result) (wrong []error) {
 	say := func(r result, format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf("%s: "+format, append([]any{r.planned.name}, args...)...))
@@ -106,8 +106,8 @@ func judge(results []result) (wrong []error) {
 	return append(wrong, idle(results)...)
 }
 
-// idle are faults that did not strike in any run that was to have all of them: what is skipped everywhere is not
-// proved.
+// idle returns errors for faults that struck in none of the runs that should have all of them, because a fault that is
+// skipped everywhere proves nothing.
 func idle(results []result) (wrong []error) {
 	struck, planned := map[string]bool{}, false
 	for _, r := range results {
@@ -127,7 +127,7 @@ func idle(results []result) (wrong []error) {
 	return wrong
 }
 
-// revision is the last commit that changed code, and whether there is any beyond.
+// revision returns the last commit that changed code, and marks uncommitted changes.
 func revision(ctx context.Context) (string, error) {
 	code := []string{"*.go", "*.sql", "go.mod"}
 	commit, err := git(ctx, append([]string{"log", "-1", "--format=%h", "--"}, code...)...)
@@ -146,7 +146,7 @@ func git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// same tells whether a result holds for a run of today's code.
+// same tells whether a result is valid for a run of the current code.
 func (r result) same(code string, p planned) bool {
 	return r.Code == code && slices.Equal(r.Args, p.args)
 }

@@ -36,7 +36,7 @@ func (r *runner) build(ctx context.Context) error {
 	return nil
 }
 
-// all runs what has no result yet. A run that breaks an invariant has a result; an error is one without.
+// all runs everything without a result. A run that breaks an invariant has a result; an error means that there is none.
 func (r *runner) all(ctx context.Context) error {
 	waiting := make(chan planned)
 	var lanes sync.WaitGroup
@@ -90,7 +90,7 @@ func (r *runner) run(ctx context.Context, p planned) (err error) {
 	return done.write(r.options.dir)
 }
 
-// torture runs the command. Its exit code 1 comes with a report.
+// torture runs the command. With exit code 1 there is a report.
 func (r *runner) torture(ctx context.Context, done *result) error {
 	args := append([]string{"torture", "--json"}, done.Args...)
 	if r.options.install {
@@ -110,10 +110,10 @@ func (r *runner) torture(ctx context.Context, done *result) error {
 	return nil
 }
 
-// stopLimit is for a run to stop its crew and servers.
+// stopLimit is how long a run may take to stop its crew and its servers.
 const stopLimit = 2 * time.Minute
 
-// command writes what the program says into a log. An interrupted program cleans up.
+// command makes a command whose output goes to a log. An interrupted program cleans up.
 func (r *runner) command(ctx context.Context, name, program string, args ...string) (*exec.Cmd, func() error, error) {
 	log, err := os.Create(filepath.Join(r.options.dir, name+".log"))
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *runner) command(ctx context.Context, name, program string, args ...stri
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = stopLimit
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C comes by Cancel, and once
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches it only once, through Cancel
 	cmd.Stderr = log
 	return cmd, log.Close, nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Options of a series.
+// options are the flags of a series.
 type options struct {
 	dir       string
 	seeds     int
@@ -45,7 +45,7 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// Run runs a series as the arguments say, and tells whether an invariant was broken or a broken build was not found.
+// Run runs a series, and tells whether an invariant was broken or a broken build was not found out.
 func Run(ctx context.Context, args []string, out, progress io.Writer) (wrong bool, err error) {
 	o, err := parse(args)
 	if err != nil {

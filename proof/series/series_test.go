@@ -27,7 +27,7 @@ func fine(name string) result {
 	}
 }
 
-// thorough is a run in which every fault struck.
+// thorough returns a run in which every fault struck.
 func thorough(name string) result {
 	r := fine(name)
 	for _, fault := range torture.Faults() {
@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 	if err := os.WriteFile(page, []byte("before\n"+begin+"\nold\n"+end+"\nafter\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a second time it replaces what it has written
+	for range 2 { // the second time it replaces what it wrote
 		if err := writePage(page, []result{fine("seed-1"), other, builds}); err != nil {
 			t.Fatal(err)
 		}
@@ -74,17 +74,17 @@ func TestPage(t *testing.T) {
 		"| no token | yes | 40 s |",
 	} {
 		if strings.Count(string(text), want) != 1 {
-			t.Errorf("%q is not there once in\n%s", want, text)
+			t.Errorf("%q does not occur exactly once in\n%s", want, text)
 		}
 	}
 	if strings.Contains(string(text), "old") {
-		t.Error("what was between the markers is still there")
+		t.Error("the old text between the markers is still there")
 	}
 	if err := os.WriteFile(page, []byte("no markers"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := writePage(page, nil); err == nil {
-		t.Error("a page without markers is no error")
+		t.Error("a page without markers is not an error")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestJudge(t *testing.T) {
 	missed := result{planned: planned{name: "broken"}, Builds: []brokenBuild{{Name: "no token"},
 		{Name: "fine", Found: true}}}
 	if wrong := judge([]result{thorough("seed-1")}); len(wrong) > 0 {
-		t.Errorf("a run that kept its word: %v", wrong)
+		t.Errorf("a run without violations is judged wrong: %v", wrong)
 	}
 	idle := thorough("seed-2")
 	idle.Report.Faults["zombie"] = torture.FaultReport{Errors: []string{"slow"}}
@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A result counts for the code and the command that it came from.
+// A result is valid only for the code and the command that it came from.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	r := &runner{options: options{dir: t.TempDir(), seeds: 2, first: 3, duration: time.Minute, rows: 1000}, code: "abc"}
@@ -126,18 +126,18 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !r.has(plan[0]) || r.has(plan[1]) {
-		t.Error("the first run has a result and the second has not")
+		t.Error("only the second run should be missing its result")
 	}
 	r.code = "def"
 	if r.has(plan[0]) {
-		t.Error("a result of other code counts")
+		t.Error("a result of other code is accepted")
 	}
 	if read, err := readResults(r.options.dir, plan); err != nil || len(read) != 1 || read[0].Report.Rows != 1_234_567 {
 		t.Errorf("read %+v, error %v", read, err)
 	}
 }
 
-// A program that ends without a report is an error, with its log left to be read.
+// A program that ends without a report is an error, and its log is kept.
 func TestARunWithoutAReport(t *testing.T) {
 	t.Parallel()
 	r := &runner{options: options{dir: t.TempDir()}, program: "/bin/false", out: io.Discard}
@@ -170,7 +170,7 @@ func TestBrokenBuildsAreReadFromTheEvents(t *testing.T) {
 	}
 }
 
-// A test that was killed after its first build says nothing about the others.
+// A test that was killed after its first build says nothing about the other builds.
 func TestATestOfBrokenBuildsThatDied(t *testing.T) {
 	t.Parallel()
 	died, found, missed := errors.New("signal: killed"), brokenBuild{Found: true}, brokenBuild{}

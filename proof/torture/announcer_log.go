@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// An announcerLog is a log of which only what is said of announcers goes into a journal, and nothing else anywhere.
+// An announcerLog is a log handler that writes records about announcers to a journal and drops all others.
 type announcerLog struct {
 	journal *journal
 	app     string
 	table   string
 }
 
-// What is said of an announcer, with what the journal has for it.
+// announcerSays maps log messages about announcers to the lines of the journal.
 var announcerSays = map[string]string{"announcer awake": lineAwake, "announcer failed": lineBroke}
 
 // Enabled implements slog.Handler.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A backlog is how many rows have not ended. Producers wait while it is high, so that a run that is short tests more
-// than claims.
+// A backlog is the number of rows that have not ended. Producers wait while it is high, so that even a short run tests
+// more than claims.
 type backlog struct{ rows atomic.Int64 }
 
 const (
@@ -18,14 +18,14 @@ const (
 	backlogEvery = 250 * time.Millisecond
 )
 
-// Where there are very many rows, counting takes a while. A connection is to count for a small share of the time, and
-// still to notice what moves.
+// With very many rows, counting takes a while. The pause after a count keeps a connection from counting most of the
+// time, but must be short enough to notice progress.
 const (
 	countingShare = 20
 	longestPause  = 2 * time.Second
 )
 
-// countingPause is how long to wait after a count that took so long.
+// countingPause is how long to wait after a count that took the given time.
 func countingPause(took, least time.Duration) time.Duration {
 	return min(max(least, countingShare*took), longestPause)
 }
@@ -45,7 +45,7 @@ func (b *backlog) watch(ctx context.Context, l *lab) {
 	}
 }
 
-// unfinished counts the rows that have not ended, of all domains.
+// unfinished counts the rows of all domains that have not ended.
 func (l *lab) unfinished(ctx context.Context) (n int64, err error) {
 	var counts []string
 	for _, t := range auditedTables(l.schema) {
@@ -55,7 +55,7 @@ func (l *lab) unfinished(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// retryLimit is for a server that has just been struck.
+// retryLimit is long enough for a server that has just been struck to recover.
 const retryLimit = 30 * time.Second
 
 func (l *lab) retry(ctx context.Context, do func(context.Context) error) error {

@@ -20,14 +20,13 @@ import (
 
 var broken = flag.Bool("broken", false, "also torture builds that are broken on purpose")
 
-// A breakage is a guard taken out of the product. Its sources stay as they are: the compiler is given other files in
-// the place of theirs.
+// A breakage takes a guard out of the library. The sources stay unchanged: the compiler reads edited copies instead.
 type breakage struct {
 	edits []edit
 	fault string
-	finds []string      // any of these invariants, or what begins a failure so
-	takes time.Duration // how long it is struck; 0 is 30 s
-	poll  time.Duration // how often its workers look; 0 is the default
+	finds []string      // violations of any of these invariants, or beginnings of failures, count as found
+	takes time.Duration // how long faults strike; 0 is 30 s
+	poll  time.Duration // the workers' poll interval; 0 is the default
 }
 
 // An edit replaces every occurrence of a text in a file.
@@ -45,7 +44,7 @@ var breakages = map[string]breakage{
 		},
 		fault: "zombie", finds: []string{"I4"},
 	},
-	// The rows of a claim are handed on when they have been read, and its COMMIT is sent afterwards.
+	// The rows of a claim are dispatched when they have been read, before its COMMIT is sent.
 	"rows are dispatched before the claim commits": {
 		edits: []edit{
 			{"workqueue/db_pool.go", "	begins := !keepsSettings(conn) ||",
@@ -107,7 +106,7 @@ var breakages = map[string]breakage{
 		},
 		fault: "worker-kill", finds: []string{"I6"},
 	},
-	// The reaper reads which leases have ended, and takes the rows by id alone when it comes to writing.
+	// The reaper first reads which leases have expired, and then updates the rows by id alone.
 	"the reaper goes by id alone": {
 		edits: []edit{
 			{"workqueue/sql/reap_expired.sql", "WHERE t.ctid = ANY (ARRAY(\n        SELECT r.ctid",
@@ -117,7 +116,7 @@ var breakages = map[string]breakage{
 		},
 		fault: "zombie", finds: []string{"I3", "I4", "I5"}, takes: 40 * time.Second, // it needs a race
 	},
-	// Whoever lets the next row of a key through tries the lock of the key's writers, who pass it on among themselves.
+	// Whatever releases the next row of a key tries the lock of the key's writers, which they pass on among themselves.
 	"a hot key waits for its writers to pause": {
 		edits: []edit{{
 			"migrations/sql/001_outbox.up.sql", "head AS h WHERE h.behind IS NULL)",
@@ -132,11 +131,11 @@ var breakages = map[string]breakage{
     PERFORM FROM "{{schema}}"."jobs_join" AS j JOIN "{{schema}}"."jobs_join_member" AS m ON m.join_id = j.id
     WHERE m.member_id = OLD.id FOR NO KEY UPDATE OF j;
     INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone)`}},
-		// it is one of five
+		// one of five holders
 		fault: "open-transaction", finds: []string{progress + ", a transaction that has locked a join"},
 		takes: 45 * time.Second,
 	},
-	// A sweep that finds the place of the last one taken waits for it, and the next claim waits for the sweep.
+	// A sweep waits for the locked place where the last one ended, and the next claim waits for the sweep.
 	"claims wait for sweeps": {
 		edits: []edit{
 			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_key_cursor") THEN`,
@@ -158,7 +157,8 @@ var breakages = map[string]breakage{
 		fault: "open-transaction", finds: []string{progress + ", a transaction that has swept"},
 		takes: 45 * time.Second,
 	},
-	// Only what says that it is the row's fault has the batch taken apart; all else is tried again, whole.
+	// A batch is divided only if the error says that it is a row's fault; after any other error the whole batch is
+	// retried.
 	"a refused row fails its batch": {
 		edits: []edit{
 			{"workqueue/settle_bisect.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
@@ -167,7 +167,7 @@ var breakages = map[string]breakage{
 		},
 		fault: "refused-rows", finds: []string{progress + ", rows that cannot be settled"},
 	},
-	// What becomes visible behind its cursors is found by nobody before the next poll.
+	// Rows that become visible behind an announcer's cursors are found only by the next poll.
 	"an announcer does not look back": {
 		edits: []edit{
 			{"workqueue/wake_announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
@@ -188,7 +188,7 @@ var breakages = map[string]breakage{
 	},
 }
 
-// The harness has to find each of these within a minute.
+// The harness has to find out each of these within a minute.
 func TestBrokenBuilds(t *testing.T) {
 	if !*broken {
 		t.Skip("takes minutes: run it with -broken")
@@ -217,7 +217,7 @@ func TestBrokenBuilds(t *testing.T) {
 	}
 }
 
-// shortened is what was found, in a line.
+// shortened describes in one line what was found.
 func shortened(r *Report) string {
 	if len(r.Failures) == 0 {
 		return fmt.Sprint(r.Violations)
@@ -225,8 +225,8 @@ func shortened(r *Report) string {
 	return fmt.Sprint(r.Violations, " and ", len(r.Failures), " failures, such as: ", r.Failures[0])
 }
 
-// Nobody runs the broken builds with every change: what they take out has to be there, and what they put there has to
-// fit. They do so all at once.
+// The broken builds are not run with every change. This test checks that the texts they replace still exist and that
+// the result compiles, with all edits at once.
 func TestBreakagesFitTheSources(t *testing.T) {
 	t.Parallel()
 	var edits []edit
@@ -245,7 +245,7 @@ func build(t *testing.T, edits []edit) string {
 	return program
 }
 
-// compile has the compiler be given the edited files, which are put into a directory.
+// compile makes the compiler read edited copies of the files, which it writes into a directory.
 func compile(t *testing.T, dir string, edits []edit, args ...string) {
 	t.Helper()
 	root := sourceRoot(t)
@@ -268,7 +268,7 @@ func compile(t *testing.T, dir string, edits []edit, args ...string) {
 	}
 }
 
-// edited are the files as the edits make them.
+// edited returns the files with the edits made.
 func edited(t *testing.T, root string, edits []edit) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -281,7 +281,7 @@ func edited(t *testing.T, root string, edits []edit) map[string]string {
 			texts[e.file] = string(text)
 		}
 		if !strings.Contains(texts[e.file], e.old) {
-			t.Fatalf("%s has not what is to be taken out: %s", e.file, e.old)
+			t.Fatalf("%s does not contain the text to be replaced: %s", e.file, e.old)
 		}
 		texts[e.file] = strings.ReplaceAll(texts[e.file], e.old, e.new)
 	}

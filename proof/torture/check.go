@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// Facts are what the checker has to know beside the histories.
+// Facts are what the checker needs to know besides the histories.
 type Facts struct {
-	// Outages are when a server ended without warning. What was claimed just before may be gone, see forgotten.
+	// Outages are the times when a server ended without warning. Claims made just before may be lost, see forgotten.
 	Outages []Span
 	// Calls are the claims as the processes saw them.
 	Calls []ClaimCall
-	// Strikes are when faults struck.
+	// Strikes are the strikes of all faults.
 	Strikes []Strike
 	// Calm is when the last fault was over.
 	Calm time.Time
-	// Stalled says that rows were left although nothing had moved for longer than everything may take.
+	// Stalled says that rows were left although nothing had changed for longer than everything may take.
 	Stalled bool
-	// Poll is how often workers look for rows of which nobody tells them; zero: waits are not judged.
+	// Poll is how often workers poll for rows that were not announced. If it is 0, waits are not judged.
 	Poll time.Duration
-	// Disturbed is when something may have held rows up.
+	// Disturbed lists the times in which something may have held up rows.
 	Disturbed []Disturbance
 }
 
-// A Span is a stretch of time.
+// A Span is a period of time.
 type Span struct{ From, To time.Time }
 
-// A ClaimCall is one claim: how many rows were wanted of a table.
+// A ClaimCall is one claim as its process saw it: how many rows of a table it asked for and got.
 type ClaimCall struct {
 	Table, App       string
 	Limit, Delivered int
@@ -45,7 +45,7 @@ type Strike struct {
 	Error  string        `json:"error,omitempty"`
 }
 
-// A Violation is an invariant that a row broke.
+// A Violation says which invariant a row broke.
 type Violation struct {
 	Invariant string   `json:"invariant"`
 	Table     string   `json:"table"`
@@ -58,24 +58,24 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s %s: %s", v.Invariant, v.Table, v.ID, v.What)
 }
 
-// A Verdict is what the histories say.
+// A Verdict is what the checker concludes from the histories.
 type Verdict struct {
 	Violations   []Violation
-	Counts       map[string]int // of violations, by invariant
+	Counts       map[string]int // number of violations by invariant
 	Rows         int
 	Claims       int
-	Redeliveries int // claims beyond a row's first
+	Redeliveries int // claims of a row after its first
 	Reaped       int
-	Refused      int // handlers that ended after their claim was taken from them
+	Refused      int // handlers that ended after their claim was taken away
 	EarlyTimers  int
-	Waits        int           // for a first claim, that were judged
-	LongestWait  time.Duration // of those
-	// Recovered is, for each strike, how long it took until every row had been settled or reaped that was in
-	// progress then.
+	Waits        int           // first claims whose wait was judged
+	LongestWait  time.Duration // the longest of these waits
+	// Recovered is, for each strike, how long it took until every row in progress at the strike had been settled or
+	// reaped.
 	Recovered []time.Duration
 }
 
-// keptViolations bounds what a verdict carries of each invariant; all are counted.
+// keptViolations bounds how many violations of each invariant a verdict contains. All of them are counted.
 const keptViolations = 3
 
 // Check evaluates I1 to I11 over the histories, and how long rows waited.
@@ -128,7 +128,7 @@ func (v *Verdict) report(violations ...Violation) {
 	}
 }
 
-// recover notes for every strike during a claim when the claim ended.
+// recover records, for every strike during a claim, when the claim ended.
 func (v *Verdict) recover(c claim, strikes []Strike) {
 	if c.ended.IsZero() {
 		return

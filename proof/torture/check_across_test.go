@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ordered are rows of one key, whose transactions commit one after another: all are inserted before the first is
+// ordered returns rows of one key whose transactions commit one after another. All are inserted before the first is
 // claimed.
 func ordered(n int) []*story {
 	stories := make([]*story, n)
@@ -45,7 +45,7 @@ func TestCheckOrder(t *testing.T) {
 	rejects(t, "I8", verdict(Facts{}, both[0], both[1]))
 }
 
-// ranTooEarly has the second row fail an attempt before the first has begun: they end in order all the same.
+// ranTooEarly makes the second row fail an attempt before the first has begun. They still end in order.
 func ranTooEarly(rows []*story) {
 	rows[1].seq = 10
 	rows[1].claim(app2, "early").run(app2, modeFlaky, resultError).end(app2, ready)
@@ -58,7 +58,7 @@ func TestCheckOrderOfAttempts(t *testing.T) {
 	ranTooEarly(rows)
 	rejects(t, "I8", verdict(Facts{}, handled(rows[0]), handled(rows[1])))
 
-	// Neither one between them of which it is not known when it committed, nor one that has not ended, hides it.
+	// Neither a row in between with an unknown commit time, nor one that has not ended, hides it.
 	rows = ordered(3)
 	rows[1], rows[2] = rows[2], rows[1]
 	rows[2].Changes[0].Committed = time.Time{}
@@ -71,7 +71,7 @@ func TestCheckOrderOfAttempts(t *testing.T) {
 	ranTooEarly(unknown)
 	unknown[0].Changes[0].Committed = time.Time{}
 	if v := verdict(Facts{}, handled(unknown[0]), handled(unknown[1])); len(v.Violations) > 0 {
-		t.Errorf("rows of which nobody knows when they committed: %v", v.Violations[0])
+		t.Errorf("rows with an unknown commit time are reported: %v", v.Violations[0])
 	}
 }
 
@@ -87,7 +87,7 @@ func TestCheckKey(t *testing.T) {
 
 func TestCheckLimit(t *testing.T) {
 	t.Parallel()
-	two := func() []*story { // in one claim, and a later one
+	two := func() []*story { // two rows in one claim, and another in a later one
 		a, b, last := fine("jobs"), fine("jobs"), tell("jobs")
 		b.ID, last.ID, last.seq = "other", "last", 100
 		return []*story{a, b, last.insert().claim(app1, "z").run(app1, modePlain, resultOK).ack(app1, 0)}
@@ -101,7 +101,7 @@ func TestCheckLimit(t *testing.T) {
 	rejects(t, "I7", verdict(call(1, 2), two()...))
 	rejects(t, "I7", verdict(call(1, 1), two()...))
 
-	// A great limit allows one claim as much, and not each.
+	// One large limit allows only one claim of that size.
 	calls := Facts{Calls: []ClaimCall{{"jobs", app1, 1, 1}, {"jobs", app1, 2, 2}}}
 	again := func() []*story {
 		rows := append(two(), two()[:2]...)

@@ -4,7 +4,7 @@ package torture
 
 import "strings"
 
-// checkAsked compares what producers asked for with what is there.
+// checkAsked compares what producers committed with what is in the tables.
 func (w *walk) checkAsked() {
 	h := w.h
 	if w.countAsked(); len(h.Changes) == 0 {
@@ -21,8 +21,8 @@ func (w *walk) checkAsked() {
 	w.checkEnd()
 }
 
-// countAsked: every transaction that committed has written the row once, and no other has. Rows that no producer
-// announces are those of schedules.
+// countAsked checks that exactly the transactions that committed wrote the row. Rows without a producer's record are
+// those of schedules.
 func (w *walk) countAsked() {
 	committed, maybe := 0, 0
 	for _, o := range w.h.Asked {
@@ -43,7 +43,7 @@ func (w *walk) countAsked() {
 	}
 }
 
-// checkEnd: once a run is over its rows have ended, and are in their tables.
+// checkEnd checks that after a run the row has ended and is still in its table.
 func (w *walk) checkEnd() {
 	switch {
 	case !w.seen && !w.deleted:

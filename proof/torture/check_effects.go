@@ -2,7 +2,7 @@
 
 package torture
 
-// checkEffects: the writes of a handler's transaction are there if and only if its ack is.
+// checkEffects checks that the writes of a handler's transaction exist if and only if its ack does.
 func (w *walk) checkEffects() {
 	effects := map[int64]int{}
 	for _, e := range w.h.Effects {
@@ -49,8 +49,8 @@ func (w *walk) checkEffect(e Effect) {
 	}
 }
 
-// wrote tells whether the claim's handler had its effect in the transaction of the settle. A timer that is set anew
-// may behave otherwise each time.
+// wrote tells whether the claim's handler had its effect in the transaction of the settle. A timer that is set anew may
+// behave differently each time.
 func (w *walk) wrote(c claim) bool {
 	return c.run != nil && c.run.Mode == modeTx && !c.run.Start.After(c.ended)
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A claim commits without waiting for the disk, so a crash may forget one whose handler runs already, and that handler
-// then has no claim on record. But a log is lost from its end: where anything is left that was written after the
-// handler had begun and before the crash, its claim was not forgotten.
+// A claim commits without waiting for the disk, so a crash may lose a claim whose handler is already running. That
+// handler then has no claim on record. But a log loses only its end: if anything written after the handler began and
+// before the crash still exists, its claim was not lost.
 type forgotten struct {
 	outages  []Span
-	kept     []time.Time // what was written last before each outage and is left
+	kept     []time.Time // for each outage, when the last surviving change before it was written
 	suspects []suspect
 }
 
-// A suspect is a handler whose claim is not on record.
+// A suspect is a handler without a recorded claim.
 type suspect struct {
 	start time.Time
 	Violation
@@ -37,7 +37,7 @@ func (f *forgotten) add(w *walk) {
 	}
 }
 
-// check returns what no crash explains.
+// check returns the suspects that no crash explains.
 func (f *forgotten) check() (found []Violation) {
 	lost := f.lost()
 	for _, s := range f.suspects {
@@ -52,7 +52,7 @@ func (f *forgotten) check() (found []Violation) {
 	return found
 }
 
-// lost is when a claim was made that an outage has forgotten.
+// lost returns the periods in which a claim may have been made that an outage lost.
 func (f *forgotten) lost() (all []Span) {
 	var last time.Time
 	for i, outage := range f.outages {

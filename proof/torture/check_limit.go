@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// Limits check I7: a claim takes at most what it asked for.
+// limits check I7: a claim takes at most as many rows as it asked for.
 type limits struct {
 	calls []ClaimCall
-	asked map[string][]int // the limits of a process's calls for a table
+	asked map[string][]int // by process and table, the limits of its calls
 	took  map[string]*taken
 }
 
-// A taken is what one token took.
+// A taken is the rows that one token took.
 type taken struct {
 	owner string
 	rows  int
@@ -46,7 +46,7 @@ func (l *limits) add(w *walk) {
 	}
 }
 
-// check holds both records against the limits: what the process was given, and what the database gave it.
+// check compares both records with the limits: what the processes received, and what the database gave them.
 func (l *limits) check() (found []Violation) {
 	for _, c := range l.calls {
 		if c.Delivered > c.Limit {
@@ -64,9 +64,9 @@ func (l *limits) check() (found []Violation) {
 	return found
 }
 
-// beyond finds claims that took more than any call can have asked for: the greatest claim belongs to the greatest limit
-// at the most, the next one to the next. The last claim of a process is a maybe, since it may have died before it could
-// say what it asked for.
+// beyond finds claims that took more than any call can have asked for: the largest claim is compared with the largest
+// limit, the next one with the next, and so on. The last claim of a process is left out, since the process may have
+// died before it recorded what it asked for.
 func beyond(claims []*taken, asked []int) (found []Violation) {
 	slices.SortFunc(claims, func(a, b *taken) int { return cmp.Compare(a.seq, b.seq) })
 	claims = claims[:len(claims)-1]

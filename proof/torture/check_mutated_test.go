@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// goodHistories are what the mutations start from.
+// goodHistories are the histories that the mutations change.
 func goodHistories() map[string]*story {
 	claimed := func(table string) *story {
 		return tell(table).asked(Committed).by("run producers").insert().claim(app1, "a")
@@ -63,8 +63,7 @@ type mutation struct {
 	of   func(*History, int) bool
 }
 
-// mutations of every event: what is lost, said twice, said in another order, or said of another process, claim, or
-// time.
+// mutations changes every event: it may be lost, repeated, reordered, or belong to another process, claim, or time.
 func mutations() []mutation {
 	list := []mutation{
 		{"version lost", onChange(func(h *History, i int) { h.Changes = slices.Delete(h.Changes, i, i+1) })},
@@ -162,8 +161,8 @@ func did(do func()) bool {
 	return true
 }
 
-// chain makes the versions follow one another again, and the table have the last: a mutation is what the database did,
-// and not a hole in the records.
+// chain connects the versions again and makes the table contain the last one, so that a mutation shows what the
+// database did and not a hole in the records.
 func chain(h *History) {
 	for i := 1; i < len(h.Changes); i++ {
 		if h.Changes[i].Op == 'U' {
@@ -172,7 +171,7 @@ func chain(h *History) {
 	}
 }
 
-// unnoticed are mutations that no check notices, as "history: mutation event", and why they do no harm.
+// unnoticed are mutations that no check notices, as "history: mutation event", with the reason why they are harmless.
 var unnoticed = []struct{ which, why string }{
 	{`^\w+: (earlier|later|due later|fires later|transaction earlier|commits later) \d`,
 		"the trigger's times are the server's, which no product can change; a due time counts where a claim follows"},
@@ -212,7 +211,7 @@ func copied(good *story) *story {
 	return &s
 }
 
-// Whatever a single event of a history says wrongly is noticed, or is known to do no harm.
+// Every wrong event of a history is noticed, or is known to be harmless.
 func TestMutatedHistories(t *testing.T) {
 	t.Parallel()
 	used := map[int]bool{}

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Orders check I8: of an ordered key at most one row is in progress, and none begins before those have ended whose
-// transactions committed earlier.
+// orders check I8: at most one row of an ordered key is in progress, and no row begins before those whose transactions
+// committed earlier have ended.
 type orders struct{ keys map[string][]place }
 
-// A place is a row among those of its key.
+// A place is the position of a row among those of its key.
 type place struct {
 	id        string
-	committed time.Time // of the insert; zero where it is not known
-	seq       int64     // of the insert: the order within one transaction
+	committed time.Time // commit time of the insert; zero if unknown
+	seq       int64     // number of the insert, which gives the order within one transaction
 	xid       int64
-	ended     int64 // seq of the first end; 0: none
+	ended     int64 // seq of the first end; 0 if there is none
 	claims    []claim
 	h         *History
 }
@@ -51,7 +51,7 @@ func (o *orders) check() (found []Violation) {
 	return found
 }
 
-// together finds two rows of a key in progress at once. A claim that never ended lasts.
+// together finds two rows of a key that were in progress at the same time. A claim that never ended lasts forever.
 func together(key string, places []place) (found []Violation) {
 	type interval struct {
 		claim
@@ -73,12 +73,12 @@ func together(key string, places []place) (found []Violation) {
 	return found
 }
 
-// outOfOrder finds a row that was claimed, or ended, before one that had committed earlier had ended.
+// outOfOrder finds a row that was claimed, or ended, before a row that committed earlier had ended.
 func outOfOrder(key string, places []place) (found []Violation) {
 	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(a.committed.Compare(b.committed), cmp.Compare(a.seq, b.seq))
 	})
-	var earlier *place // the one that ended last of those that had committed before
+	var earlier *place // of the rows that committed before, the one that ended last
 	for len(places) > 0 {
 		once := sameCommit(places)
 		for i := range once {
@@ -96,7 +96,8 @@ func outOfOrder(key string, places []place) (found []Violation) {
 	return found
 }
 
-// sameCommit is the first of the places and those that committed at the same time: mostly in its transaction.
+// sameCommit returns the first of the places and those that committed at the same time, usually in the same
+// transaction.
 func sameCommit(places []place) []place {
 	n := 1
 	for n < len(places) && places[n].committed.Equal(places[0].committed) {
@@ -105,8 +106,8 @@ func sameCommit(places []place) []place {
 	return places[:n]
 }
 
-// lastEnded is the one that ended last of all that are known to stand before a row: those that had committed, and those
-// before it in its own transaction.
+// lastEnded returns the row that ended last among all that are known to precede a row: those that committed earlier,
+// and those before it in its own transaction.
 func lastEnded(earlier *place, once []place, xid int64) *place {
 	for i := range once {
 		if once[i].xid == xid {
@@ -123,7 +124,7 @@ func laterEnd(a, b *place) *place {
 	return a
 }
 
-// began is when the row was first claimed, or ended without a claim. One that did neither has not begun.
+// began is when the row was first claimed, or ended without a claim. A row with neither has not begun.
 func (p place) began() int64 {
 	switch {
 	case len(p.claims) > 0:
@@ -134,7 +135,7 @@ func (p place) began() int64 {
 	return math.MaxInt64
 }
 
-// end is when the row ended. One that has not ended does not.
+// end is when the row ended, or later than everything if it has not.
 func (p place) end() int64 {
 	if p.ended > 0 {
 		return p.ended

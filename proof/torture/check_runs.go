@@ -51,12 +51,12 @@ func (w *walk) checkRun(r Handling) {
 	}
 }
 
-// suspect is a violation unless a crash explains it.
+// suspect records a violation that a crash may explain.
 func (w *walk) suspect(r Handling, format string, args ...any) {
 	w.suspects = append(w.suspects, suspect{r.Start, w.violation("I3", format, args...)})
 }
 
-// claimOf is the claim that a handler ran for: the last one of that process and attempt before it.
+// claimOf returns the claim that a handler ran for: the last one of its process and attempt before it.
 func (w *walk) claimOf(r Handling) (found *claim) {
 	for i, c := range w.claims {
 		if c.app == r.App && c.attempt == r.Attempt && !c.at.After(r.Start) {
@@ -66,7 +66,7 @@ func (w *walk) claimOf(r Handling) (found *claim) {
 	return found
 }
 
-// over tells whether the claim's own process had settled it by then.
+// over tells whether the claim's own process had settled it by the given time.
 func (c *claim) over(by time.Time) bool {
 	return c.end != endNone && c.end != endReaped && by.After(c.ended)
 }
@@ -78,7 +78,7 @@ func (w *walk) hasEffect(r Handling, c *claim) bool {
 	})
 }
 
-// checkHandled: how a claim ended is what its handler said.
+// checkHandled checks that a claim ended as its handler reported.
 func (w *walk) checkHandled(c claim) {
 	switch c.end {
 	case endAcked:
@@ -94,14 +94,16 @@ func (w *walk) checkHandled(c claim) {
 	}
 }
 
-// checkOver: a claim that failed or goes back does so when its handler has ended, but for a timer that was set anew.
+// checkOver checks that a claim whose row failed or was given back ended after its handler, except for a timer that was
+// set anew.
 func (w *walk) checkOver(c claim) {
 	if c.run != nil && !w.inTx(c) && (c.run.End.IsZero() || c.run.End.After(c.ended)) {
 		w.broken("I4", "attempt %d of %s was settled while its handler was at work", c.attempt, c.app)
 	}
 }
 
-// checkAcked: what is done was done by its handler. One that settles in a transaction of its own ends only afterwards.
+// checkAcked checks that a row that is done was done by its handler. A handler that settles in its own transaction ends
+// only after the settle.
 func (w *walk) checkAcked(c claim) {
 	switch {
 	case c.run == nil || c.run.Start.After(c.ended):
@@ -111,11 +113,12 @@ func (w *walk) checkAcked(c claim) {
 	}
 }
 
-// checkBack: what was done does not go back, unless the timer was set anew, and an attempt that failed stays counted.
+// checkBack checks that a row whose handler succeeded is not given back, unless the timer was set anew, and that a
+// failed attempt stays counted.
 func (w *walk) checkBack(c claim) {
 	switch {
 	case c.rearmed:
-	case c.run == nil && !c.givenBack && w.h.Table != "inbox": // whose transaction comes first, and may fail to begin
+	case c.run == nil && !c.givenBack && w.h.Table != "inbox": // the inbox begins its transaction first, which may fail
 		w.broken("I6", "attempt %d of %s counts, and no handler ran", c.attempt, c.app)
 	case c.run == nil:
 	case w.h.Table != "inbox" && c.run.done(c.ended):
@@ -125,20 +128,20 @@ func (w *walk) checkBack(c claim) {
 	}
 }
 
-// inTx tells whether the claim's handler had its effect in the transaction of the settle. That of the inbox commits
-// after its handler.
+// inTx tells whether the claim's handler had its effect in the transaction of the settle. The inbox commits that
+// transaction after its handler.
 func (w *walk) inTx(c claim) bool {
 	return c.run != nil && c.run.Mode == modeTx && w.h.Table != "inbox"
 }
 
-// failedBy tells whether the handler had failed of itself by then. One that a shutdown broke off was running for longer
-// than workers wait.
+// failedBy tells whether the handler had failed by itself by the given time. A handler that a shutdown interrupted had
+// been running for longer than workers wait.
 func (r Handling) failedBy(t time.Time) bool {
 	failed := r.Result == resultError && r.Mode != modeSnooze || r.Result == resultPanic
 	return failed && !r.End.After(t) && r.End.Sub(r.Start) < shutdownLimit
 }
 
-// permanent tells whether the handler asked for a dead letter.
+// permanent tells whether the handler returned a permanent error.
 func (c claim) permanent() bool {
 	return c.run != nil && c.run.Mode == modePermanent && c.run.Result == resultError && !c.run.End.After(c.ended)
 }

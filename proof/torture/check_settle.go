@@ -4,7 +4,8 @@ package torture
 
 import "time"
 
-// settle is InProgress → anything else: by the claim's own process, or by the reaper once the lease is over.
+// settle checks a change from InProgress to anything else: by the claim's own process, or by the reaper after the
+// lease.
 func (w *walk) settle(c Change) {
 	current := w.current()
 	current.endSeq, current.ended, current.xid = c.Seq, c.At, c.XID
@@ -42,7 +43,7 @@ func (w *walk) reap(c Change, current *claim) {
 	}
 }
 
-// overdue is beyond what a reaper needs on a machine that has far too much to do.
+// overdue is more than a reaper needs, even on a heavily overloaded machine.
 const overdue = time.Minute
 
 func latest(a, b time.Time) time.Time {
@@ -52,7 +53,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// guard is what a token promises: nobody but the claim's own process settles it.
+// guard checks what a token guarantees: only the claim's own process can settle it.
 func (w *walk) guard(c Change, current *claim) {
 	if c.New.Token != w.now.Token {
 		w.broken("I4", "the settle #%d changed the token from %s to %s", c.Seq, short(w.now.Token), short(c.New.Token))
@@ -62,7 +63,8 @@ func (w *walk) guard(c Change, current *claim) {
 	}
 }
 
-// countBack: a failed attempt stays counted, one that was given back does not, and a timer set anew begins again.
+// countBack checks the attempts after a settle: a failed attempt stays counted, one that was given back does not, and a
+// timer that was set anew starts again.
 func (w *walk) countBack(c Change) {
 	was, is := w.now.Attempts, c.New.Attempts
 	switch {
@@ -84,7 +86,7 @@ func (w *walk) finish(status int16) {
 	}
 }
 
-// rest is a change of a Ready row: moved, released, cancelled, parked.
+// rest checks a change of a Ready row: moved, released, cancelled or parked.
 func (w *walk) rest(c Change) {
 	anew := c.New.Status == ready && c.New.Generation > w.now.Generation
 	if c.New.Status != done && c.New.Attempts != w.now.Attempts && !anew {
@@ -106,7 +108,7 @@ func (w *walk) rest(c Change) {
 	}
 }
 
-// revive is the end of an end. Nobody redrives in a run; timers are set anew.
+// revive checks a change of a row that had ended. A run never redrives rows, so only timers may be set anew.
 func (w *walk) revive(c Change) {
 	if c.New.Status != ready || c.New.Generation <= w.now.Generation {
 		w.broken("I5", "the row had ended and went from status %d to %d", w.now.Status, c.New.Status)

@@ -20,7 +20,7 @@ func verdict(f Facts, stories ...*story) Verdict {
 	return Check(slices.Values(histories), f)
 }
 
-// calls are the claims as their processes saw them.
+// calls returns the claims as their processes saw them.
 func calls(histories []*History) (calls []ClaimCall) {
 	for _, h := range histories {
 		for _, c := range h.Changes {
@@ -32,7 +32,7 @@ func calls(histories []*History) (calls []ClaimCall) {
 	return calls
 }
 
-// told is the history with what the table has in the end: the last version.
+// told returns the history, with the last version as what the table contains at the end.
 func (s *story) told() *History {
 	h := s.History
 	if n := len(h.Changes); n > 0 && !s.gone && h.Changes[n-1].Op != 'F' && h.Changes[n-1].Op != 'D' {
@@ -212,13 +212,13 @@ func TestCheckAllowsForCrashes(t *testing.T) {
 	crash := Facts{Outages: []Span{{at.Add(-time.Hour), at.Add(-time.Minute)},
 		{at.Add(time.Second), at.Add(2 * time.Second)}}}
 	if v := verdict(crash, stranger); len(v.Violations) > 0 {
-		t.Errorf("a claim that a crash has forgotten: %v", v.Violations[0])
+		t.Errorf("a claim that a crash has lost is reported: %v", v.Violations[0])
 	}
 	rejects(t, "I3", verdict(Facts{}, stranger))
 	rejects(t, "I3", verdict(Facts{Outages: crash.Outages[:1]}, stranger))
 }
 
-// What was written later has outlived the crash, and so the claim of this handler would have.
+// Something that was written later has survived the crash, so the claim of this handler would have survived too.
 func TestCheckForgetsTheEndOnly(t *testing.T) {
 	t.Parallel()
 	stranger := fine("jobs").run(app2, modePlain, resultOK)
@@ -233,7 +233,7 @@ func TestCheckStall(t *testing.T) {
 	rejects(t, "I10", verdict(Facts{Stalled: true}, tell("jobs").insert()))
 }
 
-// Once no fault strikes any more, a lease that is over is not left to be over for long.
+// When no fault strikes any more, an expired lease must be reaped soon.
 func TestCheckLateReaper(t *testing.T) {
 	t.Parallel()
 	late := func() *story {

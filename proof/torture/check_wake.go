@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// wakes check that rows are found: none waits for longer than its workers may take to hear of it, while workers are
+// wakes check that rows are found: no row waits for longer than its workers may take to notice it, while workers are
 // free and nothing else holds it up.
 //
-// A wait is that for a row's first claim. It begins when the row can be claimed: its insert has committed, by the
-// server's commit timestamp, and it is due. A row that has to wait its turn is told apart by the claims on record, see
-// [tableClaims.turn]; one that somebody held up, by the conductor's record of which fault struck when:
+// A wait ends with a row's first claim. It begins when the row can be claimed: when its insert has committed, by the
+// server's commit timestamp, and it is due. A row that has to wait its turn is recognised by the recorded claims, see
+// [tableClaims.turn], and a row that a fault held up by the conductor's record of the strikes:
 //
 //   - Without a fault around, a row is announced and may wait for hearing.
-//   - Where announcers alone were struck, rows of silent producers may cost a poll: the interval, and hearing.
-//   - Beside any other fault, and for an interval and hearing after it, a wait is not judged.
+//   - If only announcers were struck, rows of silent producers may wait for a poll: the interval plus hearing.
+//   - During any other fault, and for an interval plus hearing after it, a wait is not judged.
 type wakes struct {
 	f        *Facts
 	tables   map[string]*tableClaims
@@ -28,35 +28,35 @@ type wakes struct {
 }
 
 const (
-	// hearing is how long it may take from an announcement to a claim on a machine that has too much to do.
+	// hearing is how long it may take from an announcement to a claim on an overloaded machine.
 	hearing = 3 * time.Second
-	// resting is how long nothing is claimed of a table whose workers rest, and fewRows what is in progress then at the
-	// most: a single worker has room for more.
+	// resting is how long nothing is claimed from a table whose workers rest. At most fewRows are in progress then, so
+	// that a single worker has room for more.
 	resting = 200 * time.Millisecond
 	fewRows = handlersEach / 2
 )
 
-// never is after every run.
+// never is later than the end of any run.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A Disturbance is when something may have held rows up.
+// A Disturbance is a time in which something may have held up rows.
 type Disturbance struct {
 	Span
-	// Announcers says that they alone were struck: workers go on and find by a poll what nobody announces.
+	// Announcers says that only announcers were struck: workers continue, and find unannounced rows by a poll.
 	Announcers bool
 }
 
-// A wait is that of a row for its first claim, by the clock of the processes.
+// A wait is a row's wait for its first claim, by the clock of the processes.
 type wait struct {
 	h        *History
-	written  time.Time // the insert
-	since    time.Time // it can be claimed
-	due      time.Time // by the server's clock
+	written  time.Time // when the row was inserted
+	since    time.Time // when the row could be claimed
+	due      time.Time // when the row was due, by the server's clock
 	claimed  time.Time
-	released bool // it waited for a fold first
+	released bool // the row first waited for a fold
 }
 
-// tableClaims are the claims of a table, in their order.
+// tableClaims are the claims of a table in their order.
 type tableClaims struct {
 	claims []claimOfRow
 	ends   []time.Time
@@ -98,8 +98,8 @@ func (k *wakes) note(took time.Duration) {
 	k.longest = max(k.longest, took)
 }
 
-// firstWait is a row's wait for its first claim, where nothing else becomes of it. One that waits for a fold counts if
-// it is the only one of its key: others wait for those before them.
+// firstWait returns a row's wait for its first claim, if nothing else happened to the row before. A row that waits for
+// a fold counts only if no other row has its key, because others wait for their predecessors.
 func firstWait(h *History) (w wait, ok bool) {
 	if len(h.Changes) < 2 || h.Changes[0].Op != 'I' || h.Changes[0].Committed.IsZero() {
 		return w, false
@@ -118,7 +118,7 @@ func firstWait(h *History) (w wait, ok bool) {
 	return w, claimed
 }
 
-// check finds what has waited for too long.
+// check returns the rows that waited for too long.
 func (k *wakes) check() (found []Violation) {
 	for _, t := range k.tables {
 		t.sort()
@@ -140,18 +140,18 @@ func (k *wakes) check() (found []Violation) {
 	return found
 }
 
-// limit is how long a row may wait from its turn on, if that is to be judged. What becomes of it later than that
-// excuses nothing.
+// limit is how long a row may wait from its turn on, and whether that is judged. A disturbance after that time excuses
+// nothing.
 func (k *wakes) limit(w wait, turn time.Time) (limit time.Duration, judged bool) {
 	if !k.disturbed(w.written, turn.Add(hearing), func(Disturbance) bool { return true }) {
 		return hearing, true
 	}
 	limit = k.f.Poll + hearing
 	others := func(d Disturbance) bool { return !d.Announcers }
-	return limit, !w.released && !k.disturbed(w.written, turn.Add(limit), others) // a fold has polls of its own
+	return limit, !w.released && !k.disturbed(w.written, turn.Add(limit), others) // a fold has its own polls
 }
 
-// disturbed tells whether one of the disturbances lies between two times, or has not been over for a poll by then.
+// disturbed tells whether a disturbance, extended by one poll, overlaps the time between from and to.
 func (k *wakes) disturbed(from, to time.Time, which func(Disturbance) bool) bool {
 	return slices.ContainsFunc(k.f.Disturbed, func(d Disturbance) bool {
 		return which(d) && !d.From.After(to) && !d.To.Add(k.f.Poll+hearing).Before(from)
@@ -163,8 +163,8 @@ func (t *tableClaims) sort() {
 	slices.SortFunc(t.ends, time.Time.Compare)
 }
 
-// turn is when it was a row's turn: when workers first passed it over, which is to claim one that is due later, or when
-// they rested although the row was there.
+// turn is when it was a row's turn: when workers first passed it over by claiming one that is due later, or when they
+// rested although the row was available.
 func (t *tableClaims) turn(w wait) time.Time {
 	i, _ := slices.BinarySearchFunc(t.claims, w.since, func(c claimOfRow, at time.Time) int { return c.at.Compare(at) })
 	for from := w.since; ; i++ {
@@ -182,7 +182,7 @@ func (t *tableClaims) turn(w wait) time.Time {
 	}
 }
 
-// room is when few enough of the first claims were left that any worker could make another.
+// room is when so few of the given number of claims were still unfinished that any worker could make another one.
 func (t *tableClaims) room(claims int) time.Time {
 	switch ended := claims - fewRows; {
 	case ended < 0:

@@ -10,7 +10,7 @@ import (
 
 const longPoll = 10 * time.Second
 
-// found is a row that is claimed so long after its insert, and done at once.
+// foundAfter returns a row that is claimed some time after its insert, and done at once.
 func foundAfter(table, id string, wait time.Duration) *story {
 	s := tell(table)
 	s.ID, s.seq = id, int64(1000*len(id))
@@ -23,14 +23,14 @@ func handledNow(s *story) *story {
 	return s.claim(app1, "t"+s.ID).run(app1, modePlain, resultOK).ack(app1, 0)
 }
 
-// disturbed are facts with a disturbance between two times after the dawn.
+// disturbed returns facts with a disturbance between two times after the dawn.
 func disturbed(from, to time.Duration, announcers bool) Facts {
 	return Facts{Poll: longPoll, Disturbed: []Disturbance{{Span{dawn.Add(from), dawn.Add(to)}, announcers}}}
 }
 
 var undisturbed = Facts{Poll: longPoll}
 
-// A waiting is a row, and what else is on record, that explains how long it waited or does not.
+// A waiting is a row with further records that explain, or do not explain, how long it waited.
 type waiting struct {
 	name    string
 	facts   Facts
@@ -43,8 +43,8 @@ func one(wait time.Duration) func() []*story {
 	return func() []*story { return []*story{foundAfter("jobs", "row", wait)} }
 }
 
-// busy are rows of other tokens that are claimed every so often, due before the row, and which stay in progress for
-// long.
+// busy returns rows that are claimed at intervals under other tokens. They are due before the row, and stay in progress
+// for long.
 func busy(table string, n int, every, lasts time.Duration) (rows []*story) {
 	for i := range n {
 		s := tell(table)
@@ -136,7 +136,7 @@ func waitings() []waiting {
 		}, true, 6},
 		{"they passed it over", undisturbed, func() []*story {
 			rows := append(one(late)(), busy("jobs", 50, 100*time.Millisecond, time.Millisecond)...)
-			for i := range rows[1].Changes { // due after it, and claimed first
+			for i := range rows[1].Changes { // due after it, but claimed first
 				rows[1].Changes[i].New.Due = dawn.Add(time.Millisecond)
 			}
 			return rows
@@ -144,8 +144,8 @@ func waitings() []waiting {
 	}
 }
 
-// A row that waits for long shows, unless something that is on record has held it up. Each case that is let pass stands
-// beside one that differs from it in that record alone, and is not.
+// A row that waits for long is noticed, unless a recorded event has held it up. Each case that is accepted has a
+// counterpart that differs only in that record and is not accepted.
 func TestCheckWakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range waitings() {
@@ -153,7 +153,7 @@ func TestCheckWakes(t *testing.T) {
 			t.Parallel()
 			v := verdict(c.facts, c.stories()...)
 			if broken := v.Counts["wake"] > 0; broken != c.broken {
-				t.Errorf("found %v, want that it is found: %v", v.Violations, c.broken)
+				t.Errorf("got %v, want found: %v", v.Violations, c.broken)
 			}
 			if v.Waits != c.judged {
 				t.Errorf("%d waits were judged, want %d", v.Waits, c.judged)
@@ -165,7 +165,7 @@ func TestCheckWakes(t *testing.T) {
 	}
 }
 
-// wakeMutations have a row be found too late.
+// wakeMutations make a row be found too late.
 var wakeMutations = map[string]func(h *History){
 	"claimed later": func(h *History) {
 		for i := range h.Changes {
@@ -184,7 +184,7 @@ var wakeMutations = map[string]func(h *History){
 	},
 }
 
-// shift moves a version and all after it.
+// shift moves a version and all later ones.
 func shift(h *History, from int, by time.Duration) {
 	for i := from; i < len(h.Changes); i++ {
 		c := &h.Changes[i]
@@ -198,7 +198,7 @@ func shift(h *History, from int, by time.Duration) {
 	}
 }
 
-// Of every good history it is noticed that the first claim comes too late, unless the row waits for nobody's wake.
+// In every good history, a first claim that comes too late is noticed, unless the row needs no wake.
 func TestMutatedWakes(t *testing.T) {
 	t.Parallel()
 	unwoken := map[string]string{
@@ -220,7 +220,7 @@ func TestMutatedWakes(t *testing.T) {
 				t.Errorf("nobody noticed %s: %s\n%v", name, mutation, s.text())
 			}
 			if v := verdict(disturbed(-time.Hour, time.Hour, false), s); v.Counts["wake"] > 0 {
-				t.Errorf("%s, %s: found beside a fault that excuses it: %v", name, mutation, v.Violations[0])
+				t.Errorf("%s, %s: reported although a fault excuses it: %v", name, mutation, v.Violations[0])
 			}
 		}
 	}

@@ -15,23 +15,23 @@ type walk struct {
 	violations []Violation
 	suspects   []suspect
 
-	now       State // the last version
-	seq       int64 // of it
+	now       State // the last version so far
+	seq       int64 // its number
 	claims    []claim
-	tokens    map[string]bool // that the row has had
+	tokens    map[string]bool // tokens that the row has had
 	settles   map[int64]Change
-	terminals int  // since the row began, or was set anew
+	terminals int  // number of ends since the row began or was set anew
 	rearmed   bool // a timer was set during its firing
 	inserted  bool
 	deleted   bool
-	seen      bool // in its table, in the end
-	sets      int  // how often it was written: inserted, or set anew
+	seen      bool // found in its table at the end of the run
+	sets      int  // how often it was written: inserted or set anew
 	refused   int
 	early     int
-	fired     int // the generation of a timer that was claimed last
+	fired     int // generation of the timer that was claimed last
 }
 
-// A claim is from Ready → InProgress to whatever ended it.
+// A claim lasts from Ready → InProgress until whatever ended it.
 type claim struct {
 	token, app    string
 	attempt       int
@@ -39,18 +39,18 @@ type claim struct {
 	due           time.Time // of the row, by the server's clock
 	seq, endSeq   int64     // endSeq is 0 while it lasts
 	ended         time.Time
-	until         time.Time // the end of its lease
+	until         time.Time // end of its lease
 	end           ending
-	xid           int64 // of the end
-	exhausted     bool  // there were no more attempts, or somebody had cancelled
-	rearmed       bool  // a timer was set during the claim
-	givenBack     bool  // the attempt
+	xid           int64 // transaction that ended it
+	exhausted     bool  // no attempts were left, or a cancel was requested
+	rearmed       bool  // the timer was set anew during the claim
+	givenBack     bool  // its attempt was given back
 	run           *Handling
 }
 
-// Applications that write to the tables begin with one of these.
+// The names of applications that write to the tables begin with one of these.
 const (
-	runPrefix  = "run "     // the run's own process: producers, schedules' masters
+	runPrefix  = "run "     // the run's own process: producers, and those who put schedules
 	crewPrefix = "torture " // workers and reapers
 )
 
@@ -96,7 +96,7 @@ func (w *walk) walk() {
 	}
 }
 
-// compare holds what is in the table in the end against the last version on record.
+// compare compares the row in the table at the end with the last recorded version.
 func (w *walk) compare(c Change) {
 	w.seen = true
 	if w.inserted && !w.now.equal(c.New) {
@@ -131,7 +131,8 @@ func (w *walk) step(c Change) {
 	}
 }
 
-// checkKept: what a row is to be stays until it is set anew, and only producers cancel, and only timers.
+// checkKept checks that a row's settings stay the same until it is set anew, and that only producers cancel rows, and
+// only timers.
 func (w *walk) checkKept(c Change) {
 	anew := c.Op == 'I' || c.New.Generation > w.now.Generation || w.rearmed && w.now.Status == inProgress &&
 		c.New.Status == ready
@@ -157,7 +158,7 @@ func (w *walk) insert(c Change) {
 		if c.New.Token != "" || c.New.Attempts != 0 {
 			w.broken("I6", "the row began with %d attempts and the token %s", c.New.Attempts, short(c.New.Token))
 		}
-	case done: // the inbox takes a key and processes its message in one transaction
+	case done: // the inbox inserts a message and processes it in one transaction
 		w.terminals++
 		w.settles[c.XID] = c
 	default:
@@ -165,7 +166,7 @@ func (w *walk) insert(c Change) {
 	}
 }
 
-// claim is Ready → InProgress.
+// claim checks a change from Ready to InProgress.
 func (w *walk) claim(c Change) {
 	switch s := c.New; {
 	case s.Token == "" || w.tokens[s.Token]:
@@ -177,7 +178,7 @@ func (w *walk) claim(c Change) {
 	case s.Attempts > s.Max:
 		w.broken("I6", "the claim #%d is attempt %d of %d", c.Seq, s.Attempts, s.Max)
 	}
-	first := w.fired != w.now.Generation // a retry goes by its due time alone
+	first := w.fired != w.now.Generation // a retry depends on its due time only
 	w.fired = w.now.Generation
 	if w.now.Due.After(c.TxnAt) || first && w.now.Fire.After(c.TxnAt) {
 		w.broken("I9", "claimed at %s by the database's clock, due at %s", c.TxnAt.Format(clockLayout),
@@ -191,7 +192,7 @@ func (w *walk) claim(c Change) {
 		committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased()})
 }
 
-// current is the claim that lasts. A row in progress has one.
+// current is the claim that lasts. Every row in progress has one.
 func (w *walk) current() *claim {
 	if last := len(w.claims) - 1; last >= 0 && w.claims[last].end == endNone {
 		return &w.claims[last]
@@ -204,7 +205,8 @@ func (w *walk) current() *claim {
 // leased is the end of the lease, by the clock of the processes.
 func (c Change) leased() time.Time { return c.At.Add(c.New.Locked.Sub(c.TxnAt)) }
 
-// hold is a renewal, a wish to cancel, or a timer that is set during its firing.
+// hold checks a change of a row that stays in progress: a renewal, a requested cancel, or a timer set during its
+// firing.
 func (w *walk) hold(c Change) {
 	current := w.current()
 	if !c.New.Locked.Equal(w.now.Locked) {
@@ -223,7 +225,7 @@ func (w *walk) hold(c Change) {
 	switch {
 	case c.New.Generation > w.now.Generation:
 		w.rearmed = true
-	case !crewed(c.App): // a cancel drops what was set during the firing
+	case !crewed(c.App): // a cancel discards what was set during the firing
 		w.rearmed = false
 	}
 }

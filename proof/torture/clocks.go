@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A clockStep is how far the server's clock is from ours from then on.
+// A clockStep is the distance of the server's clock from ours after a change.
 type clockStep struct {
 	offset time.Duration
-	// versions up to the first have the time of the step before, those beyond the second have the new one
+	// Versions up to number before have the old time, those beyond number after have the new one.
 	before, after int64
-	from, until   time.Time // of the versions in between: those with the new time are from here, by our clock
+	from, until   time.Time // for versions in between: the new time was set in this period, by our clock
 }
 
 // of tells whether a version has the time of this step or of a later one.
@@ -21,7 +21,7 @@ func (s clockStep) of(seq int64, server time.Time) bool {
 	return seq > s.after || seq > s.before && !at.Before(s.from) && !at.After(s.until.Add(lag))
 }
 
-// serverTime is the server's. It may be hours from ours from the beginning.
+// serverTime is the server's time, which may be hours from ours.
 func (l *lab) serverTime() time.Time {
 	if len(l.clocks) == 0 {
 		return time.Now()
@@ -39,7 +39,7 @@ func (l *lab) ours(server time.Time, seq int64) (time.Time, int) {
 	return server, 0
 }
 
-// dated tells the commits of a row's versions by the clock of the processes.
+// dated converts the commit times of a row's versions to the clock of the processes.
 func (l *lab) dated(h *History) *History {
 	for i := range h.Changes {
 		c := &h.Changes[i]
@@ -50,9 +50,9 @@ func (l *lab) dated(h *History) *History {
 	return h
 }
 
-// ourCommit is when the transaction committed that wrote a version. It may have gone on past later steps, but not past
-// the next version: that is of a transaction which had to wait for it. Where a step back leaves two times possible it
-// cannot be told.
+// ourCommit is when the transaction that wrote a version committed. Its commit may be later than further clock steps,
+// but not later than the next version, whose transaction had to wait for it. It is unknown if a step back makes two
+// times possible.
 func (l *lab) ourCommit(server time.Time, c Change, later []Change) (commit time.Time) {
 	for i := c.step; i < len(l.clocks); i++ {
 		told := server.Add(-l.clocks[i].offset)
@@ -67,7 +67,7 @@ func (l *lab) ourCommit(server time.Time, c Change, later []Change) (commit time
 	return commit
 }
 
-// showed tells whether a session may have had the time of a step then.
+// showed tells whether a session may have seen the time of a step at that moment.
 func (l *lab) showed(step int, at time.Time) bool {
 	return !at.Before(l.clocks[step].from) && (step+1 == len(l.clocks) || !at.After(l.clocks[step+1].until))
 }
@@ -82,7 +82,7 @@ func succeeded(c Change, later []Change, by time.Time) bool {
 	return false
 }
 
-// lastVersion is the number of the version that was written last.
+// lastVersion is the number of the latest version.
 func (l *lab) lastVersion(ctx context.Context) (seq int64, err error) {
 	err = l.admin.QueryRow(ctx, "SELECT last_value FROM "+l.schema+".audit_seq_seq").Scan(&seq)
 	return seq, err

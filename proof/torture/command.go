@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MemberCommand is the chore that a run starts its processes with.
+// MemberCommand is the hidden command with which a run starts its processes.
 const MemberCommand = "torture-member"
 
 const help = `torture has producers commit, roll back and dawdle, worker processes, reapers, schedulers and duplicate
@@ -73,7 +73,7 @@ func printReport(report *Report, asJSON bool, out, progress io.Writer) error {
 	return json.NewEncoder(out).Encode(report)
 }
 
-// CommandOfMember is a process of a run, which starts it.
+// CommandOfMember runs a process of a run. The run starts it.
 func CommandOfMember(ctx context.Context, _ []string, out, _ io.Writer) (bool, error) {
 	return false, RunMember(ctx, os.Stdin, out)
 }
@@ -114,7 +114,7 @@ func check(flags *flag.FlagSet, o Options) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	for _, name := range []string{"duration", "pause", "poll", "workers"} { // to the Options nothing is the default
+	for _, name := range []string{"duration", "pause", "poll", "workers"} { // in the Options, zero means the default
 		if v := flags.Lookup(name).Value.String(); v == "0" || v == "0s" {
 			return fmt.Errorf("--%s is %s: leave it out for the default", name, v)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/txwork/txwork/proof/program"
 )
 
-// commandEnv makes the test's own program the command.
+// commandEnv makes the test binary run the command.
 const commandEnv = "TXWORK_TORTURE_COMMAND"
 
 func runCommand() {
@@ -28,7 +28,7 @@ func runCommand() {
 		Run: CommandOfMember})
 }
 
-// commandLine is the command in a process of its own.
+// commandLine runs the command as a process.
 func commandLine(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -77,7 +77,7 @@ func TestTheCommandHelps(t *testing.T) {
 	}
 }
 
-// Whether the server answers is known before anything else is done, such as building an older revision.
+// A server that does not answer is reported before anything else is done, such as building an older revision.
 func TestTheCommandWithoutAServer(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
@@ -87,10 +87,10 @@ func TestTheCommandWithoutAServer(t *testing.T) {
 	}
 }
 
-// It says nothing of what it saw, and leaves nothing behind.
+// After an interruption the command reports nothing that it saw, and leaves nothing behind.
 func TestTheCommandIsInterrupted(t *testing.T) {
 	t.Parallel()
-	temp, err := os.MkdirTemp("", "interrupted-") // not t's own, which the server's user cannot enter
+	temp, err := os.MkdirTemp("", "interrupted-") // not the test's own directory, which the server's user cannot enter
 	must(t, err)
 	defer os.RemoveAll(temp)
 	must(t, os.Chmod(temp, 0o777))
@@ -106,7 +106,7 @@ func TestTheCommandIsInterrupted(t *testing.T) {
 			must(t, cmd.Process.Signal(os.Interrupt))
 		}
 	}
-	_ = cmd.Wait() // the exit code tells
+	_ = cmd.Wait() // the exit code says enough
 
 	if code := cmd.ProcessState.ExitCode(); code != 130 ||
 		!strings.Contains(stderr.String(), "proof torture: interrupted") {
@@ -120,7 +120,7 @@ func TestTheCommandIsInterrupted(t *testing.T) {
 	}
 }
 
-// Programs read what --json prints: one line, with these fields.
+// With --json, the command prints one line with these fields, for programs.
 func TestTheCommandsJSON(t *testing.T) {
 	t.Parallel()
 	cmd := commandLine(t, "--json", "--seed", "7", "--duration", "2s", "--workers", "1",

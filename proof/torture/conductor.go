@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// A conductor has the faults strike, one after another.
+// A conductor makes the faults strike one after another.
 type conductor struct {
 	lab     *lab
 	random  *rand.Rand
-	faults  map[string]fault // those that can strike
+	faults  map[string]fault // the faults that can strike
 	names   []string
-	bag     []string // names that are yet to strike in this round
+	bag     []string // names that have not struck yet in this round
 	skips   []Skip
 	strikes []Strike
 }
 
-// A Skip is a fault that was asked for and could not strike.
+// A Skip is a fault that was selected but could not strike.
 type Skip struct {
 	Fault  string `json:"fault"`
 	Reason string `json:"reason"`
@@ -37,7 +37,7 @@ func newConductor(l *lab, names []string, seed uint64) *conductor {
 	return c
 }
 
-// each calls a step of every fault, and drops those that cannot strike.
+// each calls a step of every fault, and drops the faults that cannot strike.
 func (c *conductor) each(step func(fault) error) error {
 	for _, name := range slices.Clone(c.names) {
 		err := step(c.faults[name])
@@ -67,7 +67,8 @@ func (c *conductor) prepare(ctx context.Context) error {
 	return c.each(func(f fault) error { return f.prepare(ctx, c.lab) })
 }
 
-// run strikes until it is over. An episode that has begun is seen through, unless the whole run is given up.
+// run makes faults strike until the run's time is over. A strike that has begun is completed, unless the whole run is
+// interrupted.
 func (c *conductor) run(ctx context.Context, over <-chan struct{}) {
 	for len(c.names) > 0 {
 		select {
@@ -80,13 +81,13 @@ func (c *conductor) run(ctx context.Context, over <-chan struct{}) {
 	<-over
 }
 
-// pause is between a quarter of the average and seven quarters.
+// pause returns a random pause between a quarter and seven quarters of the average.
 func (c *conductor) pause() time.Duration {
 	average := c.lab.options.Pause
 	return average/4 + time.Duration(c.random.Int64N(int64(average*3/2)+1))
 }
 
-// next draws without putting back, so that each fault has its turn.
+// next draws a fault without replacement, so that each one has its turn.
 func (c *conductor) next() string {
 	if len(c.bag) == 0 {
 		c.bag = slices.Clone(c.names)
@@ -97,7 +98,7 @@ func (c *conductor) next() string {
 	return name
 }
 
-// strikeLimit is beyond what the longest episode takes on a machine that is busy.
+// strikeLimit is more than the longest strike takes on a busy machine.
 const strikeLimit = 4 * time.Minute
 
 func (c *conductor) strike(run context.Context, name string) {
@@ -106,11 +107,11 @@ func (c *conductor) strike(run context.Context, name string) {
 	s := Strike{Fault: name, At: time.Now()}
 	c.lab.hit = s.At
 	detail, err := c.faults[name].strike(ctx, c.lab, c.random)
-	if harm := harmOf(c.faults[name]); harm != harmsNobody { // one that did not strike may have been about to
+	if harm := harmOf(c.faults[name]); harm != harmsNobody { // even if it failed, it may already have done harm
 		c.lab.disturb(s.At, harm == harmsAnnouncers)
 	}
 	if run.Err() != nil {
-		return // what it says is about the interruption
+		return // the error comes from the interruption
 	}
 	var none skipped
 	if errors.As(err, &none) {

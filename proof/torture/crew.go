@@ -20,14 +20,14 @@ import (
 	"github.com/txwork/txwork/internal/spawn"
 )
 
-// A crew is the run's processes. One that ends, however it ends, is started again.
+// A crew is the run's processes. A process that ends is replaced, however it ends.
 type crew struct {
 	spawner *spawn.Spawner
 	slots   []*slot
 	running sync.WaitGroup
 }
 
-// A slot is a place in the crew: one process after another.
+// A slot is a position in the crew that is held by one process after another.
 type slot struct {
 	name    string
 	program []string
@@ -36,8 +36,8 @@ type slot struct {
 	spawner *spawn.Spawner
 
 	mu      sync.Mutex
-	change  func(*setup) // how the next process differs
-	instead []string     // what the next process runs, in the place of program
+	change  func(*setup) // how the next process's setup differs
+	instead []string     // what the next process runs instead of program
 	current *member
 	number  int
 	deaths  int
@@ -50,8 +50,8 @@ type member struct {
 	app     string
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	reached chan string // points
-	frozen  chan string // the statement after which a session is
+	reached chan string // points that it reached
+	frozen  chan string // statements after which a session was frozen
 	ready   chan struct{}
 	ended   chan struct{}
 	stderr  bytes.Buffer
@@ -60,14 +60,14 @@ type member struct {
 
 func newCrew() *crew { return &crew{spawner: spawn.New()} }
 
-// add starts a slot.
+// add adds a slot and starts its first process.
 func (c *crew) add(name string, program []string, dir string, base setup) {
 	s := &slot{name: name, program: program, base: base, dir: dir, spawner: c.spawner}
 	c.slots = append(c.slots, s)
 	c.running.Go(s.run)
 }
 
-// respawnPause keeps a process that cannot start from becoming a busy loop.
+// respawnPause keeps a process that cannot start from being restarted in a busy loop.
 const respawnPause = 50 * time.Millisecond
 
 func (s *slot) run() {
@@ -158,13 +158,13 @@ func (m *member) listen(stdout io.Reader) {
 		case isReached:
 			select {
 			case m.reached <- r.Point:
-			default: // nobody waits for it any more
+			default: // no strike waits for it any more
 			}
 		}
 	}
 }
 
-// tell sends a line. A member that is gone is noticed by its end, not here.
+// tell sends a line. An error is ignored here: a member that is gone is noticed by its end.
 func (m *member) tell(what any) {
 	if encoded, err := json.Marshal(what); err == nil {
 		_, _ = m.stdin.Write(append(encoded, '\n'))
@@ -173,7 +173,7 @@ func (m *member) tell(what any) {
 
 func (m *member) signal(sig syscall.Signal) { _ = m.cmd.Process.Signal(sig) }
 
-// workers are the slots of that role.
+// workers returns the slots of workers.
 func (c *crew) workers() (slots []*slot) {
 	for _, s := range c.slots {
 		if s.base.Role == roleWorker {
@@ -183,7 +183,7 @@ func (c *crew) workers() (slots []*slot) {
 	return slots
 }
 
-// presentWorkers are their processes.
+// presentWorkers returns the running worker processes.
 func (c *crew) presentWorkers() (all []*member) {
 	for _, s := range c.workers() {
 		if m := s.present(); m != nil {
@@ -193,7 +193,7 @@ func (c *crew) presentWorkers() (all []*member) {
 	return all
 }
 
-// resume has all workers but one go on that have stopped.
+// resume continues all stopped workers but one.
 func (c *crew) resume(but *member) {
 	for _, m := range c.presentWorkers() {
 		if m != but {
@@ -202,7 +202,7 @@ func (c *crew) resume(but *member) {
 	}
 }
 
-// member is the process with a name, if it is there.
+// member returns the worker process of that name, if it is running.
 func (c *crew) member(app string) *member {
 	for _, m := range c.presentWorkers() {
 		if m.app == app {
@@ -212,7 +212,7 @@ func (c *crew) member(app string) *member {
 	return nil
 }
 
-// pick is a random worker that has begun.
+// pick returns a random worker that has started.
 func (c *crew) pick(ctx context.Context, random *rand.Rand) (*slot, *member, error) {
 	slots := c.workers()
 	s := slots[random.IntN(len(slots))]
@@ -220,10 +220,10 @@ func (c *crew) pick(ctx context.Context, random *rand.Rand) (*slot, *member, err
 	return s, m, err
 }
 
-// begunLimit is for a process to start on a machine that is busy.
+// begunLimit is how long a process may take to start on a busy machine.
 const begunLimit = 30 * time.Second
 
-// begun waits for the slot's process to heed signals.
+// begun waits until the slot's process reacts to signals.
 func (s *slot) begun(ctx context.Context) (*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, begunLimit)
 	defer cancel()
@@ -275,7 +275,7 @@ func (s *slot) lastWords() string {
 // stopLimit is longer than a worker's own shutdown timeout and its grace.
 const stopLimit = 30 * time.Second
 
-// stop ends all processes in order, as a deploy does, and reports those that did not heed it.
+// stop ends all processes in order, as a deployment does, and reports those that did not end as they should.
 func (c *crew) stop() (failures []string) {
 	for _, s := range c.slots {
 		s.closing.Store(true)
@@ -315,7 +315,7 @@ func (c *crew) kill() (killed []string) {
 	return killed
 }
 
-// deaths is how often a process ended before the run did.
+// deaths counts the processes that ended before the run did.
 func (c *crew) deaths() (n int) {
 	for _, s := range c.slots {
 		s.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// as has a random worker be another for as long as do takes. One that was given no row tests nothing, which is an
-// error.
+// as replaces a random worker by a different one while do runs. It is an error if that worker was given no row, since
+// it then tested nothing.
 func (l *lab) as(ctx context.Context, random *rand.Rand, change func(*setup), program []string,
 	do func() error) (name string, err error) {
 	slots := l.crew.workers()
@@ -27,8 +27,8 @@ func (l *lab) as(ctx context.Context, random *rand.Rand, change func(*setup), pr
 	return s.name, errors.Join(err, s.worked(), s.become(ctx, nil, nil))
 }
 
-// become ends the slot's process, as a deploy does, and returns when one is running that differs. Nil is as at the
-// beginning.
+// become ends the slot's process as a deployment does, and returns when the changed process is running. Nil arguments
+// restore the original one.
 func (s *slot) become(ctx context.Context, change func(*setup), program []string) error {
 	s.mu.Lock()
 	s.change, s.instead = change, program
@@ -58,13 +58,13 @@ func (s *slot) worked() error {
 	return nil
 }
 
-// poisoned tells whether a handler has ended the process on purpose. Call it when the process has ended.
+// poisoned tells whether a handler has ended the process on purpose. It may be called only after the process has ended.
 func (m *member) poisoned() bool {
 	return m.cmd.ProcessState.ExitCode() == exitCode || strings.Contains(m.stderr.String(), childPanic)
 }
 
-// autopsy notes that a process ended by a panic, unless that was its handler's own. Another takes its place: nobody
-// would notice.
+// autopsy reports a process that ended with a panic, unless its handler panicked on purpose. Without the report nobody
+// would notice, since another process takes its place.
 func (s *slot) autopsy(m *member) {
 	said := m.stderr.String()
 	if !strings.Contains(said, "panic: ") && !strings.Contains(said, "fatal error: ") || m.poisoned() {

@@ -12,7 +12,8 @@ import (
 	"github.com/txwork/txwork/inbox"
 )
 
-// process delivers a message from outside two times at once: one of them, or one of an earlier call, processes it.
+// process delivers a message from outside twice at the same time. Only one delivery, or one of an earlier call, may
+// process it.
 func (p *producer) process() {
 	ctx, cancel := context.WithTimeout(context.Background(), txLimit)
 	defer cancel()
@@ -41,7 +42,7 @@ func (p *producer) deliver(ctx context.Context, name string, fail bool) {
 		return err
 	})
 	switch {
-	case id == 0: // it was processed before, or never came so far
+	case id == 0: // it was processed before, or its transaction did not get that far
 	case err == nil && result.Answer == inbox.Processed:
 		p.settle(id, names, Committed)
 	case errors.Is(err, inbox.ErrCommitUnknown):

@@ -14,25 +14,25 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Times of a run: as short as the library allows, so that many recoveries fit into it.
+// Times of a run. They are as short as the library allows, so that many recoveries fit into a run.
 const (
 	lease     = 2 * time.Second
 	reapEvery = 250 * time.Millisecond
 	retryBase = 20 * time.Millisecond
 	retryCap  = 500 * time.Millisecond
-	attempts  = 50 // no row may run out of them by chance
-	// shutdownLimit is how long a worker that stops waits for handlers before it breaks them off.
+	attempts  = 50 // many, so that no row runs out of them by chance
+	// shutdownLimit is how long a stopping worker waits for its handlers before it cancels them.
 	shutdownLimit = 2 * lease
 	dedupYears    = 365 * 24 * time.Hour
 )
 
-// patience is how long nothing may move while rows are left: a lease, a round of the reaper and a backoff, three
-// times over, the time in which a worker whose database was away looks again, and that in which any looks.
+// patience is how long nothing may change while rows are left: three times a lease, a round of the reaper and a
+// backoff, then the time after which a worker whose database was away tries again, and the poll interval.
 func (o Options) patience() time.Duration {
 	return 3*(lease+reapEvery+retryCap) + 10*time.Second + o.Poll - DefaultPoll
 }
 
-// domains are the four of them, with the settings that producers, workers and reapers share.
+// domains are all four domains, with the settings that producers, workers and reapers share.
 type domains struct {
 	outbox   *outbox.Outbox
 	inbox    *inbox.Inbox
@@ -63,12 +63,12 @@ func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) 
 	return d, err
 }
 
-// tables are what the reaper maintains.
+// tables are the tables that the reaper maintains.
 func (d *domains) tables() []*workqueue.Table {
 	return slices.Concat(d.outbox.Tables(), d.inbox.Tables(), d.timers.Tables(), d.jobs.Tables())
 }
 
-// Task is what every row says: how its handler is to behave.
+// Task is the payload of every row. It says how the handler has to behave.
 type Task struct {
 	Mode string `json:"mode"`
 	Name string `json:"name"`
@@ -86,11 +86,11 @@ const (
 const (
 	modeTx         = "tx"        // writes in the transaction that settles
 	modePlain      = "plain"     // returns nil
-	modeFlaky      = "flaky"     // fails now and then, then as plain
-	modeSnooze     = "snooze"    // asks for later now and then
-	modePermanent  = "permanent" // fails for good
-	modeSlow       = "slow"      // outlives its lease, which has to be renewed
-	modePanic      = "panic"     // panics now and then
+	modeFlaky      = "flaky"     // fails sometimes, otherwise like plain
+	modeSnooze     = "snooze"    // snoozes sometimes
+	modePermanent  = "permanent" // fails permanently
+	modeSlow       = "slow"      // takes longer than its lease, which has to be renewed
+	modePanic      = "panic"     // panics sometimes
 	modeExit       = "exit"      // ends the process
 	modeChildPanic = "child"     // panics in a goroutine of its own, which ends the process
 )

@@ -8,28 +8,28 @@ import (
 	"math/rand/v2"
 )
 
-// A fault is something that goes wrong, with real means. Its parts are called one after another, by one goroutine.
+// A fault makes something go wrong by real means. Its methods are called one after another by one goroutine.
 type fault interface {
 	// configure is called before the server starts. A skipped says why the fault cannot strike here.
 	configure(l *lab) error
-	// prepare is called once the server runs, before there are tables.
+	// prepare is called when the server runs, before the tables are created.
 	prepare(ctx context.Context, l *lab) error
-	// strike is one episode: it returns when the fault is over, with what it did.
+	// strike is one episode: it returns when the fault is over, with a description of what it did.
 	strike(ctx context.Context, l *lab, random *rand.Rand) (detail string, err error)
-	// close leaves nothing behind.
+	// close removes everything that the fault created.
 	close()
 }
 
-// harm is whom a fault strikes, and so which rows it may hold up.
+// harm says whom a fault strikes, and so which rows it may hold up.
 type harm int
 
 const (
 	harmsAnyone     harm = iota
-	harmsAnnouncers      // workers go on, and find by a poll what nobody announces
+	harmsAnnouncers      // workers continue, and find unannounced rows by a poll
 	harmsNobody
 )
 
-// harmOf asks a fault that strikes few.
+// harmOf returns whom a fault harms: everyone, unless the fault says otherwise.
 func harmOf(f fault) harm {
 	if few, ok := f.(interface{ harms() harm }); ok {
 		return few.harms()
@@ -44,19 +44,19 @@ func (s skipped) Error() string { return s.reason }
 
 func skip(format string, args ...any) error { return skipped{fmt.Sprintf(format, args...)} }
 
-// plain is what a fault embeds that needs no preparations.
+// plain is embedded by faults that need no preparation.
 type plain struct{}
 
 func (plain) configure(*lab) error                { return nil }
 func (plain) prepare(context.Context, *lab) error { return nil }
 func (plain) close()                              {}
 
-// private is what a fault embeds that has to have the server for itself.
+// private is embedded by faults that need a private server.
 type private struct{ plain }
 
 func (private) configure(l *lab) error { return l.needPrivate() }
 
-// catalogue has every fault by its name.
+// catalogue contains every fault by name.
 var catalogue = map[string]func() fault{
 	"announcer-black-hole": func() fault { return &announcerBlackHole{} },
 	"announcer-double":     func() fault { return &announcerDouble{} },

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Faults of announcers strike whoever announces in the middle of one of its steps: the process stops when it has sent
-// the step's statement. Nobody else is struck, so others find by a poll what it leaves behind.
+// Faults of announcers strike a process that announces in the middle of one of its steps: it stops when it has sent the
+// step's statement. No other process is struck, so others find by a poll what it leaves behind.
 
-// A step is a point with what has an announcer come by.
+// A step is a point, with what makes an announcer reach it.
 type step struct {
 	point string
 	when  stepWhen
@@ -36,16 +36,17 @@ var steps = []step{
 }
 
 const (
-	// stepLimit is how long an announcer may take to come to a step. Some it comes to only if somebody is silent then.
+	// stepLimit is how long an announcer may take to reach a step. It reaches some steps only if a producer is silent
+	// then.
 	stepLimit = 8 * time.Second
-	// stopped is how long a process takes to stop that has said that it will.
+	// stopped is how long a process may take to stop after it has reported that it will.
 	stopped = 100 * time.Millisecond
-	// onAndOn is how long a burst goes on after the strike.
+	// onAndOn is how long a burst continues after the strike.
 	onAndOn = 2 * time.Second
 )
 
-// strikeAnnouncer has a burst, does something to a process whose announcer has stopped in the middle of a step, and
-// waits for everything that was written. Only names the process; nil: whichever is awake.
+// strikeAnnouncer starts a burst, strikes a process whose announcer has stopped in the middle of a step, and waits
+// until everything that was written has ended. If only is nil, any process that is awake may be struck.
 func (l *lab) strikeAnnouncer(ctx context.Context, random *rand.Rand, only *member, do func(*member) (string,
 	error)) (detail string, err error) {
 	err = l.inBursts(ctx, random, l.url, func(w *writers) error {
@@ -67,7 +68,7 @@ func (l *lab) strikeAnnouncer(ctx context.Context, random *rand.Rand, only *memb
 	return detail, err
 }
 
-// nextStep draws without putting back, so that each step has its turn, whatever strikes there.
+// nextStep draws without replacement, so that each step has its turn, whichever fault strikes there.
 func (l *lab) nextStep(random *rand.Rand) step {
 	if len(l.steps) == 0 {
 		l.steps = slices.Clone(steps)
@@ -114,12 +115,12 @@ func (w *writers) comeTo(ctx context.Context, at step, only *member) (*member, e
 	}
 	time.Sleep(stopped)
 	if only == nil {
-		w.crew.resume(m) // several may have come to it at once
+		w.crew.resume(m) // several may have stopped there at the same time
 	}
 	return m, err
 }
 
-// hush stops all other workers, so that only one hears what would wake its announcer up.
+// hush stops all other workers, so that only this one receives what would wake its announcer.
 func (w *writers) hush(only *member) (end func()) {
 	for _, m := range w.crew.presentWorkers() {
 		if m != only {
@@ -144,7 +145,7 @@ func firstReached(ctx context.Context, all []*member, point string) (*member, er
 	return nil, errors.Join(ctx.Err(), skip("nobody %s", point))
 }
 
-// forget drops what the process has said of points before.
+// forget drops earlier reports of the process about points.
 func (m *member) forget() {
 	for {
 		select {
@@ -155,7 +156,7 @@ func (m *member) forget() {
 	}
 }
 
-// announcerKill kills the announcer's process, or has the server end its session.
+// announcerKill kills the announcer's process, or makes the server end its session.
 type announcerKill struct{ plain }
 
 func (announcerKill) harms() harm { return harmsAnnouncers }
@@ -185,7 +186,7 @@ func (l *lab) endAnnouncers(ctx context.Context, app string) (n int, err error) 
 	return n, err
 }
 
-// announcerFreeze stops the announcer's process, for less or more time than the server keeps its session.
+// announcerFreeze stops the announcer's process for a shorter or longer time than the server keeps its session.
 type announcerFreeze struct{ plain }
 
 func (announcerFreeze) harms() harm { return harmsAnnouncers }
@@ -200,7 +201,7 @@ func (announcerFreeze) strike(ctx context.Context, l *lab, random *rand.Rand) (s
 	})
 }
 
-// announcerBlackHole drops everything that a process's listeners and announcers send and are sent, and closes no
+// announcerBlackHole drops all traffic of a process's listeners and announcers in both directions, without closing a
 // connection.
 type announcerBlackHole struct{ proxied }
 
@@ -229,7 +230,7 @@ func (b *announcerBlackHole) strike(ctx context.Context, l *lab, random *rand.Ra
 	})
 }
 
-// listeningBy has a worker differ for as long as do takes.
+// listeningBy changes a worker's setup while do runs.
 func (l *lab) listeningBy(ctx context.Context, random *rand.Rand, change func(*setup), do func(*member) (string,
 	error)) (detail string, err error) {
 	slots := l.crew.workers()
@@ -241,8 +242,8 @@ func (l *lab) listeningBy(ctx context.Context, random *rand.Rand, change func(*s
 	return detail, errors.Join(err, s.become(ctx, nil, nil))
 }
 
-// announcerPooler has a worker listen through PgBouncer in session mode. It hears what wakes announcers up, and must
-// not become one: what the pool does with its lock nobody knows.
+// announcerPooler makes a worker listen through PgBouncer in session mode. It hears what wakes announcers up, but must
+// not become an announcer itself, because nobody knows what the pooler does with the session that holds its lock.
 type announcerPooler struct{ pgbouncer }
 
 func (announcerPooler) harms() harm { return harmsAnnouncers }
@@ -260,7 +261,7 @@ func (p *announcerPooler) strike(ctx context.Context, l *lab, random *rand.Rand)
 			if _, err := l.awaitAwake(ctx, nil); err != nil {
 				return err
 			}
-			defer w.hush(m)() // nobody else keeps it from the lock
+			defer w.hush(m)() // no other process takes the lock before it
 			if a, err := l.awaitAwake(ctx, func(a awake) bool { return a.app == m.app }); err == nil {
 				l.fail("%s is awake for %s, and its session is a pooler's", a.app, a.table)
 			}

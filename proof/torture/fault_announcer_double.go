@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// announcerDouble has two announce for one table. The first cannot fall asleep, since a transaction stays open that was
-// silent for it; the second has woken up meanwhile. They are of two processes, or of two runtimes in one. Then one of
-// them is struck, or none, and the transaction commits.
+// announcerDouble makes two sessions announce for one table. The first cannot fall asleep, because a transaction that
+// was silent for it stays open; the second has woken up meanwhile. They belong to two processes, or to two runtimes in
+// one. Then one of them is struck, or none, and the transaction commits.
 type announcerDouble struct{ plain }
 
 func (announcerDouble) harms() harm { return harmsAnnouncers }
@@ -24,15 +24,15 @@ func (announcerDouble) strike(ctx context.Context, l *lab, random *rand.Rand) (d
 	if random.IntN(3) > 0 {
 		return doubled(ctx, l, random, blows)
 	}
-	// Two claims of a process that is killed could be under way at once, and only one that nobody has heard of is
-	// allowed for.
+	// Killing the process is left out: with two runtimes it could have two unrecorded claims under way, and the checker
+	// allows for one only.
 	return l.listeningBy(ctx, random, func(config *setup) { config.Twice = true }, func(m *member) (string, error) {
 		detail, err := doubled(ctx, l, random, blows[1:])
 		return m.app + " has two runtimes: " + detail, err
 	})
 }
 
-// A blow is what one of two announcers is struck by.
+// A blow is what one of two announcers is struck with.
 type blow struct {
 	name string
 	deal func(ctx context.Context, l *lab, a awake, m *member) error
@@ -99,7 +99,7 @@ func doubled(ctx context.Context, l *lab, random *rand.Rand, blows []blow) (deta
 	return detail, err
 }
 
-// silent leaves a transaction open that has written a row and left it to the announcer to tell of it.
+// silent leaves a transaction open that has written a row and relies on the announcer to announce it.
 func (w *writers) silent(ctx context.Context, table string) (commit func(), err error) {
 	open, told := make(chan struct{}), make(chan bool, 1)
 	commit = sync.OnceFunc(func() { close(open) })
@@ -132,7 +132,7 @@ func (w *writers) silent(ctx context.Context, table string) (commit func(), err 
 	return nil, err
 }
 
-// holdsLock tells whether the session has the advisory lock of a name.
+// holdsLock tells whether the session holds the advisory lock of a name.
 func holdsLock(ctx context.Context, tx pgx.Tx, name string) (held bool, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1, 0) AS k (lock)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// backendTerminate ends a part of the run's sessions.
+// backendTerminate ends some of the run's sessions.
 type backendTerminate struct{ plain }
 
 func (backendTerminate) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
@@ -30,8 +30,8 @@ func (l *lab) terminate(ctx context.Context, share float64) (n int, err error) {
 	return n, err
 }
 
-// backendKill kills one backend, on which PostgreSQL ends all others and recovers: it cannot know what that one left
-// behind in shared memory.
+// backendKill kills one backend. PostgreSQL then ends all others and recovers, because the shared memory may be
+// corrupt.
 type backendKill struct{ private }
 
 func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
@@ -45,7 +45,7 @@ func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 	if err != nil {
 		return "", err
 	}
-	witness, err := l.admin.Acquire(ctx) // a session that ends with all others
+	witness, err := l.admin.Acquire(ctx) // a session that ends together with all others
 	if err != nil {
 		return "", err
 	}
@@ -54,6 +54,6 @@ func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 	if err := syscall.Kill(pids[random.IntN(len(pids))], syscall.SIGKILL); err != nil {
 		return "", err
 	}
-	_, _ = witness.Conn().WaitForNotification(ctx) // none comes: where there is much to do the server hears of it late
+	_, _ = witness.Conn().WaitForNotification(ctx) // on a busy machine the server notices the kill late
 	return fmt.Sprintf("1 of %d sessions", len(pids)), l.awaitServer(ctx)
 }

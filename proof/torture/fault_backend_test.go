@@ -17,8 +17,8 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// The server may hear late that a backend was killed, and until then all others work on: what they commit lazily is
-// forgotten, too, so the outage is not over before it has begun.
+// The server may notice late that a backend was killed, and until then all other sessions continue. What they commit
+// asynchronously is lost too, so the outage must last until the server has recovered.
 func TestAKilledBackendsOutageLastsUntilTheServerHasRecovered(t *testing.T) {
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), localpg.Options{})
@@ -44,7 +44,7 @@ func TestAKilledBackendsOutageLastsUntilTheServerHasRecovered(t *testing.T) {
 	}
 	pool(crewPrefix + "victim")
 	l := &lab{admin: pool("admin")}
-	if err := l.admin.Ping(t.Context()); err != nil { // a session that is there before
+	if err := l.admin.Ping(t.Context()); err != nil { // opens a session before the kill
 		t.Fatal(err)
 	}
 	file, err := os.ReadFile(filepath.Join(server.Dir(), "data", "postmaster.pid"))
@@ -72,6 +72,6 @@ func TestAKilledBackendsOutageLastsUntilTheServerHasRecovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(l.outages) != 1 || l.outages[0].To.Before(heard) {
-		t.Errorf("the outages are %v, and the server heard of it at %v", l.outages, heard)
+		t.Errorf("the outages are %v, and the server noticed the kill at %v", l.outages, heard)
 	}
 }

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// clock has the server's clock be hours behind that of the processes, and sets it forward again and again, by up to
-// half an hour, and back by seconds: what was due at a time of the server's has to wait for that time to come again.
+// clock sets the server's clock hours behind that of the processes, and moves it forward repeatedly, by up to half an
+// hour, and back by seconds: whatever was due at a time of the server's then has to wait for that time to come again.
 type clock struct {
 	private
 	file   string
 	offset time.Duration
-	back   bool // the last step was: a second one would add to what rows wait
+	back   bool // the last step went back: a second one would make rows wait even longer
 }
 
 const (
 	farthestForward = 30 * time.Minute
-	farthestBack    = 9 * time.Second // what waits for its time does not move meanwhile; see patience
-	// leastJump is longer than it takes until every session has the new time: so what any of them says is either from
-	// before the jump or from after it.
+	farthestBack    = 9 * time.Second // rows that wait for their time do not change meanwhile; see patience
+	// leastJump is longer than it takes until every session sees the new time, so every reported time can be told to be
+	// from before or after the jump.
 	leastJump = 6 * time.Second
-	lag       = 500 * time.Millisecond // a session takes its number a moment before it looks at the clock
-	lagAfter  = 2 * time.Second        // libfaketime looks once a second
+	lag       = 500 * time.Millisecond // a session takes its number a moment before it reads the clock
+	lagAfter  = 2 * time.Second        // libfaketime rereads the file once a second
 )
 
-// behind is where the server's clock begins.
+// behind is the initial offset of the server's clock.
 const behind = -5 * time.Hour
 
 func (c *clock) configure(l *lab) error {
@@ -53,7 +53,7 @@ func (c *clock) configure(l *lab) error {
 	return c.write()
 }
 
-// prepare makes sure that it works: a clock that is not wrong tests nothing.
+// prepare verifies that the clock is really wrong, since otherwise it would test nothing.
 func (c *clock) prepare(ctx context.Context, l *lab) error {
 	var now time.Time
 	if err := l.admin.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
@@ -65,7 +65,7 @@ func (c *clock) prepare(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// write replaces the file as a whole: the server reads it at any time.
+// write replaces the file atomically, because the server may read it at any time.
 func (c *clock) write() error {
 	next := c.file + ".next"
 	err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(c.offset.Seconds())), 0o644)
@@ -77,7 +77,7 @@ func (c *clock) strike(ctx context.Context, l *lab, random *rand.Rand) (string, 
 	if c.back = !c.back && random.IntN(2) == 0; c.back {
 		detail, jump = "back by %v", -leastJump-time.Duration(random.Int64N(int64(farthestBack-leastJump)))
 	}
-	jump = jump.Truncate(time.Second) // the file has whole seconds
+	jump = jump.Truncate(time.Second) // the file contains whole seconds
 	step, err := c.jump(ctx, l, jump)
 	if err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func (c *clock) strike(ctx context.Context, l *lab, random *rand.Rand) (string, 
 	return fmt.Sprintf(detail, jump.Abs()), err
 }
 
-// jump sets the clock, and notes which versions have the new time.
+// jump sets the clock, and records which versions have the new time.
 func (c *clock) jump(ctx context.Context, l *lab, by time.Duration) (step clockStep, err error) {
 	if step.before, err = l.lastVersion(ctx); err != nil {
 		return step, err

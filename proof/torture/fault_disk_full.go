@@ -16,13 +16,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// diskFull has the tables in a tablespace on a file system of their own, and leaves no room in it.
+// diskFull places the tables in a tablespace on a file system of their own, and fills it.
 type diskFull struct {
 	private
-	dir string // where the file system is; empty while there is none
+	dir string // mount point of the file system; empty if there is none
 }
 
-// roomy is beyond what a run writes. The memory is used only as it is written to.
+// roomy is more than a run writes. The memory is used only as data is written.
 const roomy = 16 << 30
 
 func (d *diskFull) prepare(ctx context.Context, l *lab) error {
@@ -43,7 +43,7 @@ func (d *diskFull) prepare(ctx context.Context, l *lab) error {
 	}
 	owner := info.Sys().(*syscall.Stat_t)
 	space := filepath.Join(dir, "space")
-	for _, d := range []string{dir, space} { // base backups come to it, and make it anew
+	for _, d := range []string{dir, space} { // base backups use the directory and create it again
 		err := errors.Join(os.MkdirAll(d, 0o700), os.Chown(d, int(owner.Uid), int(owner.Gid)))
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func (d *diskFull) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, er
 	return fmt.Sprintf("no room beyond %d MiB", used>>20), errors.Join(err, d.resize(roomy))
 }
 
-// runOut makes sure that there is no room: a disk that is not full tests nothing.
+// runOut verifies that the disk is full, since otherwise it would test nothing.
 func (l *lab) runOut(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, l.admin, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "CREATE TABLE "+l.schema+
@@ -93,7 +93,8 @@ func (d *diskFull) resize(size int64) error {
 	return syscall.Mount("tmpfs", d.dir, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%d", size))
 }
 
-// close comes before the server stops, which still uses the file system: it is detached, and gone when nobody does.
+// close is called before the server stops, which still uses the file system. It detaches the file system, which
+// disappears when nobody uses it any more.
 func (d *diskFull) close() {
 	if d.dir != "" {
 		_ = syscall.Unmount(d.dir, syscall.MNT_DETACH)

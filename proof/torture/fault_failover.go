@@ -21,14 +21,14 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// failover stops the primary and promotes its synchronous standby; then the old primary becomes the new one's
-// standby, from a base backup. Clients name both, and want the one that takes writes.
+// failover stops the primary and promotes its synchronous standby. Then the old primary becomes the standby of the new
+// one, from a base backup. Clients name both servers, and connect to the one that accepts writes.
 type failover struct {
 	private
 	basebackup string
 }
 
-// prepare makes the standby of a second server.
+// prepare makes a second server the standby.
 func (f *failover) prepare(ctx context.Context, l *lab) (err error) {
 	var bin string
 	if err := l.admin.QueryRow(ctx, "SELECT setting FROM pg_config WHERE name = 'BINDIR'").Scan(&bin); err != nil {
@@ -50,7 +50,7 @@ func (f *failover) prepare(ctx context.Context, l *lab) (err error) {
 	if err := l.standby.Crash(); err != nil {
 		return err
 	}
-	for _, space := range l.spaces { // on the same file system, which can be full for either
+	for _, space := range l.spaces { // on the same file system, so that a full disk affects both
 		l.standbySpaces = append(l.standbySpaces, space+"-of-standby")
 	}
 	l.url = socketURL(l.server.Dir(), l.standby.Dir())
@@ -104,15 +104,15 @@ func (f *failover) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, er
 	return fmt.Sprintf("the standby took over after %v", took.Round(time.Millisecond)), l.awaitServer(ctx)
 }
 
-// changePlaces makes the standby the server, and the server what the next standby is made of.
+// changePlaces swaps the server and the standby.
 func (l *lab) changePlaces() {
 	l.server, l.standby = l.standby, l.server
 	l.address, l.standbyAddress = l.standbyAddress, l.address
 	l.spaces, l.standbySpaces = l.standbySpaces, l.spaces
 }
 
-// synchronous has every commit wait for the standby from now on, and returns when it does. What was committed before is
-// there by then.
+// synchronous makes every later commit wait for the standby, and returns when that is in effect. Everything committed
+// before has reached the standby by then.
 func (l *lab) synchronous(ctx context.Context) error {
 	if err := l.setSynchronous(ctx, l.admin, "'*'"); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (l *lab) setSynchronous(ctx context.Context, on execer, names string) error
 	return err
 }
 
-// promote makes a primary of a standby. The setting that its commits wait for another one was copied if it was there.
+// promote promotes a standby. If its commits were set to wait for a standby, that setting was copied and is removed.
 func promote(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// frozenSessions are sessions of a worker that stand still in the middle of a transaction. The worker's others go on.
+// frozenSessions are sessions of a worker that freeze in the middle of a transaction, while the worker's other sessions
+// continue.
 func frozenSessions() fault {
 	f := &holders{}
 	for _, what := range slices.Sorted(maps.Keys(freezable)) {
@@ -29,7 +30,7 @@ func frozenSessions() fault {
 	return f
 }
 
-// freezeLimit is how long a worker may take until it comes to the statement.
+// freezeLimit is how long a worker may take to send the statement.
 const freezeLimit = 10 * time.Second
 
 func (h *holding) freeze(ctx context.Context, what string) (g grip, err error) {
@@ -55,7 +56,7 @@ func (h *holding) freeze(ctx context.Context, what string) (g grip, err error) {
 		case <-time.After(freezeLimit / 50):
 		}
 	}
-	return g, errors.Join(fmt.Errorf("%s does not come to %s", m.app, what), g.release())
+	return g, errors.Join(fmt.Errorf("%s does not reach %s", m.app, what), g.release())
 }
 
 func somethingToDo(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
@@ -68,7 +69,7 @@ func somethingToDo(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, er
 	return append(b.rows(), messages...), err
 }
 
-// folded are the witnesses that wait while somebody folds: one does so at a time.
+// folded are the witnesses that wait during a fold, since only one session folds at a time.
 func folded(statement string) (names []string) {
 	for _, w := range witnesses {
 		if w.keyed && freezable["a fold"].MatchString(statement) && strings.Contains(statement, w.table+"_") {

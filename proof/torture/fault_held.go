@@ -12,16 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// heldSnapshot keeps an old snapshot, a prepared transaction with locks on rows, and an idle replication slot: vacuum
-// can remove nothing meanwhile, and a few rows wait. What a worker reads must not grow with what cannot be removed; the
-// pace is reported, and not judged, since it depends on the machine.
+// heldSnapshot holds an old snapshot, a prepared transaction with locks on rows, and an idle replication slot: vacuum
+// cannot remove anything meanwhile, and a few rows wait. What a worker reads must not grow with the dead rows. The pace
+// is reported but not judged, since it depends on the machine.
 type heldSnapshot struct{ private }
 
 const (
 	heldName = "txwork_torture"
 	heldRows = 5
-	// flat is how many times as many pages may be read for a row. A claim that begins at the first row each time, past
-	// all that are dead, reads more than that many times as many.
+	// flat is how many times as many pages may be read for each row. A claim that starts at the first row each time,
+	// past all dead ones, reads more than that.
 	flat = 3.0
 )
 
@@ -61,7 +61,7 @@ func (heldSnapshot) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, e
 	return detail, errors.Join(err, probed, prepared, dropped)
 }
 
-// prepareTransaction locks some rows and leaves their transaction prepared.
+// prepareTransaction locks some rows, and leaves the transaction prepared.
 func (l *lab) prepareTransaction(ctx context.Context) error {
 	conn, err := l.admin.Acquire(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *lab) prepareTransaction(ctx context.Context) error {
 	return nil
 }
 
-// pace is how many versions of rows were written in a second.
+// pace is how many versions of rows were written in each second.
 func (l *lab) pace(ctx context.Context, d time.Duration) (float64, error) {
 	from, err := l.lastVersion(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// manyKeys is a producer that writes thousands of ordered keys in one transaction and takes its time to end it. What
-// was committed before of some of them does not wait for it.
+// manyKeys is a producer that writes thousands of ordered keys in one transaction and delays its end. Rows of these
+// keys that were committed before do not wait for it.
 func manyKeys() fault {
 	return &holders{all: []holder{{"a producer with many ordered keys", writtenKeys}}}
 }
@@ -52,15 +52,15 @@ func writtenKeys(ctx context.Context, h *holding) (g grip, err error) {
 	return g, err
 }
 
-// hotKey are producers of one ordered key whose transactions overlap without an end. What they write is delivered all
-// the while.
+// hotKey are producers of one ordered key whose transactions overlap endlessly. What they write must be delivered
+// meanwhile.
 func hotKey() fault {
 	return &holders{all: []holder{{"producers of one key that never pause", restless}}}
 }
 
 const (
 	restlessProducers = 4
-	restlessTx        = 20 * time.Millisecond // as an application takes that has more to write
+	restlessTx        = 20 * time.Millisecond // like an application that has more to write
 	restlessMessages  = 30
 )
 
@@ -89,7 +89,7 @@ func restless(ctx context.Context, h *holding) (g grip, err error) {
 	return g, nil
 }
 
-// writeOn sends messages of a key until writing ends, and tells of those for which there is room.
+// writeOn sends messages of a key until writing ends, and reports those for which the channel has room.
 func (p *producer) writeOn(ctx, writing context.Context, key string, tell chan<- announced) error {
 	for writing.Err() == nil {
 		var one []announced

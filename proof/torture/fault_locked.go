@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// lockedTables are rows of the bookkeeping that somebody holds with SELECT … FOR UPDATE.
+// lockedTables are holders that lock rows of the bookkeeping with SELECT … FOR UPDATE.
 func lockedTables() fault {
 	return &holders{all: []holder{
 		{"a transaction that has locked notes", lockedNotes},
@@ -19,7 +19,7 @@ func lockedTables() fault {
 	}}
 }
 
-// lockedNotes are those of a key whose rows get due, and what else is noted this moment.
+// lockedNotes locks the notes of a key whose rows become due, and all other notes that exist at that moment.
 func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
@@ -39,7 +39,7 @@ func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 	return g, err
 }
 
-// lockNotes locks those that nobody else has locked.
+// lockNotes locks the notes that no other session has locked.
 func (h *holding) lockNotes(ctx context.Context, tx pgx.Tx) error {
 	for _, table := range []string{"outbox_key_note", "outbox_join_note", "jobs_key_note", "jobs_join_note"} {
 		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+table+" FOR UPDATE SKIP LOCKED"); err != nil {
@@ -49,7 +49,7 @@ func (h *holding) lockNotes(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// lockedRate is that of a key more of whose rows come while it is locked.
+// lockedRate locks the rate of a key for which more rows are written meanwhile.
 func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
 	rated := jobs.InsertOptions{ByKey: keyed.Limited{Key: key, Rate: 100, Burst: 1}}

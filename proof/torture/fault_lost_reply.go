@@ -17,9 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lostReply loses replies to COMMIT: the server has committed, and the client cannot know. At random either a proxy
-// closes the connection when the reply comes by, or the client's own connection fails after it has read the reply.
-// Producers go through it, too.
+// lostReply loses replies to COMMIT: the server has committed, and the client cannot know. Either a proxy closes the
+// connection when the reply passes, or the client's own connection fails after it has read the reply. Producers use
+// such connections too.
 type lostReply struct{ proxied }
 
 const (
@@ -48,7 +48,7 @@ func (f *lostReply) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 	}
 	app, err := do(ctx, l, random)
 	if err == nil && cuts.Load() == before {
-		return "", skip("no reply came by that was to be lost")
+		return "", skip("no reply to a COMMIT came that could be lost")
 	}
 	return fmt.Sprintf("%d replies to a producer and others to %s, by %s", cuts.Load()-before, app, by), err
 }
@@ -71,7 +71,7 @@ func (f *lostReply) byClient(ctx context.Context, l *lab, random *rand.Rand) (st
 	})
 }
 
-// A commitCutter is a toxic that loses replies to COMMIT.
+// A commitCutter is a toxic that closes the connection at the reply to COMMIT.
 type commitCutter struct{}
 
 // Pipe implements toxics.Toxic.
@@ -90,7 +90,7 @@ func (*commitCutter) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// A forgetful connection fails after success: it has read the reply and says that there was none.
+// A forgetful connection fails after it has read the reply, as if there had been none.
 type forgetful struct{ net.Conn }
 
 // Read implements net.Conn.
@@ -110,7 +110,7 @@ func loseReplies(config *pgxpool.Config) {
 	}
 }
 
-// produceOver has a producer of its own write for an episode, over another way to the server.
+// produceOver runs an extra producer for one episode, over another connection to the server.
 func (l *lab) produceOver(ctx context.Context, address string, change func(*pgxpool.Config), seed uint64) error {
 	pool, err := l.openURL(ctx, address, "producers", 4, nil, change)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A forgetful client is told of an error although the server has committed.
+// A forgetful client gets an error although the server has committed.
 func TestAForgetfulClient(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

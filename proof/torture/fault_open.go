@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// openTransactions are of an application that takes its time over them, and then rolls them back.
+// openTransactions are transactions of an application that stay open for a while and are then rolled back.
 func openTransactions() fault {
 	return &holders{all: []holder{
 		{"a transaction that has locked rows that are ready", lockedRows},
@@ -26,10 +26,10 @@ func openTransactions() fault {
 	}}
 }
 
-// soon is when rows are due that something is to happen to first.
+// soon is when rows become due, so that something can happen to them before.
 const soon = 400 * time.Millisecond
 
-// lockedRows has a row of each table locked when it gets due.
+// lockedRows locks a row of each table, which then becomes due.
 func lockedRows(ctx context.Context, h *holding) (g grip, err error) {
 	rows, err := h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		task, err := p.enqueueTasks(ctx, tx, 1, jobs.InsertOptions{Delay: soon})
@@ -59,7 +59,7 @@ func lockedRows(ctx context.Context, h *holding) (g grip, err error) {
 	return g, err
 }
 
-// lockedJoin is a batch whose jobs are settled while somebody has the join's row, as one does who is to extend it.
+// lockedJoin settles jobs of a batch while a transaction holds the join's row, as one does that extends the batch.
 func lockedJoin(ctx context.Context, h *holding) (g grip, err error) {
 	var b writtenBatch
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
@@ -77,7 +77,7 @@ func lockedJoin(ctx context.Context, h *holding) (g grip, err error) {
 	return g, err
 }
 
-// writtenKey has a message behind others of its key, which do not wait for its commit: they were there before.
+// writtenKey writes a message behind others of its key. The others were committed before and do not wait for it.
 func writtenKey(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
 	g.meanwhile, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
@@ -94,7 +94,7 @@ func writtenKey(ctx context.Context, h *holding) (g grip, err error) {
 	return g, err
 }
 
-// cancelledRow is one of a limited key and of a batch. Others of both go on.
+// cancelledRow cancels a row of a limited key and of a batch. The other rows of both continue.
 func cancelledRow(ctx context.Context, h *holding) (g grip, err error) {
 	var b writtenBatch
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
@@ -115,7 +115,7 @@ func cancelledRow(ctx context.Context, h *holding) (g grip, err error) {
 
 func (w writtenBatch) rows() []announced { return append(w.jobs[:len(w.jobs):len(w.jobs)], w.after...) }
 
-// sweptTables has the place from which the next sweep is to go on.
+// sweptTables locks the position from which the next sweep is to continue.
 func sweptTables(ctx context.Context, h *holding) (g grip, err error) {
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
 		for _, table := range []string{"outbox", "jobs"} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// postgresCrash ends the server at once, without a checkpoint, and starts it again after a while.
+// postgresCrash ends the server without a checkpoint, and starts it again after a while.
 type postgresCrash struct{ private }
 
 func (postgresCrash) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {

@@ -18,14 +18,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// poison writes rows whose handlers end their process, by os.Exit or by a panic in a goroutine of their own. They have
-// to end as dead letters when their attempts are used up.
+// poison writes rows whose handlers end their process, by os.Exit or by a panic in another goroutine. These rows must
+// become dead letters when their attempts are used up.
 type poison struct{ plain }
 
 const (
 	poisonRows     = 2
 	poisonAttempts = 2
-	poisonLimit    = 3 * time.Minute // they come behind everything that is due
+	poisonLimit    = 3 * time.Minute // they are due later than everything else
 )
 
 func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
@@ -57,7 +57,7 @@ func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, er
 	return fmt.Sprintf("%d rows", len(ids)), l.awaitDead(ctx, ids)
 }
 
-// awaitDead waits for rows to fail: they may do nothing else.
+// awaitDead waits until rows have failed. They must not end in another way.
 func (l *lab) awaitDead(ctx context.Context, ids []string) error {
 	ctx, cancel := context.WithTimeout(ctx, poisonLimit)
 	defer cancel()
@@ -80,7 +80,7 @@ func (l *lab) awaitDead(ctx context.Context, ids []string) error {
 	}
 }
 
-// starvedPool leaves a worker two connections for its handlers, which hold them longer than they need.
+// starvedPool gives a worker two connections for its handlers, which hold them longer than they need.
 type starvedPool struct{ plain }
 
 func (starvedPool) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {

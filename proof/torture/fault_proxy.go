@@ -14,13 +14,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// proxied is what a fault of the network embeds: it stands between one worker and the server.
+// proxied is embedded by faults of the network, which put a proxy between one worker and the server.
 type proxied struct {
 	private
 	proxy *toxiproxy.Proxy
 }
 
-// open starts the proxy to the present primary and returns its URL.
+// open starts the proxy to the current primary and returns its URL.
 func (p *proxied) open(l *lab) (string, error) {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p.proxy = toxiproxy.NewProxy(server, "torture", "127.0.0.1:0", l.address)
@@ -38,7 +38,7 @@ func (p *proxied) poison(name, kind, stream string, share float64) error {
 	return err
 }
 
-// through has a worker connect through the proxy for as long as do takes.
+// through makes a worker connect through the proxy while do runs.
 func (p *proxied) through(ctx context.Context, l *lab, random *rand.Rand, do func(url string) error) (app string,
 	err error) {
 	address, err := p.open(l)
@@ -52,11 +52,11 @@ func (p *proxied) through(ctx context.Context, l *lab, random *rand.Rand, do fun
 	})
 }
 
-// episode is how long a fault lasts that is a state and not a blow.
+// episode is how long a fault lasts that is a state rather than a single event.
 const episode = 3 * time.Second
 
-// blackHole drops everything that goes through, both ways, without closing a connection: claims, settles, renewals and
-// the listener's session alike. It lasts past the lease.
+// blackHole drops all traffic in both directions without closing a connection: claims, settles, renewals and the
+// listener's session. It lasts longer than the lease.
 type blackHole struct{ proxied }
 
 func (b *blackHole) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {

@@ -11,18 +11,18 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// refusedRows are a few of many that the database refuses to settle, such as by a trigger of the application's. Their
-// neighbours, which are claimed and settled with them, are done all the same.
+// refusedRows are a few rows among many that the database refuses to settle, as an application's trigger may do. The
+// other rows that are claimed and settled with them must be done all the same.
 func refusedRows() fault {
 	return &holders{all: []holder{{"rows that cannot be settled", refused}}}
 }
 
 const (
 	refusedOf  = 40
-	refusedOne = 10 // in so many
+	refusedOne = 10 // one row in so many
 )
 
-// sqlstates are of refusals that say nothing about the row's data.
+// sqlstates are refusals that do not depend on the row's data.
 var sqlstates = []string{"42501", "54000", "0A000", "XX000"}
 
 func refused(ctx context.Context, h *holding) (g grip, err error) {

@@ -15,8 +15,8 @@ import (
 	pooler "github.com/txwork/txwork/internal/pgbouncer"
 )
 
-// rush harms nobody: it is bursts in which announcers wake up, and rests in which they fall asleep. What it writes
-// shows whether a wake is lost between the two.
+// rush harms nobody: it alternates between bursts in which announcers wake up, and rests in which they fall asleep. Its
+// rows show whether a wake is lost between the two.
 type rush struct{ plain }
 
 func (rush) harms() harm { return harmsNobody }
@@ -27,14 +27,14 @@ func (rush) strike(ctx context.Context, l *lab, random *rand.Rand) (string, erro
 
 const (
 	rushes  = 2
-	rushFor = 2 * time.Second // on average, once an announcer is awake
-	// restFor is how long nobody writes once all announcers sleep: for longer than a row may wait.
+	rushFor = 2 * time.Second // on average, after an announcer has woken up
+	// restFor is how long nothing is written after all announcers have fallen asleep. It is longer than a row may wait.
 	restFor = hearing + time.Second
-	// awaitsCalm bounds the wait for what excuses a wait.
+	// awaitsCalm bounds how long to wait until no earlier fault excuses a wait.
 	awaitsCalm = 30 * time.Second
 )
 
-// rush writes when no fault before excuses a wait any more, beside something that a function begins.
+// rush writes once no earlier fault excuses a wait any more. The function beside starts something that runs meanwhile.
 func (l *lab) rush(ctx context.Context, random *rand.Rand, url string, beside func() (end func() error,
 	err error)) (detail string, err error) {
 	for until := time.Now().Add(awaitsCalm); time.Now().Before(until) && time.Now().Before(l.undisturbed()) &&
@@ -61,7 +61,7 @@ func (l *lab) rush(ctx context.Context, random *rand.Rand, url string, beside fu
 	return detail, err
 }
 
-// rush is one burst and the rest after it.
+// rush runs one burst and the rest after it.
 func (w *writers) rush(ctx context.Context) error {
 	w.burst(ctx)
 	_, err := w.awaitAwake(ctx, nil)
@@ -74,8 +74,8 @@ func (w *writers) rush(ctx context.Context) error {
 	return err
 }
 
-// rushBesideSnapshot holds a snapshot all the while, so that vacuum removes nothing and every look could come by all
-// that has been done.
+// rushBesideSnapshot holds a snapshot meanwhile, so that vacuum removes nothing and every look at the queue may pass
+// all finished rows.
 type rushBesideSnapshot struct{ rush }
 
 func (rushBesideSnapshot) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
@@ -89,7 +89,7 @@ func (rushBesideSnapshot) strike(ctx context.Context, l *lab, random *rand.Rand)
 	})
 }
 
-// pooledRush has the producers come through PgBouncer in transaction mode: the next transaction may have another
+// pooledRush lets the producers connect through PgBouncer in transaction mode, where each transaction may use another
 // session.
 type pooledRush struct{ pgbouncer }
 
@@ -104,7 +104,7 @@ func (p *pooledRush) strike(ctx context.Context, l *lab, random *rand.Rand) (str
 	return l.rush(ctx, random, url, nil)
 }
 
-// pool starts a pooler that has a connection for each of the writers.
+// pool starts a pooler with a connection for each of the writers.
 func (p *pgbouncer) pool(ctx context.Context, l *lab, mode string) (url string, stop func(), err error) {
 	settings := fmt.Sprintf("auth_type = any\npool_mode = %s\ndefault_pool_size = %d", mode, writerCount+lateRoom)
 	address, stop, err := p.start(l, settings)

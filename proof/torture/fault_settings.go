@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// withDefaults lets new sessions of the database begin with other settings, ends the old ones, and undoes it after
-// an episode.
+// withDefaults gives new sessions of the database other settings, ends the old sessions, and restores the settings
+// after an episode.
 func (l *lab) withDefaults(ctx context.Context, settings ...string) error {
 	if err := l.alter(ctx, "SET", settings); err != nil {
 		return errors.Join(err, l.alter(ctx, "RESET", settings))
@@ -33,13 +33,13 @@ func (l *lab) alter(ctx context.Context, verb string, settings []string) error {
 	if _, err := l.terminate(ctx, 1); err != nil {
 		return err
 	}
-	// Producers get new sessions, too.
+	// Producers get new sessions too.
 	_, err := l.admin.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "+
 		"'run producers'")
 	return err
 }
 
-// isolation makes every transaction stricter that does not say what it wants.
+// isolation makes the default isolation level stricter.
 type isolation struct{ private }
 
 func (isolation) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
@@ -47,8 +47,7 @@ func (isolation) strike(ctx context.Context, l *lab, random *rand.Rand) (string,
 	return level, l.withDefaults(ctx, "default_transaction_isolation = '"+level+"'")
 }
 
-// badPlans has the planner believe what is not so: that tables are empty, that indexes are dear, or that there are
-// none.
+// badPlans misleads the planner: tables seem to be empty, or indexes expensive or missing.
 type badPlans struct{ private }
 
 func (badPlans) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {

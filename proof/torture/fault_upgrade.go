@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// rollingUpgrade has a worker of an older revision serve the tables of today's, beside today's workers. The harness is
-// today's in both; the library is not.
+// rollingUpgrade lets a worker of an older revision serve the current tables beside current workers. The harness is the
+// current one in both; the library is not.
 type rollingUpgrade struct {
 	plain
 	program  string
@@ -35,21 +35,21 @@ func (u *rollingUpgrade) configure(l *lab) error {
 	}
 	tree := filepath.Join(l.dir, "old")
 	if err := extract(root, u.revision, tree); err != nil {
-		return skip("revision %q cannot be had: %v", u.revision, err)
+		return skip("revision %q is not available: %v", u.revision, err)
 	}
 	if err := transplant(root, tree); err != nil {
 		return err
 	}
 	u.program = filepath.Join(tree, "member")
-	// Without paths in it, what one run has compiled is in the cache for the next.
+	// Without paths in the binary, the next run can use what this one has compiled and cached.
 	if _, err := output(tree, "env", "GOWORK="+filepath.Join(tree, "go.work"), "go", "build", "-trimpath", "-o",
 		u.program, "./"+memberDir); err != nil {
-		return skip("revision %s does not build with today's harness: %v", u.revision, err)
+		return skip("revision %s does not build with the current harness: %v", u.revision, err)
 	}
 	return nil
 }
 
-// checkout is the root of the source tree that the run was started in.
+// checkout returns the root of the source tree in which the run was started.
 func checkout() (string, error) {
 	for _, tool := range []string{"git", "go", "tar"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -66,8 +66,8 @@ func checkout() (string, error) {
 	return root, nil
 }
 
-// oldRevision is the newest tag, or where there is none the one that made today's migrations, or the names that the
-// harness needs, see since.txt: older ones have other tables or do not build with it.
+// oldRevision returns the newest tag or, if there is none, the revision that made the current migrations or introduced
+// the names that the harness needs, see since.txt. Older revisions have other tables or do not build with the harness.
 func oldRevision(root string) string {
 	if tag, err := output(root, "git", "describe", "--tags", "--abbrev=0"); err == nil {
 		return tag
@@ -109,16 +109,16 @@ func main() {
 }
 `
 
-// harness is the package of a run's members, first, and what it needs beside the library.
+// harness lists the package of a run's members, first, and the packages it needs besides the library.
 var harness = []string{"proof/torture", "internal/frontend", "internal/localpg", "internal/pgbouncer", "internal/spawn"}
 
-// memberDir is where the main package of the old revision's members goes.
+// memberDir is the directory of the main package for members of the old revision.
 const memberDir = "proof/member"
 
-// workspace ties the harness to the old library.
+// workspace combines the harness with the old library.
 const workspace = "go 1.26.0\n\nuse (\n\t.\n\t./proof\n)\n"
 
-// transplant gives an old tree today's harness and what it needs.
+// transplant copies the current harness, and what it needs, into an old source tree.
 func transplant(root, tree string) error {
 	for _, dir := range harness {
 		if err := os.RemoveAll(filepath.Join(tree, dir)); err != nil {
@@ -153,7 +153,7 @@ func transplant(root, tree string) error {
 	return os.WriteFile(filepath.Join(dir, "main.go"), []byte(memberMain), 0o600)
 }
 
-// output runs a program in a directory, outside of any workspace. The error is the last line of what it said.
+// output runs a program in a directory, outside of any workspace. On failure the error is the last line of its output.
 func output(dir, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Nobody reads of a fault that is skipped in every run: today's harness has to build with the older library.
+// The current harness has to build with the older library: otherwise the fault would be skipped in every run without
+// being noticed.
 func TestOldRevisionBuilds(t *testing.T) {
 	t.Parallel()
 	if _, err := checkout(); err != nil {
@@ -30,7 +31,7 @@ func TestNoOldRevision(t *testing.T) {
 	}
 	u := &rollingUpgrade{}
 	err := u.configure(&lab{dir: t.TempDir(), options: Options{OldRevision: "no-such-revision"}})
-	if err == nil || strings.HasSuffix(err.Error(), "exit status 128") { // and not what git said
+	if err == nil || strings.HasSuffix(err.Error(), "exit status 128") { // the message is ours, not git's
 		t.Errorf("the error is %v", err)
 	}
 }

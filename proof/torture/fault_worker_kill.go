@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// reachLimit is how long a strike waits for a worker to come by a point. Where there is no work, none does.
+// reachLimit is how long a strike waits for a worker to reach a point. A worker without work reaches none.
 const reachLimit = 3 * time.Second
 
-// workerKill has a worker send itself SIGKILL after a claim, in the middle of a handler, before a settle or after it.
+// workerKill makes a worker send itself SIGKILL after a claim, in the middle of a handler, or before or after a settle.
 type workerKill struct{ plain }
 
 func (workerKill) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {

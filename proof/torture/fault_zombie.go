@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// zombie stops a worker in the middle of its work, has others take its rows, and lets it go on as if nothing had
+// zombie stops a worker in the middle of its work, lets others take its rows, and then continues it as if nothing had
 // happened.
 type zombie struct{ plain }
 
@@ -28,7 +28,7 @@ func (zombie) strike(ctx context.Context, l *lab, random *rand.Rand) (string, er
 		m.tell(order{pointNow, signalStop})
 		point = "rest"
 	}
-	// Past the lease, and long enough for another worker to be in the middle of what this one was doing.
+	// Longer than the lease, and long enough for another worker to be in the middle of the same work.
 	time.Sleep(lease + 2*reapEvery + rand.N(time.Second))
 	m.signal(syscall.SIGCONT)
 	return m.app + " at " + point, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/internal/frontend"
 )
 
-// freezable are statements of a worker, each with what it is the middle of.
+// freezable are statements of a worker, by the name of the operation that they belong to.
 var freezable = map[string]*regexp.Regexp{
 	"a claim":               regexp.MustCompile(`attempts = t\.attempts \+ 1|a\.admitted`),
 	"a settle":              regexp.MustCompile(`SET status = 2,`),
@@ -23,8 +23,8 @@ var freezable = map[string]*regexp.Regexp{
 	"a decision about time": regexp.MustCompile(`xmin::text`),
 }
 
-// A freezer freezes one of a process's sessions when it has sent a statement, in the middle of a transaction: nothing
-// more leaves it until it is thawed, not even that its client has given up. What has waited is sent then, late.
+// A freezer freezes one session of a process when it has sent a statement in the middle of a transaction. Until it is
+// thawed, nothing more is sent, not even that its client has given up. What has waited is then sent late.
 type freezer struct {
 	thaw   func()
 	thawed chan struct{}
@@ -38,14 +38,14 @@ func newFreezer(tell func(statement string)) *freezer {
 	return f
 }
 
-// freeze has the first session of a pool frozen that sends such a statement.
+// freeze freezes the first session of a pool that sends such a statement.
 func (f *freezer) freeze(config *pgxpool.Config, statement *regexp.Regexp) {
 	config.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
 		return &frozen{Conn: conn, freezer: f, statement: statement}, nil
 	}
 }
 
-// frozen is a connection of which pgx writes whole messages.
+// frozen is a connection to which pgx writes whole messages.
 type frozen struct {
 	net.Conn
 	freezer   *freezer
@@ -77,8 +77,8 @@ func (c *frozen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// upTo is how much of b is sent: all of it, or no statement beyond the one that freezes the session. What only asks for
-// the replies goes with it.
+// upTo is how much of b is sent: all of it, or everything before the statement after the one that freezes the session.
+// Messages that only ask for replies are sent with it.
 func (c *frozen) upTo(b []byte) (sent int, last string) {
 	for m, sql := range c.reader.Messages(b) {
 		if c.still && sql != "" {
@@ -99,7 +99,7 @@ func (c *frozen) rest(statement string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.still = false
-	_, _ = c.Conn.Write(c.late) // where the server has ended the session, that is that
+	_, _ = c.Conn.Write(c.late) // fails if the server has ended the session
 	if c.late = nil; c.closed {
 		c.Conn.Close()
 	}

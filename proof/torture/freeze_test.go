@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// pipeline is what a client sends for a transaction in one piece, as one that has its statements prepared.
+// pipeline returns what a client with prepared statements sends for a transaction in one piece.
 func pipeline(t *testing.T, statements ...string) (first, rest []byte) {
 	t.Helper()
 	messages := []pgproto3.FrontendMessage{}
@@ -27,7 +27,7 @@ func pipeline(t *testing.T, statements ...string) (first, rest []byte) {
 			t.Fatal(err)
 		}
 		whole = next
-		if i == 3*len(statements)-2 { // all but the last Execute
+		if i == 3*len(statements)-2 { // everything but the last Execute
 			first = bytes.Clone(whole)
 		}
 	}
@@ -72,11 +72,11 @@ func TestFrozenSession(t *testing.T) {
 	f.thaw()
 	want := append(append(append(startup, first...), rest...), "late"...)
 	if all := <-got; !bytes.Equal(all, want) {
-		t.Errorf("%d bytes have come in the end, want %d", len(all), len(want))
+		t.Errorf("%d bytes had arrived at the end, want %d", len(all), len(want))
 	}
 }
 
-// A statement that is alone is sent with what asks for its reply: the server then waits for the next one.
+// A single statement is sent together with the request for its reply: the server then waits for the next one.
 func TestSessionFrozenBetweenStatements(t *testing.T) {
 	t.Parallel()
 	c := &frozen{freezer: newFreezer(func(string) {}), statement: regexp.MustCompile("decide")}

@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// handlers are those of a worker process.
+// handlers are the handlers of a worker process.
 type handlers struct {
 	setup   setup
 	pool    *pgxpool.Pool
@@ -26,7 +26,7 @@ type handlers struct {
 	runs    atomic.Int64
 }
 
-// A delivery is a row of any domain in the hands of its handler.
+// A delivery is a row of any domain that its handler has received.
 type delivery struct {
 	table, name string
 	attempt     int
@@ -34,7 +34,7 @@ type delivery struct {
 	tx          func(context.Context, func(pgx.Tx) error) error
 }
 
-// handle does what the row says, and writes down that it begins and that it has ended.
+// handle does what the row's task says, and records its begin and its end.
 func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
 	l := line{Run: h.runs.Add(1), Table: d.table, Name: d.name, App: h.setup.App, Attempt: d.attempt, Mode: d.task.Mode}
 	if d.task.Name != d.name {
@@ -50,7 +50,7 @@ func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
 	return err
 }
 
-// resultOf tells a transaction that has committed from everything else. That of the inbox commits after its handler.
+// resultOf distinguishes a transaction that has committed from everything else. The inbox commits after its handler.
 func resultOf(err error, d delivery) string {
 	switch {
 	case err != nil:
@@ -66,7 +66,7 @@ const (
 	exitCode   = 7
 )
 
-// work is how long a handler takes.
+// work is how long a handler takes at most.
 const work = 10 * time.Millisecond
 
 func (h *handlers) act(ctx context.Context, d delivery) error {
@@ -97,14 +97,14 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 		os.Exit(exitCode)
 	case modeChildPanic:
 		go func() { panic(childPanic) }()
-		time.Sleep(lease) // the process ends before
+		time.Sleep(lease) // the process ends before this is over
 	}
 	h.points.reach(pointSettling)
 	return nil
 }
 
-// write has its effect in the transaction of the settle. It does not mind its context, as many handlers do not:
-// what comes from it late must be refused all the same.
+// write has its effect in the transaction of the settle. It ignores its context, as many handlers do: its late results
+// must be refused all the same.
 func (h *handlers) write(ctx context.Context, d delivery) error {
 	ctx = context.WithoutCancel(ctx)
 	return d.tx(ctx, func(tx pgx.Tx) error {
@@ -115,7 +115,7 @@ func (h *handlers) write(ctx context.Context, d delivery) error {
 	})
 }
 
-// dawdle takes its time, and minds its context.
+// dawdle takes its time, but respects its context.
 func dawdle(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -125,7 +125,7 @@ func dawdle(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hold keeps a connection of the pool for as long as the handler works, and longer than it needs it.
+// hold keeps a connection of the pool for as long as the handler works, which is longer than it needs it.
 func (h *handlers) hold(ctx context.Context) (release func()) {
 	conn, err := h.pool.Acquire(ctx)
 	if err != nil {

@@ -7,54 +7,54 @@ import (
 	"time"
 )
 
-// An Outcome is what became of a producer's transaction.
+// An Outcome is the result of a producer's transaction.
 type Outcome uint8
 
 const (
 	Maybe      Outcome = iota // the answer to the commit was lost
-	Committed                 // the server said so
+	Committed                 // the server confirmed it
 	RolledBack                // it certainly did not commit
 )
 
-// A History is everything that the records say about one row.
+// A History is everything that the records contain about one row.
 type History struct {
 	Table   string     // without its schema
-	ID      string     // of the row; empty where there is none
-	Name    string     // what its producer calls it
-	Key     string     // by which it is ordered; empty for none
-	Asked   []Outcome  // of the transactions that wrote it
-	AskedBy string     // the key that its producer gave it; empty for none
+	ID      string     // of the row; empty if there is none
+	Name    string     // name that its producer gave it
+	Key     string     // key by which it is ordered; empty if there is none
+	Asked   []Outcome  // outcomes of the transactions that wrote it
+	AskedBy string     // the key that its producer gave it; empty if there is none
 	Changes []Change   // in their order
 	Runs    []Handling // of its handler
-	Effects []Effect   // that its handler wrote in the transaction of its settle
+	Effects []Effect   // written by its handler in the transaction of its settle
 }
 
 // A Change is one version of the row, as it was committed.
 type Change struct {
 	Seq       int64
-	Op        byte   // I, U or D; F is no change, but what the table has in the end
+	Op        byte   // I, U or D; F is the row that the table contains at the end
 	OldStatus int16  // -1 for an insert
-	OldToken  string // empty for none
+	OldToken  string // empty if there was none
 	New       State
-	App       string // which process of the run made it
+	App       string // the process of the run that made it
 	XID       int64
-	TxnAt     time.Time // the transaction's now(), by the server's clock, as all times of a State
-	At        time.Time // clock_timestamp() in the trigger, by the clock of the processes
-	Committed time.Time // by that clock, too; zero where it cannot be told, as where the server does not track it
-	step      int       // of the server's clock
+	TxnAt     time.Time // the transaction's now(), by the server's clock, like all times of a State
+	At        time.Time // clock_timestamp() in the trigger, converted to the clock of the processes
+	Committed time.Time // by the same clock; zero if unknown, for example if the server does not track it
+	step      int       // step of the server's clock
 }
 
-// A State is what a change left behind.
+// A State is the content of a row after a change.
 type State struct {
 	Status     int16
 	Waiting    bool
 	Cancelled  bool
-	Token      string // empty for none
+	Token      string // empty if there is none
 	Attempts   int
 	Max        int
 	Due        time.Time
-	Fire       time.Time // nominal, of timers
-	Locked     time.Time // zero where not in progress
+	Fire       time.Time // nominal time, of timers
+	Locked     time.Time // zero unless in progress
 	Generation int       // of timers
 }
 
@@ -77,12 +77,12 @@ type Handling struct {
 	Attempt int
 	Mode    string
 	Start   time.Time
-	End     time.Time // zero where the process died before
+	End     time.Time // zero if the process died before it
 	Result  string
-	Told    string // whose payload it was given
+	Told    string // name in the payload that it was given
 }
 
-// done tells whether the handler had said that its work was done by then.
+// done tells whether the handler had reported success by then.
 func (r Handling) done(by time.Time) bool {
 	return r.Result == resultOK && !r.End.IsZero() && !r.End.After(by)
 }
@@ -102,7 +102,7 @@ type Effect struct {
 	Attempt int
 }
 
-// text is the whole history, a line an event.
+// text returns the whole history, one line for each event.
 func (h *History) text() []string {
 	lines := []string{fmt.Sprintf("%s %s name=%s key=%q asked=%v", h.Table, h.ID, h.Name, h.Key, h.Asked)}
 	for _, c := range h.Changes {
@@ -132,7 +132,7 @@ func (c Change) String() string {
 	return line + s.marks() + fmt.Sprintf(" by %s in transaction %d", c.App, c.XID)
 }
 
-// marks are what only some rows have.
+// marks describes what only some rows have.
 func (s State) marks() (marks string) {
 	if s.Status == inProgress {
 		marks += " lease until " + s.Locked.Format(clockLayout)
@@ -155,7 +155,7 @@ func (r Handling) String() string {
 		end)
 }
 
-// short is enough of a token to tell it from others.
+// short shortens a token so that it still can be told from others.
 func short(token string) string {
 	if token == "" {
 		return "-"

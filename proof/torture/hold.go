@@ -16,23 +16,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A holder keeps something that others need, legitimately or because it is frozen, for as long as an episode lasts.
-// Whoever wants nothing of it goes on meanwhile, and who has waited for it goes on when it lets go.
+// A holder keeps something that others need, legitimately or because it is frozen, for one episode. Everything that
+// does not need it continues meanwhile, and everything that has waited for it continues when it is released.
 type holder struct {
 	name string
-	// take returns once it holds.
+	// take returns once the holder holds it.
 	take func(ctx context.Context, h *holding) (grip, error)
 }
 
-// A grip is what a holder has.
+// A grip is what a holder holds.
 type grip struct {
 	detail    string
-	shared    []string    // witnesses that want it, too
-	meanwhile []announced // rows of the holder's own that are to end all the same
+	shared    []string    // witnesses that need it too
+	meanwhile []announced // rows of the holder that must end all the same
 	release   func() error
 }
 
-// holders are what a fault embeds that has several, which have their turns.
+// holders is embedded by faults with several holders, which take turns.
 type holders struct {
 	plain
 	all []holder
@@ -49,15 +49,14 @@ func (f *holders) strike(ctx context.Context, l *lab, random *rand.Rand) (string
 	return l.hold(ctx, random, next)
 }
 
-// A holding is the episode of one holder.
+// A holding is one episode of one holder.
 type holding struct {
 	*lab
 	random *rand.Rand
 	pool   *pgxpool.Pool
 }
 
-// hold has a holder hold and judges what becomes of everybody else. Producers pause, so that nobody waits for a
-// backlog.
+// hold runs one holder and judges how the others fare. Producers pause, so that no row waits because of a backlog.
 func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string, error) {
 	pool, err := l.open(ctx, "witnesses", int32(2*len(witnesses)), nil)
 	if err != nil {
@@ -93,16 +92,16 @@ func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string,
 	return fmt.Sprintf("%s, for %v", detail, took), nil
 }
 
-// progress begins what is said of somebody who stood still because of somebody else.
+// progress starts the message about work that stood still because of a holder.
 const progress = "no progress"
 
-// calmTime is how long witnesses are looked at without a holder.
+// calmTime is how long witnesses are timed without a holder.
 const calmTime = time.Second
 
-// laps is how often witnesses are looked at anew that took long: a machine may have hiccups, and a holder goes on.
+// laps is how often slow witnesses are timed again: a machine may be slow for a moment, but a holder stays.
 const laps = 3
 
-// during has those work that want nothing of the holder, and returns who took long each time.
+// during runs the witnesses that do not need what the holder has, and returns those that were slow each time.
 func (h *holding) during(ctx context.Context, g grip, detail string, before lap) (stalled []string, last lap) {
 	who := slices.DeleteFunc(slices.Clone(witnesses), func(w witness) bool { return slices.Contains(g.shared, w.name) })
 	for range laps {
@@ -130,7 +129,7 @@ func (h *holding) judge(detail string, stalled []string, during, calm lap) {
 	}
 }
 
-// awaitDue waits until no row is left that was due at a time. It is patient for as long as a run is when it drains.
+// awaitDue waits until no row is left that was due at the given time, for as long as a run waits when it drains.
 func (h *holding) awaitDue(ctx context.Context, at time.Time) error {
 	limited, cancel := context.WithTimeout(ctx, h.options.patience())
 	defer cancel()
@@ -151,7 +150,7 @@ func (h *holding) awaitDue(ctx context.Context, at time.Time) error {
 	}
 }
 
-// commit writes rows and returns when they are committed.
+// commit writes rows in a committed transaction.
 func (h *holding) commit(ctx context.Context, write func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced,
 	error)) (names []announced, err error) {
 	p := newProducer(h.shop, h.pool, h.random.Uint64())
@@ -162,7 +161,7 @@ func (h *holding) commit(ctx context.Context, write func(ctx context.Context, p 
 	return names, err
 }
 
-// leaveOpen is a transaction of an application that is left open, and rolled back in the end.
+// leaveOpen opens an application's transaction, which release rolls back.
 func (h *holding) leaveOpen(ctx context.Context, do func(ctx context.Context, p *producer,
 	tx pgx.Tx) error) (release func() error, err error) {
 	tx, err := h.pool.Begin(ctx)

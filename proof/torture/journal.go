@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A line of a journal.
+// A line is a line of a journal.
 type line struct {
 	What    string `json:"w"`
 	Run     int64  `json:"r,omitempty"` // that a start and an end have in common
@@ -37,7 +37,7 @@ const (
 	lineIntent  = "intent"  // a producer is about to commit
 	lineOutcome = "outcome" // it knows whether it has
 	lineAwake   = "awake"   // a process became announcer
-	lineBroke   = "broke"   // its session failed
+	lineBroke   = "broke"   // the session of an announcer failed
 )
 
 const journalSuffix = ".journal"
@@ -50,8 +50,8 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file}, err
 }
 
-// append is one write: a process that is killed leaves whole lines behind. Without a journal the run proves nothing, so
-// an error ends the process.
+// append writes all lines in one write, so that a process that is killed leaves whole lines behind. Without a journal
+// the run proves nothing, so an error ends the process.
 func (j *journal) append(lines ...line) {
 	var encoded bytes.Buffer
 	var err error
@@ -71,7 +71,8 @@ func (j *journal) append(lines ...line) {
 
 func (j *journal) close() error { return j.file.Close() }
 
-// readJournals reads all journals of a run. The last line of a process that died may be torn; any other is an error.
+// readJournals reads all journals of a run. The last line of a process that died may be incomplete; any other
+// incomplete line is an error.
 func readJournals(dir string, each func(line)) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*"+journalSuffix))
 	if err != nil {

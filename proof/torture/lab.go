@@ -26,42 +26,42 @@ import (
 // A lab is what a run works with: servers, tables, journals and the crew.
 type lab struct {
 	options Options
-	dir     string       // of the journals, and of what faults need
-	release func() error // says that nobody uses it any more
+	dir     string       // directory of the journals, and of files that faults need
+	release func() error // marks the directory as unused
 	schema  string
 	crew    *crew
 	journal *journal
-	shop    *shop       // for faults that write
+	shop    *shop       // for faults that write rows
 	pausing atomic.Bool // producers wait
 
-	// Of the servers. Faults that configure add to the first three before they start.
+	// Settings of the servers. Faults may add to the first three in configure.
 	settings    map[string]string
 	environment map[string]string
-	tables      map[string]string // run-time parameters of the session that makes the tables
-	server      *localpg.Server   // the primary; nil where the server is the user's
-	address     string            // of it by TCP, for proxies
-	spaces      []string          // of its tablespaces
-	url         string            // that members and producers use
+	tables      map[string]string // run-time parameters of the session that creates the tables
+	server      *localpg.Server   // the primary; nil on the user's server
+	address     string            // its TCP address, for proxies
+	spaces      []string          // directories of its tablespaces
+	url         string            // used by members and producers
 	admin       *pgxpool.Pool
-	mark        *pgx.Conn // says that the run's schema is in use, on a server of the user's
+	mark        *pgx.Conn // marks the run's schema as in use on the user's server
 
-	// Of the standby, where there is one.
+	// The standby, if there is one.
 	standby        *localpg.Server
 	standbyAddress string
 	standbySpaces  []string
 
-	hit    time.Time   // when the present strike did
-	steps  []step      // of announcers that are yet to be struck in this round
-	clocks []clockStep // of the servers
+	hit    time.Time   // when the current strike struck
+	steps  []step      // steps of announcers that have not been struck yet in this round
+	clocks []clockStep // steps of the servers' clock
 
-	saying   sync.Mutex // several parts of a run tell how it gets on
+	saying   sync.Mutex // several goroutines report progress
 	mu       sync.Mutex
 	outages  []Span
 	held     []Disturbance
-	failures []string // what went wrong that no history tells
+	failures []string // what went wrong without showing in a history
 }
 
-// Names of a run's directory, of the mark in it that it is in use, and of the file system that may be there.
+// Names of a run's directory, of the file in it that marks it as in use, and of the mount point of a file system in it.
 const (
 	dirPrefix = "txwork-torture-"
 	markName  = "in-use"
@@ -90,7 +90,7 @@ func newLab(o Options) (*lab, error) {
 	for _, dir := range left {
 		l.say("removed %s, which a run had left behind", dir)
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { // the server's user has to get at some files in it
+	if err := os.Chmod(dir, 0o711); err != nil { // the server's user must be able to read some files in it
 		return nil, err
 	}
 	l.journal, err = openJournal(filepath.Join(dir, "producers.journal"))
@@ -111,7 +111,7 @@ func (l *lab) needPrivate() error {
 	return nil
 }
 
-// reach makes sure that a server of the user's answers, before faults are prepared, which may take minutes.
+// reach verifies that the user's server answers before faults are prepared, which may take minutes.
 func (l *lab) reach(ctx context.Context) error {
 	if l.options.DatabaseURL == "" {
 		return nil
@@ -123,7 +123,7 @@ func (l *lab) reach(ctx context.Context) error {
 	return conn.Close(ctx)
 }
 
-// start starts the server, if it is to be a private one, and connects to it.
+// start starts a private server, unless the user has named one, and connects to it.
 func (l *lab) start(ctx context.Context) (err error) {
 	if l.url = l.options.DatabaseURL; l.url == "" {
 		if err = l.startServer(ctx); err != nil {
@@ -145,7 +145,8 @@ func (l *lab) reopenAdmin(ctx context.Context) (err error) {
 	return err
 }
 
-// putEnvironment has servers that are started now find what faults need there. Other processes must not.
+// putEnvironment sets variables for servers that are started until restore is called. Other processes must not see
+// them.
 func (l *lab) putEnvironment() (restore func()) {
 	for name, value := range l.environment {
 		os.Setenv(name, value)
@@ -169,13 +170,12 @@ func (l *lab) startServer(ctx context.Context) (err error) {
 	return nil
 }
 
-// loopback is an address of this machine that nobody else is likely to listen on: the whole of 127.0.0.0/8 is local on
-// Linux.
+// loopback is an address of this machine that is unlikely to be in use: the whole of 127.0.0.0/8 is local on Linux.
 func loopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 2+mathrand.IntN(250))
 }
 
-// socketURL reaches whichever of the servers takes writes.
+// socketURL returns a URL for whichever of the servers accepts writes.
 func socketURL(dirs ...string) string {
 	ports := strings.TrimSuffix(strings.Repeat("5432,", len(dirs)), ",")
 	query := url.Values{"host": {strings.Join(dirs, ",")}, "port": {ports}, "sslmode": {"disable"},
@@ -186,7 +186,7 @@ func socketURL(dirs ...string) string {
 	return "postgres://postgres@/postgres?" + query.Encode()
 }
 
-// open makes a pool of the run's own process.
+// open opens a pool for the run's own process.
 func (l *lab) open(ctx context.Context, name string, size int32, parameters map[string]string) (*pgxpool.Pool, error) {
 	return l.openURL(ctx, l.url, name, size, parameters, nil)
 }
@@ -208,7 +208,7 @@ func (l *lab) openURL(ctx context.Context, url, name string, size int32, paramet
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// install has the program make the tables: a build that is broken on purpose may have other ones.
+// install lets the program create the tables, because a deliberately broken build may have other ones.
 func (l *lab) install(ctx context.Context) error {
 	m := newMember(runPrefix+"install", l.options.Program)
 	err := m.start(l.crew.spawner, setup{
@@ -243,21 +243,22 @@ func (l *lab) staff() {
 	}
 }
 
-// outage notes that a server ended without warning: call it when it is back, with the time before.
+// outage records that a server ended without warning. It is called when the server is back, with the time before the
+// end.
 func (l *lab) outage(from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.outages = append(l.outages, Span{from, time.Now()})
 }
 
-// disturb notes that something has held rows up from a time until now.
+// disturb records that something has held up rows from the given time until now.
 func (l *lab) disturb(from time.Time, announcers bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = append(l.held, Disturbance{Span{from, time.Now()}, announcers})
 }
 
-// undisturbed is when nothing that has held rows up excuses their waiting any more.
+// undisturbed is when earlier disturbances no longer excuse a wait.
 func (l *lab) undisturbed() (from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +274,7 @@ func (l *lab) fail(format string, args ...any) {
 	l.failures = append(l.failures, fmt.Sprintf(format, args...))
 }
 
-// awaitServer returns when the server takes writes.
+// awaitServer returns when the server accepts writes.
 func (l *lab) awaitServer(ctx context.Context) error {
 	for {
 		_, err := l.admin.Exec(ctx, "SELECT pg_current_xact_id()")
@@ -284,7 +285,7 @@ func (l *lab) awaitServer(ctx context.Context) error {
 	}
 }
 
-// close leaves nothing behind.
+// close removes everything that the run created.
 func (l *lab) close() error {
 	var errs []error
 	if l.admin != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// schemaPrefix begins the names of the schemas that runs make.
+// schemaPrefix starts the names of the schemas that runs create.
 const schemaPrefix = "txwork_torture_"
 
 // claimSchema marks a schema as in use for as long as the session lives, however its run ends.
@@ -18,7 +18,7 @@ func claimSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return err
 }
 
-// clearSchemas drops those that runs have left behind which were killed: nobody has them in use.
+// clearSchemas drops schemas of runs that were killed. No session marks them as in use.
 func clearSchemas(ctx context.Context, pool *pgxpool.Pool, prefix string) (cleared []string, err error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -54,7 +54,8 @@ func clearSchema(ctx context.Context, conn *pgx.Conn, name string) (dropped bool
 	return dropped, err
 }
 
-// guardSchema clears what dead runs have left on a server of the user's, and marks what this one is about to make.
+// guardSchema removes what dead runs have left on the user's server, and marks the schema that this run is about to
+// create.
 func (l *lab) guardSchema(ctx context.Context) error {
 	if l.options.DatabaseURL == "" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// What is dropped is what nobody has in use.
+// Only schemas that are not in use are dropped.
 func TestSchemasOfADeadRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// claimDir marks a run's directory as in use for as long as the process lives, however it ends. The mark appears
-// locked: a directory without one may be that of a run which is about to set it.
+// claimDir marks a run's directory as in use for as long as the process lives, however it ends. The file that marks it
+// appears already locked: a directory without it may belong to a run that is about to create it.
 func claimDir(dir string) (release func() error, err error) {
 	mark := filepath.Join(dir, markName)
 	file, err := os.OpenFile(mark+".new", os.O_CREATE|os.O_RDWR, 0o600)
@@ -21,8 +21,8 @@ func claimDir(dir string) (release func() error, err error) {
 	return file.Close, os.Rename(mark+".new", mark)
 }
 
-// clearLeftovers removes what runs have left behind that were killed, their file systems in memory included. It leaves
-// alone directories that a run uses, or that have no mark. What is another user's stays: this is best effort.
+// clearLeftovers removes what killed runs have left behind, including their file systems in memory. It leaves alone
+// directories that are in use or have no mark, and ignores those of other users.
 func clearLeftovers(base string) (cleared []string) {
 	marks, err := filepath.Glob(filepath.Join(base, dirPrefix+"*", markName))
 	if err != nil {
@@ -45,6 +45,6 @@ func clearLeftover(mark, dir string) bool {
 	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return false
 	}
-	_ = syscall.Unmount(filepath.Join(dir, smallName), syscall.MNT_DETACH) // mostly there is none
+	_ = syscall.Unmount(filepath.Join(dir, smallName), syscall.MNT_DETACH) // usually not mounted
 	return os.RemoveAll(dir) == nil
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is cleared is what a dead run has marked, and nothing else.
+// Only what a dead run has marked is removed.
 func TestLeftoversOfADeadRun(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -33,7 +33,7 @@ func TestLeftoversOfADeadRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if os.Geteuid() == 0 { // the run that was killed had mounted it
+	if os.Geteuid() == 0 { // the killed run had mounted it
 		small := filepath.Join(made["dead"], smallName)
 		if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=64k"); err != nil {
 			t.Logf("without a mounted file system: %v", err)

@@ -2,7 +2,7 @@
 
 package torture
 
-// claimDir and clearLeftovers do nothing: only Linux has the file system that outlives a run.
+// claimDir and clearLeftovers do nothing, because only on Linux a file system can outlive a run.
 func claimDir(string) (release func() error, err error) { return func() error { return nil }, nil }
 
 func clearLeftovers(string) []string { return nil }

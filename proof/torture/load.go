@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Records are what a run has left behind, by table and name.
+// records are what a run has recorded, by table and name.
 type records struct {
 	lab     *lab
 	runs    map[written][]Handling
@@ -21,10 +21,10 @@ type records struct {
 	keys    map[string]string // of ordered messages, by name
 	effects map[written][]Effect
 	calls   []ClaimCall
-	awake   int         // how often a process became announcer
-	broke   []time.Time // when the session of one failed
-	tracked bool        // the server knows when transactions committed
-	err     error       // of reading the audit table
+	awake   int         // how often a process became an announcer
+	broke   []time.Time // when the session of an announcer failed
+	tracked bool        // the server records commit timestamps
+	err     error       // error of reading the audit table
 }
 
 func (l *lab) load(ctx context.Context) (*records, error) {
@@ -40,7 +40,7 @@ func (l *lab) load(ctx context.Context) (*records, error) {
 	return r, r.readEffects(ctx)
 }
 
-// A spot is where a run stands in the records.
+// A spot identifies a call of a handler in the journals.
 type spot struct {
 	app string
 	run int64
@@ -50,7 +50,7 @@ func (r *records) readJournals() error {
 	j := reading{records: r, open: map[spot]*Handling{}, owners: map[spot]written{},
 		intents: map[int64]map[written]bool{}}
 	err := readJournals(r.lab.dir, j.read)
-	for s, run := range j.open { // the process died before
+	for s, run := range j.open { // their processes died before the end
 		r.runs[j.owners[s]] = append(r.runs[j.owners[s]], *run)
 	}
 	for _, names := range j.intents {
@@ -134,7 +134,7 @@ func (r *records) readEffects(ctx context.Context) error {
 	return err
 }
 
-// histories are those of all rows, and of all names that have none. An error while reading is in err.
+// histories returns those of all rows, and of all names without a row. A read error is in err.
 func (r *records) histories(ctx context.Context) iter.Seq[*History] {
 	return func(yield func(*History) bool) {
 		for h := range r.audited(ctx) {
@@ -152,7 +152,7 @@ func (r *records) histories(ctx context.Context) iter.Seq[*History] {
 	}
 }
 
-// complete adds what the other records have, which then is used up.
+// complete adds what the other records contain about the row, and removes it from them.
 func (r *records) complete(h *History) *History {
 	w := written{h.Table, h.Name}
 	h.Asked, h.Runs, h.Effects = r.asked[w], r.runs[w], r.effects[w]

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// memberEnv makes the test's own program a member of a run's crew.
+// memberEnv makes the test binary a member of a run's crew.
 const memberEnv = "TXWORK_TORTURE_MEMBER"
 
 func TestMain(m *testing.M) {
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		runCommand()
 	}
 	if os.Getenv(memberEnv) == "" {
-		os.Setenv(memberEnv, "yes") // the members inherit it
+		os.Setenv(memberEnv, "yes") // inherited by the members
 		os.Exit(m.Run())
 	}
 	if err := RunMember(context.Background(), os.Stdin, os.Stdout); err != nil {

@@ -25,9 +25,9 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// RunMember is a process of a run's crew: a worker, a reaper, or the one that makes the tables. It reads its setup and
-// orders from stdin, writes reports to stdout, and stops in order when ctx is cancelled or SIGTERM comes. When stdin
-// ends the run is gone, and so is the process, whatever it is doing.
+// RunMember is a process of a run's crew: a worker, a reaper, or the one that creates the tables. It reads its setup
+// and orders from stdin, writes reports to stdout, and stops in order when ctx is cancelled or SIGTERM arrives. When
+// stdin ends the run is gone, and the process exits, whatever it is doing.
 func RunMember(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	input := bufio.NewScanner(stdin)
 	var s setup
@@ -63,7 +63,7 @@ func play(ctx context.Context, s setup, p *pointSet) error {
 	case roleReaper:
 		return runReaper(ctx, s, pool)
 	}
-	// beside what handlers do
+	// separate from the journal of the handlers
 	own, err := openJournal(strings.TrimSuffix(s.Journal, journalSuffix) + " announcer" + journalSuffix)
 	if err != nil {
 		return err
@@ -99,10 +99,10 @@ func runReaper(ctx context.Context, s setup, pool *pgxpool.Pool) error {
 	})
 }
 
-// quiet keeps what faults leave behind out of the output.
+// quiet drops log messages, which the faults would fill.
 func quiet() workqueue.Telemetry { return workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)} }
 
-// stopGrace is for goroutines that were told to end and have not been scheduled yet.
+// stopGrace is for goroutines that were told to end but have not been scheduled yet.
 const stopGrace = 5 * time.Second
 
 // awaitGoroutines reports goroutines that an orderly stop has left behind.

@@ -14,26 +14,26 @@ import (
 
 // Options of a run. Program has to be set.
 type Options struct {
-	// Seed is where every choice comes from: what producers write, which fault strikes when and whom. The
-	// machine's timing stays its own, so two runs of a seed are alike and not the same.
+	// Seed determines every choice: what producers write, which fault strikes when, and whom. Timing still depends on
+	// the machine, so two runs with the same seed are similar but not identical.
 	Seed uint64
 
-	// Duration is how long faults strike. Setting up, draining and checking come on top. Default: a minute.
+	// Duration is how long faults strike. Setup, draining and checking are not included. Default: a minute.
 	Duration time.Duration
 
-	// Faults are the names of those that strike, see [Faults]. Default: all.
+	// Faults are the names of the faults that strike, see [Faults]. Default: all.
 	Faults []string
 
-	// Rows ends the producing once so many rows have been committed, and makes the run last until they have. Default:
+	// Rows stops the producers once so many rows have been committed, and makes the run last until then. Default:
 	// producers write for as long as faults strike.
 	Rows int
 
-	// Pause is how long there is between two strikes, on average: random, so that some rows have recovered and others
-	// have not. Default: [DefaultPause]. A run of very many rows wants more.
+	// Pause is the average pause between two strikes. It is random, so that at the next strike some rows have recovered
+	// and others have not. Default: [DefaultPause]. A run of very many rows needs more.
 	Pause time.Duration
 
-	// Poll is how often workers look for rows of which nobody has told them. Default: [DefaultPoll], in which hardly
-	// any wake that is lost is noticed. A long one shows them.
+	// Poll is how often workers poll for rows that were not announced. Default: [DefaultPoll], which hides most lost
+	// wakes. A longer one reveals them.
 	Poll time.Duration
 
 	// Workers is the number of worker processes. Default: 3.
@@ -42,25 +42,25 @@ type Options struct {
 	// Program is the command line that runs [RunMember].
 	Program []string
 
-	// Install lets the run install what faults need, with apt-get, as root.
+	// Install allows the run to install what faults need, with apt-get, as root.
 	Install bool
 
-	// OldRevision is the git revision whose code serves the tables beside today's in the fault rolling-upgrade.
-	// Default: the newest tag, or where there is none the first revision that has today's migrations.
+	// OldRevision is the git revision whose code serves the tables beside the current code in the fault
+	// rolling-upgrade. Default: the newest tag or, if there is none, the first revision with the current migrations.
 	OldRevision string
 
 	// DatabaseURL names a server to use. Default: a private one. Faults that stop a server or change its settings need
 	// a private one.
 	DatabaseURL string
 
-	// Progress is told what happens, one line at a time. Default: nobody.
+	// Progress receives what happens, one line at a time. Default: nothing is reported.
 	Progress io.Writer
 }
 
-// defaultWorkers are enough for one to be stopped, one to be killed and one to go on.
+// defaultWorkers allows for one worker to be stopped, one to be killed and one to continue.
 const defaultWorkers = 3
 
-// DefaultPause has several faults strike within the time that one takes to recover from.
+// DefaultPause is so short that several faults strike within one recovery.
 const DefaultPause = 800 * time.Millisecond
 
 // DefaultPoll is short, so that many recoveries fit into a run.
@@ -72,7 +72,7 @@ const (
 	maxPoll = 30 * time.Second
 )
 
-// ErrViolated says that the run broke an invariant, or did not go as it has to.
+// ErrViolated says that the run broke an invariant, or did not go as it should.
 var ErrViolated = errors.New("txwork did not keep its word")
 
 func (o Options) withDefaults() (Options, error) {
@@ -100,19 +100,19 @@ func (o Options) withDefaults() (Options, error) {
 	return o, o.Validate()
 }
 
-// Validate reports the first thing that is wrong with the Options, but for Program.
+// Validate returns the first mistake in the Options. It does not check Program.
 func (o Options) Validate() error {
 	switch {
 	case o.Duration != 0 && o.Duration < time.Second:
 		return fmt.Errorf("torture: a duration of %v is too short for any fault: give it a second or more", o.Duration)
 	case o.Rows < 0:
-		return fmt.Errorf("torture: %d rows cannot be", o.Rows)
+		return fmt.Errorf("torture: the number of rows cannot be %d", o.Rows)
 	case o.Pause < 0:
-		return fmt.Errorf("torture: a pause of %v cannot be", o.Pause)
+		return fmt.Errorf("torture: the pause cannot be %v", o.Pause)
 	case o.Poll != 0 && (o.Poll < minPoll || o.Poll > maxPoll):
-		return fmt.Errorf("torture: a poll of %v cannot be: it is between %v and %v", o.Poll, minPoll, maxPoll)
+		return fmt.Errorf("torture: the poll interval cannot be %v: it must be between %v and %v", o.Poll, minPoll, maxPoll)
 	case o.Workers < 0:
-		return fmt.Errorf("torture: %d workers cannot be", o.Workers)
+		return fmt.Errorf("torture: the number of workers cannot be %d", o.Workers)
 	}
 	for _, name := range o.Faults {
 		if _, known := catalogue[name]; !known {
@@ -122,5 +122,5 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Faults are the names of all faults.
+// Faults returns the names of all faults.
 func Faults() []string { return slices.Sorted(maps.Keys(catalogue)) }

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// need finds the first file that a pattern matches. Where there is none, and the run may, it installs the Debian
-// package.
+// need returns the first file that matches a pattern. If there is none, it installs the Debian package, if the run may.
 func (l *lab) need(ctx context.Context, pack string, patterns ...string) (string, error) {
 	if path := firstMatch(patterns); path != "" {
 		return path, nil
@@ -40,7 +39,7 @@ func firstMatch(patterns []string) string {
 	return ""
 }
 
-// aptInstall starts none of the services that come with a package: to Debian the run level 1 is single-user mode.
+// aptInstall starts none of the services that come with a package: Debian treats run level 1 as single-user mode.
 func aptInstall(ctx context.Context, pack string) (said string, err error) {
 	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", pack}} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...)

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A commit is what the server says. Anything else is a maybe.
+// Only the server's reply makes a commit certain. Anything else is a maybe.
 func TestOutcomeOfCommit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -66,14 +66,14 @@ func TestJournalOfAProcessThatDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := readJournals(filepath.Dir(path), each); err == nil {
-		t.Error("a line in the middle that cannot be read is no error")
+		t.Error("an unreadable line in the middle is not an error")
 	}
 	if err := j.close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// What a machine lacks is a reason to skip, and said aloud.
+// A fault that the machine cannot provide is skipped, with a message.
 func TestWhatIsMissingIsSkipped(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
@@ -93,7 +93,7 @@ func TestWhatIsMissingIsSkipped(t *testing.T) {
 	}
 }
 
-// A server whose clock was set forward and back again: each of its times belongs to one of ours.
+// If the server's clock was set forward and back, each of its times is converted to one of ours.
 func TestTimesOfASetClock(t *testing.T) {
 	t.Parallel()
 	forward, back := dawn.Add(time.Minute), dawn.Add(2*time.Minute)
@@ -107,7 +107,7 @@ func TestTimesOfASetClock(t *testing.T) {
 		name string
 		at   time.Time
 		seq  int64
-		step int // whose time the session has
+		step int // step whose time the session sees
 	}{
 		{"at first", dawn.Add(time.Second), 1, 0},
 		{"just before the step forward", forward.Add(-time.Millisecond), 101, 0},
@@ -123,27 +123,27 @@ func TestTimesOfASetClock(t *testing.T) {
 	} {
 		server := c.at.Add(l.clocks[c.step].offset)
 		if got, step := l.ours(server, c.seq); !got.Equal(c.at) || step != c.step {
-			t.Errorf("%s: told as %v off, of step %d", c.name, got.Sub(c.at), step)
+			t.Errorf("%s: converted with an error of %v, as step %d", c.name, got.Sub(c.at), step)
 		}
 		version, next := Change{XID: 1, At: c.at, step: c.step}, []Change{{XID: 2, At: c.at.Add(time.Millisecond)}}
 		if got := l.ourCommit(server, version, next); !got.Equal(c.at) {
-			t.Errorf("%s: a commit is told as %v", c.name, got)
+			t.Errorf("%s: the commit time is %v", c.name, got)
 		}
 	}
-	// A transaction that began before a step and ends after it.
+	// A transaction begins before a step and ends after it.
 	for step := 1; step < len(l.clocks); step++ {
 		begun := l.clocks[step].from.Add(-time.Second)
 		committed := begun.Add(3 * time.Second)
 		next := []Change{{XID: 1, At: begun}, {XID: 2, At: committed.Add(time.Millisecond)}}
 		if got := l.ourCommit(committed.Add(l.clocks[step].offset), Change{XID: 1, At: begun, step: step - 1},
 			next); !got.Equal(committed) {
-			t.Errorf("a commit after step %d is told as %v off", step, got.Sub(committed))
+			t.Errorf("a commit after step %d is converted with an error of %v", step, got.Sub(committed))
 		}
 	}
 }
 
-// Of two times that a commit may have had, none is told: neither of one that was quick before a step back, nor of one
-// that was long and ended after it.
+// If a commit may have had two times, it gets none, whether it was a quick one before a step back or a long one that
+// ended after it.
 func TestACommitThatCannotBeTold(t *testing.T) {
 	t.Parallel()
 	l := &lab{clocks: []clockStep{
@@ -168,7 +168,7 @@ func TestACommitThatCannotBeTold(t *testing.T) {
 	}
 }
 
-// A deploy may meet a handler that ends its process. That is the handler's doing.
+// A deployment may stop a process whose handler ends it. That is not a failure.
 func TestAProcessThatItsHandlerEndsIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for script, failures := range map[string]int{

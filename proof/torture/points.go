@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// A pointSet sends the process signals at the points that are armed.
+// A pointSet sends signals to its own process at the points that are armed.
 type pointSet struct {
 	mu     sync.Mutex
 	armed  map[string]string // signals by point
-	termed bool              // a second SIGTERM would be another order than the first
+	termed bool              // SIGTERM was sent: a second one would be a different order
 	out    *json.Encoder
 	cold   *freezer
 }
@@ -26,8 +26,8 @@ func newPoints(stdout io.Writer) *pointSet {
 	return p
 }
 
-// obey takes orders until the run is gone, which takes the process with it: one that was stopped in the middle of
-// a handler could not be ended otherwise.
+// obey follows orders until the run is gone, and then exits the process, because a process that was stopped in the
+// middle of a handler would never end.
 func (p *pointSet) obey(input *bufio.Scanner) {
 	for input.Scan() {
 		var o order
@@ -49,7 +49,7 @@ func (p *pointSet) arm(o order) {
 	reached := len(p.armed) == 0
 	clear(p.armed)
 	switch {
-	case o.Point == pointNow && o.Signal == signalStop && reached: // by now: nobody would wake it a second time
+	case o.Point == pointNow && o.Signal == signalStop && reached: // it has stopped; nobody would continue it again
 		return
 	case o.Point == pointNow:
 		p.raise(o.Signal)
@@ -58,7 +58,7 @@ func (p *pointSet) arm(o order) {
 	p.armed[o.Point] = o.Signal
 }
 
-// raise requires p.mu.
+// raise sends a signal to the process. The caller holds p.mu.
 func (p *pointSet) raise(name string) {
 	if p.termed {
 		return
@@ -70,13 +70,13 @@ func (p *pointSet) raise(name string) {
 func (p *pointSet) say(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.out.Encode(r) // without a run there is nobody to tell, and obey ends the process
+	_ = p.out.Encode(r) // if the run is gone nobody reads it, and obey exits
 }
 
 var signals = map[string]syscall.Signal{signalKill: syscall.SIGKILL, signalStop: syscall.SIGSTOP,
 	signalTerm: syscall.SIGTERM}
 
-// reach is called where the process comes by a point. A process that was killed does not return.
+// reach is called when the process reaches a point. It does not return if the process is killed there.
 func (p *pointSet) reach(point string) {
 	p.mu.Lock()
 	name := p.armed[point]

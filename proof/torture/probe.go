@@ -20,8 +20,8 @@ const (
 	probeRows = 1000
 )
 
-// probe has a worker work off a table that nobody else uses, and returns how many pages of it and its indexes were read
-// for each row. PostgreSQL counts them, however fast the machine is.
+// probe lets a worker handle all rows of a table of its own, and returns how many pages of it and its indexes were read
+// for each row. PostgreSQL counts them independently of the machine's speed.
 func (l *lab) probe(ctx context.Context) (pages float64, err error) {
 	spec := workqueue.Spec{Schema: l.schema, Table: probeName}
 	table, err := workqueue.Open(spec, quiet())
@@ -44,7 +44,7 @@ func (l *lab) probe(ctx context.Context) (pages float64, err error) {
 	return float64(read) / probeRows, errors.Join(err, dropped)
 }
 
-// workOff writes the rows and has a worker handle them, by sessions that have ended when it returns.
+// workOff writes the rows and lets a worker handle them. Its sessions have ended when it returns.
 func (l *lab) workOff(ctx context.Context, table *workqueue.Table) error {
 	pool, err := l.open(ctx, probeName, 4, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func (l *lab) workOff(ctx context.Context, table *workqueue.Table) error {
 	return handleAll(ctx, pool, table)
 }
 
-// handleAll does nothing with every row of a probe. It looks for rows once: those that are there.
+// handleAll runs a worker with a no-op handler until every row of the probe is handled. All rows exist beforehand.
 func handleAll(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -69,7 +69,7 @@ func handleAll(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) 
 	domain := workqueue.Domain[struct{}]{Table: table, Fields: func(*struct{}) []any { return nil }}
 	w, err := workqueue.NewWorker(pool, domain, func(context.Context, *workqueue.Claim[struct{}]) error {
 		if handled.Add(1) == probeRows {
-			stop() // what is in hand is settled first
+			stop() // rows in progress are still settled
 		}
 		return nil
 	}, workqueue.WorkerOptions{Concurrency: handlersEach, NoListen: true})
@@ -85,7 +85,7 @@ func handleAll(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) 
 	return nil
 }
 
-// pagesRead waits for the probe's sessions to end, which report what they have read when they do.
+// pagesRead waits for the probe's sessions to end, because they report what they have read only then.
 func (l *lab) pagesRead(ctx context.Context) (n int64, err error) {
 	for open := 1; open > 0; time.Sleep(retryBase) {
 		const sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'run " + probeName + "'"

@@ -4,6 +4,6 @@ package torture
 
 import "syscall"
 
-// memberAttributes put a member into a process group of its own: Ctrl-C is for the run alone, and when the run
-// dies the system sends SIGHUP and SIGCONT to a group that is orphaned while it is stopped.
+// memberAttributes put a member into its own process group, so that Ctrl-C reaches only the run. When the run dies, the
+// system sends SIGHUP and SIGCONT to an orphaned group with a stopped process.
 func memberAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -23,20 +23,20 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A shop is what producers have in common.
+// A shop is what the producers share.
 type shop struct {
 	lab       *lab
 	domains   *domains
 	committed *tally
-	ids       atomic.Int64 // of transactions
+	ids       atomic.Int64 // ids of transactions
 }
 
-// A producer writes into all domains. It is for one goroutine.
+// A producer writes into all domains. It must be used by one goroutine only.
 type producer struct {
 	*shop
 	pool   *pgxpool.Pool
 	random *rand.Rand
-	recent map[string][]string // names by table, to deliver and set again
+	recent map[string][]string // names by table, to be delivered or set again
 }
 
 func newProducer(s *shop, pool *pgxpool.Pool, seed uint64) *producer {
@@ -46,16 +46,16 @@ func newProducer(s *shop, pool *pgxpool.Pool, seed uint64) *producer {
 
 const (
 	biggestBatch = 20
-	keys         = 100 // of ordered messages
-	remembered   = 50  // names of a table
+	keys         = 100 // number of keys of ordered messages
+	remembered   = 50  // number of names of each table
 	maxDelay     = 400 * time.Millisecond
 	txLimit      = 10 * time.Second
 )
 
-// A written is a name that a transaction has written, in a table.
+// A written is the name of a row that a transaction has written, with its table.
 type written struct{ table, name string }
 
-// An announced is what a transaction is about to commit, with the key by which it is to be ordered.
+// An announced is a row that a transaction is about to commit, with the key by which it is ordered.
 type announced struct {
 	written
 	key string
@@ -79,7 +79,7 @@ func (p *producer) produce() {
 	}
 }
 
-// transact commits nine times in ten, rolls back otherwise, and now and then takes its time.
+// transact commits nine times in ten and otherwise rolls back. Sometimes it keeps the transaction open for a while.
 func (p *producer) transact(write func(context.Context, pgx.Tx) ([]announced, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), txLimit)
 	defer cancel()
@@ -91,7 +91,7 @@ func (p *producer) transact(write func(context.Context, pgx.Tx) ([]announced, er
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	names, err := write(ctx, tx)
 	if err != nil {
-		return // nothing was announced, and nothing is committed
+		return // nothing was announced or committed
 	}
 	id := p.announce(names)
 	if p.random.IntN(20) == 0 {
@@ -104,7 +104,7 @@ func (p *producer) transact(write func(context.Context, pgx.Tx) ([]announced, er
 	p.settle(id, names, outcomeOfCommit(tx.Commit(ctx)))
 }
 
-// transactSurely commits what has to be there.
+// transactSurely retries until the transaction has committed.
 func (p *producer) transactSurely(ctx context.Context, write func(context.Context, pgx.Tx) ([]announced, error)) error {
 	return p.lab.retry(ctx, func(ctx context.Context) error {
 		tx, err := p.pool.Begin(ctx)
@@ -123,10 +123,10 @@ func (p *producer) transactSurely(ctx context.Context, write func(context.Contex
 	})
 }
 
-// rolledBack: without a COMMIT a transaction is rolled back, whatever becomes of the connection.
+// rolledBack is the outcome without a COMMIT, whatever becomes of the connection.
 func rolledBack(error) Outcome { return RolledBack }
 
-// announce writes down what is about to be committed.
+// announce records what is about to be committed.
 func (s *shop) announce(names []announced) int64 {
 	id := s.ids.Add(1)
 	intents := make([]line, len(names))
@@ -144,7 +144,8 @@ func (s *shop) settle(id int64, names []announced, o Outcome) {
 	s.lab.journal.append(line{What: lineOutcome, Run: id, Result: o.String()})
 }
 
-// outcomeOfCommit believes the server's word only. One that ends the session (FATAL) may have committed before.
+// outcomeOfCommit trusts only the server's reply. If the error ended the session (FATAL), the commit may have happened
+// before.
 func outcomeOfCommit(err error) Outcome {
 	var pg *pgconn.PgError
 	switch {
@@ -156,7 +157,7 @@ func outcomeOfCommit(err error) Outcome {
 	return Maybe
 }
 
-// mode is how the handler of a row is to behave.
+// mode chooses how the handler of a row behaves.
 func (p *producer) mode() string {
 	switch n := p.random.IntN(1000); {
 	case n < 600:
@@ -177,7 +178,7 @@ func (p *producer) mode() string {
 
 func (p *producer) batch() int { return 1 + p.random.IntN(biggestBatch) }
 
-// delay is none for most rows.
+// delay is 0 for most rows.
 func (p *producer) delay() time.Duration {
 	if p.random.IntN(3) > 0 {
 		return 0
@@ -190,7 +191,7 @@ func (p *producer) task(name string) Task { return Task{p.mode(), name} }
 func (p *producer) payload(name string) []byte {
 	encoded, err := json.Marshal(p.task(name))
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // cannot fail for two strings
 	}
 	return encoded
 }
@@ -210,7 +211,7 @@ func (p *producer) messages(ctx context.Context, tx pgx.Tx) (names []announced, 
 	return names, err
 }
 
-// jobs writes jobs, a few of them unique.
+// jobs writes jobs, a few of them with unique keys.
 func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 	inserts := make([]jobs.Insert, p.batch())
 	for i := range inserts {
@@ -229,7 +230,7 @@ func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []announced, err 
 	return names, err
 }
 
-// timers sets timers, some of them anew, and cancels a few.
+// timers sets timers, some of them again, and cancels a few.
 func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 	set := make([]timers.Timer, p.batch())
 	for i := range set {
@@ -248,7 +249,7 @@ func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []announced, er
 	return names, err
 }
 
-// receive stores messages from outside, some of them a second time.
+// receive stores messages from outside, some of them twice.
 func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 	msgs := make([]inbox.Message, p.batch())
 	for i := range msgs {
@@ -265,10 +266,10 @@ func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []announced, e
 	return names, err
 }
 
-// sameHash: what a message says is made up anew at every delivery.
+// sameHash is the body hash of all messages, because the content is made up anew at every delivery.
 var sameHash = make([]byte, 32)
 
-// delivered is a new message, or one that was delivered before.
+// delivered returns the name of a new message, or of one that was delivered before.
 func (p *producer) delivered(kind string) string {
 	if again := p.recent[kind]; len(again) > 0 && p.random.IntN(4) == 0 {
 		return again[p.random.IntN(len(again))]

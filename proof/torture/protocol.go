@@ -4,12 +4,12 @@ package torture
 
 import "time"
 
-// The run and a member of its crew talk in JSON, a line each, over the member's standard input and output. The
-// first line is a setup; what follows are orders one way and reports the other. The end of its standard input
-// tells a member that the run is gone.
+// The run and a member of its crew exchange lines of JSON over the member's standard input and output. The first line
+// is a setup; after that the run sends orders and the member sends reports. When its standard input ends, the member
+// knows that the run is gone.
 
-// A setup is what a member needs to know. It is not in the arguments because these are public, and a database URL
-// may hold a password.
+// A setup is what a member needs to know. It is not passed in the arguments, which other users can see, because a
+// database URL may contain a password.
 type setup struct {
 	// tells this process from all others of the run: its application_name, too
 	App       string `json:"app"`
@@ -38,24 +38,24 @@ const (
 	roleInstaller = "installer" // makes the tables, and ends
 )
 
-// An order arms a point, and no other: the member sends itself the signal when it next comes there.
+// An order arms a point and disarms all others: the member sends itself the signal when it next reaches the point.
 type order struct {
 	Point  string `json:"point"`
 	Signal string `json:"signal"`
 }
 
-// Points of a worker's way.
+// Points of a worker.
 const (
 	pointClaimed  = "claimed"  // a claim has committed, and no handler has begun
 	pointHandler  = "handler"  // in the middle of a handler
-	pointSettling = "settling" // everything is done but the settle
+	pointSettling = "settling" // everything but the settle is done
 	pointSettled  = "settled"  // a settle has committed
 
 	pointNow  = "now"  // wherever it is
-	pointThaw = "thaw" // of the session that is frozen
+	pointThaw = "thaw" // where the frozen session thaws
 )
 
-// Points of an announcer's way: each is a statement that it has just sent.
+// Points of an announcer: each is a statement that it has just sent.
 const (
 	pointTakes     = "takes the lock"
 	pointTakesOver = "takes over"
@@ -68,7 +68,7 @@ const (
 	pointLast      = "announces for the last time"
 )
 
-// pointNone disarms the others.
+// pointNone disarms all points.
 const pointNone = "none"
 
 var points = []string{pointClaimed, pointHandler, pointSettling, pointSettled}
@@ -79,7 +79,7 @@ const (
 	signalTerm = "term"
 )
 
-// A report is what a member says.
+// A report is what a member tells the run.
 type report struct {
 	What      string `json:"what"`
 	Point     string `json:"point,omitempty"`
@@ -87,7 +87,7 @@ type report struct {
 }
 
 const (
-	isReady   = "ready"   // it heeds SIGTERM from here on
-	isReached = "reached" // a point, and the signal is on its way
-	isFrozen  = "frozen"  // a session, after a statement
+	isReady   = "ready"   // it reacts to SIGTERM from here on
+	isReached = "reached" // a point was reached, and the signal is sent
+	isFrozen  = "frozen"  // a session froze after a statement
 )

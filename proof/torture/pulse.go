@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A pulse asks the server again and again which announcers are awake. It also tells whether the machine stood still:
-// nobody hears or claims anything then, whatever the product does.
+// A pulse repeatedly asks the server which announcers are awake. It also notices when the machine stands still, since
+// nothing is announced or claimed then, whatever the library does.
 type pulse struct {
 	asked, awake int
-	still        int // how often the answer came late, or none did
+	still        int // number of answers that came late or not at all
 }
 
 const (
 	pulseEvery = 100 * time.Millisecond
-	// stillFor is how late the answer to a question must be that takes a millisecond.
+	// stillFor is how late the answer must be to a question that normally takes a millisecond.
 	stillFor = 500 * time.Millisecond
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Report is what a run has found. Durations are nanoseconds in JSON.
+// A Report is the result of a run. Durations are nanoseconds in JSON.
 type Report struct {
 	Seed            uint64                 `json:"seed"`
 	Duration        time.Duration          `json:"duration"` // for which faults struck
@@ -40,7 +40,7 @@ type Report struct {
 // A FaultReport is what one fault did.
 type FaultReport struct {
 	Strikes int `json:"strikes"`
-	// Recovery is from a strike until every row had been settled or reaped that was in progress then.
+	// Recovery is the time from a strike until every row in progress at the strike had been settled or reaped.
 	RecoveryP50 time.Duration   `json:"recovery_p50"`
 	RecoveryMax time.Duration   `json:"recovery_max"`
 	Recoveries  []time.Duration `json:"recoveries"` // of all strikes, the shortest first
@@ -48,7 +48,7 @@ type FaultReport struct {
 	Errors      []string        `json:"errors"`     // strikes that failed
 }
 
-// An AnnouncerReport is what announcers did, and how long rows waited to be found.
+// An AnnouncerReport says what announcers did, and how long rows waited to be found.
 type AnnouncerReport struct {
 	Awake   int           `json:"awake"`   // how often one woke up
 	Broke   int           `json:"broke"`   // how often the session of one failed
@@ -105,7 +105,7 @@ func (r *run) faultReport(name string, recovered []time.Duration) (f FaultReport
 	return f
 }
 
-// Spread is the median and the greatest of durations in rising order; zero where there are none.
+// Spread returns the median and the maximum of sorted durations, or zeros if there are none.
 func Spread(sorted []time.Duration) (p50, longest time.Duration) {
 	if len(sorted) == 0 {
 		return 0, 0
@@ -113,7 +113,7 @@ func Spread(sorted []time.Duration) (p50, longest time.Duration) {
 	return sorted[(len(sorted)-1)/2], sorted[len(sorted)-1]
 }
 
-// command repeats the run.
+// command returns the command that repeats the run.
 func (o Options) command() string {
 	command := fmt.Sprintf("go run ./proof torture --seed %d --duration %v --faults %s", o.Seed, o.Duration,
 		strings.Join(o.Faults, ","))
@@ -135,7 +135,7 @@ func (o Options) command() string {
 	return command
 }
 
-// Err is an [ErrViolated] if an invariant was broken or anything else went wrong that may not.
+// Err is an [ErrViolated] if an invariant was broken or anything else went wrong that must not.
 func (r *Report) Err() error {
 	if len(r.Found) == 0 && len(r.Failures) == 0 {
 		return nil

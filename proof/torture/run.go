@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Run tortures txwork and checks it. A report comes with every error but those of setting up. The error is an
+// Run tortures txwork and checks it. A report comes with every error except those of the setup. The error is an
 // [ErrViolated] if an invariant was broken.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	o, err = o.withDefaults()
@@ -59,7 +59,7 @@ type run struct {
 	pulse     pulse
 	stalled   bool
 	began     time.Time
-	calm      time.Time // no fault strikes any more
+	calm      time.Time // when the last fault was over
 	drained   time.Duration
 }
 
@@ -89,7 +89,7 @@ func (r *run) setUp(ctx context.Context) (err error) {
 
 const scheduleName = "torture"
 
-// schedule has both domains that know schedules write a row every second.
+// schedule puts schedules that write a row every second, in both domains that have schedules.
 func (r *run) schedule(ctx context.Context) (err error) {
 	registry := jobs.NewRegistry()
 	jobs.Declare(registry, jobs.KindOptions[Task]{})
@@ -113,7 +113,7 @@ func (r *run) schedule(ctx context.Context) (err error) {
 	})
 }
 
-// unschedule leaves nothing that would go on writing rows.
+// unschedule deletes the schedules, so that no more rows are written.
 func (r *run) unschedule(ctx context.Context) error {
 	d := r.shop.domains
 	every, err := d.jobs.Schedules()
@@ -131,8 +131,8 @@ const (
 	reportEvery   = 5 * time.Second
 )
 
-// torment has producers write and faults strike until the time is over and the rows are written, and then waits
-// for everything to drain.
+// torment runs producers and faults until the time is over and the rows are written, and then waits for everything to
+// drain.
 func (r *run) torment(ctx context.Context) {
 	r.began = time.Now()
 	striking, over := context.WithCancel(ctx)
@@ -150,7 +150,7 @@ func (r *run) torment(ctx context.Context) {
 	}
 }
 
-// produce returns when the duration is over and, where a number is given, so many rows have been committed.
+// produce returns when the duration is over and, if a number is given, so many rows have been committed.
 func (r *run) produce(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range producerCount {
@@ -219,20 +219,20 @@ func (r *run) drain(ctx context.Context) {
 	r.lab.say("drained in %v", r.drained.Round(time.Millisecond))
 }
 
-// disturbed is when rows may have been held up: by faults, by a machine that stood still, before all workers listened,
-// and where the session of an announcer failed by itself, as that of one does which is too slow.
+// disturbed returns the times in which rows may have been held up: by faults, by a machine that stood still, before all
+// workers listened, and when an announcer's session failed by itself, as it does if it is too slow.
 func (r *run) disturbed(records *records) []Disturbance {
 	all := append(slices.Clone(r.lab.held), Disturbance{Span: Span{To: r.began}})
 	for _, at := range records.broke {
 		all = append(all, Disturbance{Span{at.Add(-failsWithin), at}, true})
 	}
-	if !r.calm.IsZero() { // nothing watches the machine while it drains
+	if !r.calm.IsZero() { // the machine is not watched while it drains
 		all = append(all, Disturbance{Span: Span{r.calm, never}})
 	}
 	return all
 }
 
-// failsWithin is longer than it takes an announcer to notice that its session has ended.
+// failsWithin is longer than an announcer takes to notice that its session has ended.
 const failsWithin = 5 * time.Second
 
 // judge checks the records.

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A short run with the faults that need nothing but a private server.
+// This is a short run with the faults that need only a private server.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	var progress strings.Builder
@@ -32,11 +32,11 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	if report.Rows == 0 || report.Claims < report.Rows/2 {
-		t.Errorf("%d rows and %d claims are no run", report.Rows, report.Claims)
+		t.Errorf("%d rows and %d claims are too few for a run", report.Rows, report.Claims)
 	}
 }
 
-// Somebody holds something, again and again, and nobody else stands still.
+// One holder after another holds something, and nothing else stands still.
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	var progress strings.Builder
@@ -53,12 +53,12 @@ func TestHolders(t *testing.T) {
 		strikes += f.Strikes
 	}
 	if strikes == 0 {
-		t.Errorf("nobody has held anything:\n%s", progress.String())
+		t.Errorf("no holder has held anything:\n%s", progress.String())
 	}
 }
 
-// Announcers are struck in the middle of what they do, and no row waits for longer than it may. Where a machine is too
-// slow for a burst nobody wakes up, and nothing is struck.
+// Announcers are struck in the middle of their steps, and no row waits for too long. If a machine is too slow for a
+// burst, no announcer wakes up and nothing is struck.
 func TestAnnouncers(t *testing.T) {
 	t.Parallel()
 	var progress strings.Builder
@@ -75,12 +75,12 @@ func TestAnnouncers(t *testing.T) {
 		strikes += f.Strikes
 	}
 	if strikes > 0 && report.Announcers.Awake == 0 {
-		t.Errorf("announcers were struck, and none is on record:\n%s", progress.String())
+		t.Errorf("announcers were struck, but none is recorded:\n%s", progress.String())
 	}
 	t.Logf("%d strikes, %+v", strikes, report.Announcers)
 }
 
-// On a server of the user's it leaves alone what is not its own, and leaves nothing behind.
+// On the user's server, a run leaves other objects alone and leaves nothing behind.
 func TestRunOnAnotherServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -96,7 +96,7 @@ func TestRunOnAnotherServer(t *testing.T) {
 		t.Errorf("the report is %+v", report)
 	}
 	left := -1
-	pgtest.Await(time.Minute, func() bool { // other tests run on this server, too, and end
+	pgtest.Await(time.Minute, func() bool { // other tests that use this server end
 		err = db.Pool.QueryRow(t.Context(),
 			`SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txwork\_torture\_%'`).Scan(&left)
 		return err != nil || left == 0

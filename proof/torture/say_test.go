@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Several parts of a run tell how it gets on, to a writer that need not be made for that.
+// Several goroutines report progress to a writer that need not be safe for concurrent use.
 func TestProgressIsWrittenALineAtATime(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder

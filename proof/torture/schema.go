@@ -23,12 +23,12 @@ var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 func render(file string, data any) string {
 	var text strings.Builder
 	if err := sqlTemplates.ExecuteTemplate(&text, file, data); err != nil {
-		panic(err) // the templates and their data are ours
+		panic(err) // the templates and their data are part of this package
 	}
 	return text.String()
 }
 
-// An audited table, with the expressions of what is its own.
+// An audited table, with SQL expressions for the columns in which tables differ.
 type audited struct {
 	Schema, Table    string
 	Name, Key        string
@@ -44,7 +44,7 @@ func auditedTables(schema string) []audited {
 	}
 }
 
-// install makes the product's tables as its users do, the oracle beside them, and what faults need.
+// install creates the library's tables as its users do, the oracle beside them, and what faults need.
 func install(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	m, err := migrations.New(pool, migrations.Options{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

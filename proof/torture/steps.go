@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/internal/frontend"
 )
 
-// A stepping connection is a listener's or an announcer's. It comes by the announcer's points, each when its statement
-// has been sent, and pgx writes whole messages.
+// A stepping connection belongs to a listener or an announcer. It reaches each of the announcer's points when its
+// statement has been sent. pgx writes whole messages to it.
 type stepping struct {
 	net.Conn
 	points *pointSet
@@ -21,7 +21,7 @@ type stepping struct {
 	phase  phase
 }
 
-// A phase of an announcer.
+// A phase is a phase of an announcer.
 type phase uint8
 
 const (
@@ -45,7 +45,7 @@ func (c *stepping) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// point is what an announcer has come to that sends a statement.
+// point returns the point that an announcer reaches by sending a statement.
 func (c *stepping) point(sql string) string {
 	switch {
 	case strings.Contains(sql, "pg_try_advisory_lock("):
@@ -65,7 +65,7 @@ func (c *stepping) point(sql string) string {
 	return ""
 }
 
-// announces ends the first phase: whoever takes over announces everything.
+// announces ends the first phase: an announcer that takes over announces everything.
 func (c *stepping) announces() string {
 	switch c.phase {
 	case phaseTakes:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An announcer comes by a point with each statement that it sends, told apart by what it has sent before.
+// An announcer reaches a point with each statement that it sends. The point depends on what it has sent before.
 func TestPointsOfAnAnnouncer(t *testing.T) {
 	t.Parallel()
 	const take, release = "SELECT CASE WHEN x THEN pg_try_advisory_lock(1) ELSE false END",

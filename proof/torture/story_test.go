@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A story is a history that is told step by step: each step changes the row's last state.
+// A story is a history that is built step by step: each step changes the row's last state.
 type story struct {
 	History
 	state State
 	seq   int64
 	clock time.Time
-	from  string // who inserts
-	gone  bool   // from its table, without a version that says so
+	from  string // the inserting process
+	gone  bool   // missing in its table, without a recorded delete
 }
 
 var dawn = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -29,7 +29,7 @@ func tell(table string) *story {
 		from: "producer"}
 }
 
-// write appends a version, a millisecond after the one before, by a process.
+// write appends a version by a process, a millisecond after the previous one.
 func (s *story) write(op byte, app string, change func(*State)) *story {
 	old, oldToken := s.state.Status, s.state.Token
 	if op == 'I' {
@@ -57,14 +57,14 @@ func (s *story) asked(outcomes ...Outcome) *story {
 	return s
 }
 
-// claim takes the row for a second.
+// claim claims the row for a second.
 func (s *story) claim(app, token string) *story {
 	return s.write('U', app, func(n *State) {
 		n.Status, n.Token, n.Attempts, n.Locked = inProgress, token, n.Attempts+1, s.clock.Add(time.Second)
 	})
 }
 
-// run is a handler of the last claim, which has ended by now.
+// run adds a handler of the last claim that has ended by now.
 func (s *story) run(app, mode, result string) *story {
 	s.clock = s.clock.Add(2 * time.Millisecond)
 	s.Runs = append(s.Runs, Handling{App: app, Attempt: s.state.Attempts, Mode: mode,
@@ -76,7 +76,7 @@ func (s *story) end(app string, status int16) *story {
 	return s.write('U', app, func(n *State) { n.Status, n.Locked = status, time.Time{} })
 }
 
-// ack with so many effects in its transaction.
+// ack ends the row with the given number of effects in the transaction.
 func (s *story) ack(app string, effects int) *story {
 	s.end(app, done)
 	for range effects {
@@ -85,7 +85,7 @@ func (s *story) ack(app string, effects int) *story {
 	return s
 }
 
-// effect is one in the transaction of the last change.
+// effect adds an effect in the transaction of the last change.
 func (s *story) effect(app string) *story { return s.effectOf(app, s.state.Attempts) }
 
 func (s *story) effectOf(app string, attempt int) *story {
@@ -93,14 +93,14 @@ func (s *story) effectOf(app string, attempt int) *story {
 	return s
 }
 
-// died is a handler of the last claim that never ended.
+// died adds a handler of the last claim that never ended.
 func (s *story) died(app, mode string) *story {
 	s.run(app, mode, "")
 	s.Runs[len(s.Runs)-1].End = time.Time{}
 	return s
 }
 
-// reap takes the row back after the lease.
+// reap requeues the row after the lease.
 func (s *story) reap(after time.Duration) *story {
 	s.clock = s.clock.Add(after)
 	return s.reapTo(ready)
@@ -113,14 +113,14 @@ func (s *story) reapTo(status int16) *story {
 	return s.write('U', "torture reaper1.1", func(n *State) { n.Status, n.Token, n.Locked = status, "", time.Time{} })
 }
 
-// fine is a row's ordinary way.
+// fine returns the ordinary history of a row.
 func fine(table string) *story {
 	return tell(table).asked(Committed).insert().claim(app1, "a").run(app1, modeTx, resultTx).ack(app1, 1)
 }
 
 func s2(t time.Time) time.Time { return t.Add(time.Second) }
 
-// late is a handler of an earlier attempt that ends only now; it began right after its claim.
+// late adds a handler of an earlier attempt that began right after its claim and ends only now.
 func (s *story) late(app string, attempt int, mode, result string) *story {
 	for _, c := range s.Changes {
 		if c.New.Status == inProgress && c.App == app && c.New.Attempts == attempt {
@@ -143,7 +143,7 @@ func (s *story) twice(i int) *story {
 	return s
 }
 
-// finally is what the table has in the end.
+// finally adds what the table contains at the end.
 func (s *story) finally(op byte, change func(*State)) *story {
 	s.write(op, "", change)
 	return s
@@ -177,7 +177,7 @@ func (s *story) given(work string) *story {
 	return s
 }
 
-// startLate has the last handler begin after the last change.
+// startLate makes the last handler begin after the last change.
 func (s *story) startLate() *story {
 	r := &s.Runs[len(s.Runs)-1]
 	r.Start, r.End = s.clock.Add(time.Millisecond), s.clock.Add(time.Second)

@@ -4,7 +4,7 @@ package torture
 
 import "sync"
 
-// A tally counts rows that were committed. Timers are set anew and messages delivered twice: that makes no second row.
+// A tally counts rows that were committed. Timers that are set again and messages that are delivered twice count once.
 type tally struct {
 	mu    sync.Mutex
 	known map[written]struct{}

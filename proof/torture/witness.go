@@ -21,8 +21,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// A witness wants nothing of whoever holds something. One unit of its work is written, done by the workers, and seen to
-// have ended.
+// A witness does work that does not need what a holder has. One unit of its work is written, done by the workers, and
+// seen to end.
 type witness struct {
 	name  string
 	table string
@@ -60,15 +60,15 @@ var witnesses = []witness{
 	}},
 }
 
-// onlyKey begins keys of which there are few rows, and only one while nobody holds anything.
+// onlyKey starts keys that have few rows, and only one row while nothing is held.
 const onlyKey = "witness "
 
 func newKey() string { return onlyKey + uuid.NewString() }
 
-// plainly is a payload whose handler does nothing.
+// plainly returns a payload for a no-op handler.
 func plainly(name string) []byte { return fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modePlain, name) }
 
-// job is one whose handler does nothing.
+// job returns a job with a no-op handler.
 func job(o jobs.InsertOptions) (jobs.Insert, announced) {
 	o.ID = uuid.Must(uuid.NewV7())
 	return jobs.Insert{Args: Task{modePlain, o.ID.String()}, InsertOptions: o}, announce("jobs", o.ID.String())
@@ -83,7 +83,7 @@ func (p *producer) enqueueTasks(ctx context.Context, tx pgx.Tx, n int, o jobs.In
 	return names, err
 }
 
-// A writtenBatch is a batch of jobs with the one that runs after them.
+// A writtenBatch is a batch of jobs with the job that runs after them.
 type writtenBatch struct {
 	id          uuid.UUID
 	jobs, after []announced
@@ -102,7 +102,7 @@ func (p *producer) startBatch(ctx context.Context, tx pgx.Tx, n int, o jobs.Inse
 	return w, err
 }
 
-// send writes messages whose handlers do nothing.
+// sendPlain writes messages with no-op handlers.
 func (p *producer) sendPlain(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) ([]announced, error) {
 	names := make([]announced, len(msgs))
 	for i := range msgs {
@@ -121,7 +121,7 @@ func (p *producer) setPlain(ctx context.Context, tx pgx.Tx, after time.Duration)
 	return []announced{announce("timers", key)}, err
 }
 
-// receivePlain stores a message from outside whose handler does nothing.
+// receivePlain stores a message from outside with a no-op handler.
 func (p *producer) receivePlain(ctx context.Context, tx pgx.Tx) ([]announced, error) {
 	name := newKey()
 	_, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), inbox.Message{
@@ -130,7 +130,7 @@ func (p *producer) receivePlain(ctx context.Context, tx pgx.Tx) ([]announced, er
 	return []announced{announce("inbox", name)}, err
 }
 
-// unit does a unit of a witness's work. It fails if that has not ended within the patience.
+// unit does one unit of a witness's work. It fails if the unit has not ended within the patience.
 func (w witness) unit(ctx context.Context, p *producer) error {
 	ctx, cancel := context.WithTimeout(ctx, p.lab.options.patience())
 	defer cancel()
@@ -145,13 +145,13 @@ func (w witness) unit(ctx context.Context, p *producer) error {
 	return p.lab.awaitEnded(ctx, p.pool, names)
 }
 
-// A lap is the longest that a unit of each witness took.
+// A lap is the longest time that a unit of each witness took.
 type lap map[string]time.Duration
 
-// lapUnits are how many units of each a lap has at least.
+// lapUnits is the minimum number of units of each witness in a lap.
 const lapUnits = 4
 
-// lap has witnesses work side by side, for at least so long.
+// lap runs witnesses concurrently, for at least the given time.
 func (l *lab) lap(ctx context.Context, pool *pgxpool.Pool, who []witness, random *rand.Rand, least time.Duration) lap {
 	longest, mu := lap{}, sync.Mutex{}
 	var all sync.WaitGroup
@@ -181,14 +181,13 @@ func (w witness) lap(ctx context.Context, p *producer, least time.Duration) (lon
 	return longest
 }
 
-// slower is how many times as long as without the holder a unit may take.
+// slower is how many times as long a unit may take as without the holder.
 const slower = 5
 
-// slack is what it may take beyond that: twice the time after which a worker looks for rows of which nobody has told
-// it.
+// slack is what a unit may take in addition: twice the interval at which workers poll for rows that were not announced.
 func (o Options) slack() time.Duration { return 2 * o.Poll }
 
-// stalled are those that took too long, beside what they took without the holder.
+// stalled returns the witnesses that took too long compared with a lap without the holder.
 func (a lap) stalled(calm lap, slack time.Duration) (names []string) {
 	for _, w := range witnesses {
 		if took, ran := a[w.name]; ran && took > slower*calm[w.name]+slack {
@@ -198,7 +197,7 @@ func (a lap) stalled(calm lap, slack time.Duration) (names []string) {
 	return names
 }
 
-// longer is what each witness took at most in either.
+// longer returns the longer time of each witness.
 func (a lap) longer(b lap) lap {
 	most := lap{}
 	for name := range a {
@@ -207,7 +206,7 @@ func (a lap) longer(b lap) lap {
 	return most
 }
 
-// found tells which row a name is that of.
+// found is the SQL condition that finds rows by name.
 var found = map[string]string{
 	"outbox": "id = ANY ($1::text[]::uuid[])",
 	"jobs":   "id = ANY ($1::text[]::uuid[])",

@@ -50,7 +50,7 @@ func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p 
 	return all.Wait()
 }
 
-// parts are workers of all domains, each with a runtime of its own.
+// parts returns workers of all domains, each with its own runtime.
 func (h *handlers) parts(pool *pgxpool.Pool, d *domains, registry *jobs.Registry,
 	o workqueue.WorkerOptions) ([]func(context.Context) error, error) {
 	relay, err := outbox.NewRelay(pool, d.outbox, outbox.RelayOptions{WorkerOptions: o})
@@ -82,7 +82,7 @@ func (s setup) times() int {
 	return 1
 }
 
-// workerOptions has listeners and announcers come by the points of [stepping], however they connect.
+// workerOptions makes listeners and announcers reach the points of [stepping], however they connect.
 func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
 	o := workqueue.WorkerOptions{
 		Lease: lease, Concurrency: handlersEach, PollInterval: cmp.Or(s.Poll, DefaultPoll),
@@ -101,9 +101,9 @@ func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
 	return o, nil
 }
 
-// observe notes what claims were given, and comes by two of the points.
+// observe records how many rows each claim received, and reaches two of the points.
 func (h *handlers) observe(_ context.Context, e workqueue.Event) {
-	if e.Operation == "claim" && (e.Err != nil || e.Changed > 0) { // one that failed may have committed
+	if e.Operation == "claim" && (e.Err != nil || e.Changed > 0) { // a failed claim may have committed
 		table := strings.TrimPrefix(e.Table, h.setup.Schema+".")
 		h.journal.append(line{What: lineClaim, Table: table, App: h.setup.App, Limit: e.Requested, Changed: e.Changed})
 	}
@@ -135,7 +135,7 @@ func (h *handlers) job(ctx context.Context, j *jobs.Job[Task]) error {
 	return h.handle(ctx, delivery{"jobs", j.ID.String(), j.Attempt, j.Args, j.Tx})
 }
 
-// decode reads what a producer wrote. What schedules write has no task and is done as plain.
+// decode reads what a producer wrote. Rows of schedules have no task and are handled as plain.
 func decode(payload []byte) (t Task) {
 	if json.Unmarshal(payload, &t) != nil {
 		t.Mode = modePlain

@@ -18,13 +18,13 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// writers write one row a transaction into two of the tables, from several sessions, at a rate at which announcers wake
-// up. Between two bursts they rest until all announcers sleep. A few transactions stay open after their insert, into
-// the rest and beyond. Everybody else who writes pauses.
+// writers write one row in each transaction into two of the tables, from several sessions, at a rate at which
+// announcers wake up. Between two bursts they rest until all announcers sleep. A few transactions stay open after their
+// insert, into the rest and beyond. All other writers pause.
 type writers struct {
 	*holding
 	tables  []string
-	stop    context.CancelFunc // of the burst; nil: none goes on
+	stop    context.CancelFunc // ends the burst; nil if there is none
 	bursts  sync.WaitGroup
 	late    sync.WaitGroup // transactions that stay open
 	written atomic.Int64
@@ -35,18 +35,18 @@ const (
 	writerCount = 8
 	writerPause = 20 * time.Millisecond // on average
 	lateOneIn   = 40
-	lateFor     = 3 * time.Second // how long a transaction stays open at the most
+	lateFor     = 3 * time.Second // how long a transaction stays open at most
 	lateRoom    = 40
 )
 
 // wakeLimit is how long an announcer may take to wake up in a burst, and fadeLimit to fall asleep after it. Neither is
-// judged: a machine may be too slow for a burst.
+// judged, since a machine may be too slow for a burst.
 const (
 	wakeLimit = 10 * time.Second
 	fadeLimit = 30 * time.Second
 )
 
-// writable are rows of each table whose handlers do nothing. Those with a key of their own wait for a note to be
+// writable are functions that write rows with no-op handlers, by table. Rows with their own key wait for a note to be
 // folded.
 var writable = map[string][]func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error){
 	"jobs": {
@@ -78,8 +78,8 @@ var writable = map[string][]func(ctx context.Context, p *producer, tx pgx.Tx) ([
 // folding are the tables with notes.
 var folding = []string{"jobs", "outbox"}
 
-// inBursts has writers that come by any way to the server, lets a function have bursts, and waits for everything that
-// was written. Where the machine is too slow for an announcer to wake up nothing strikes.
+// inBursts starts writers that connect to the given URL, calls do, which runs bursts, and waits until all rows have
+// ended. The strike is skipped if the machine is too slow for an announcer to wake up.
 func (l *lab) inBursts(ctx context.Context, random *rand.Rand, url string, do func(*writers) error) error {
 	pool, err := l.openURL(ctx, url, "writers", writerCount+lateRoom, nil, nil)
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *lab) inBursts(ctx context.Context, random *rand.Rand, url string, do fu
 	return errors.Join(err, ended)
 }
 
-// burst goes on until lull.
+// burst starts a burst, which lasts until lull.
 func (w *writers) burst(ctx context.Context) {
 	if w.stop != nil {
 		return
@@ -133,7 +133,7 @@ func (w *writers) writeOne(ctx context.Context, p *producer) {
 	w.late.Go(func() { w.commit(ctx, own, row, open) })
 }
 
-// commit writes a row in a transaction that stays open for a while. The end of a burst does not end it.
+// commit writes a row in a transaction that stays open for a while, even after the end of the burst.
 func (w *writers) commit(ctx context.Context, p *producer, row func(context.Context, *producer, pgx.Tx) ([]announced,
 	error), open time.Duration) {
 	err := p.transactSurely(context.WithoutCancel(ctx), func(ctx context.Context, tx pgx.Tx) ([]announced, error) {
@@ -159,7 +159,7 @@ func (w *writers) lull() {
 	}
 }
 
-// end waits until everything is worked off.
+// end waits until all rows have ended.
 func (w *writers) end(ctx context.Context) error {
 	w.lull()
 	w.late.Wait()
@@ -203,12 +203,12 @@ func (l *lab) awake(ctx context.Context) (all []awake, err error) {
 
 var errNobodyWakes = errors.New("no announcer wakes up")
 
-// awaitAwake returns the first announcer that is awake and of which a condition holds, if any.
+// awaitAwake returns the first awake announcer that meets a condition.
 func (l *lab) awaitAwake(ctx context.Context, is func(awake) bool) (awake, error) {
 	for end := time.Now().Add(wakeLimit); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(retryBase) {
 		all, err := l.awake(ctx)
 		if err != nil {
-			continue // a session of the run's own may have ended
+			continue // the run's own session may have ended
 		}
 		for _, a := range all {
 			if is == nil || is(a) {

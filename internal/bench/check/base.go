@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A repository is where git runs.
+// A repository is the directory in which git runs.
 type repository struct{ dir string }
 
 func (r repository) git(ctx context.Context, args ...string) (string, error) {
@@ -22,11 +22,11 @@ func (r repository) git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// mainlines are the branches that work is merged into, the first that exists counts.
+// mainlines are the branches that work is merged into. The first one that exists is used.
 var mainlines = []string{"main", "origin/main"}
 
-// base is the commit to compare with: the given one, or where HEAD has left the main line, or the one before HEAD
-// where it has not.
+// base returns the commit to compare with: the given one, else the point at which HEAD left the main line, else the
+// commit before HEAD.
 func (r repository) base(ctx context.Context, given string) (string, error) {
 	if given != "" {
 		return r.commit(ctx, given)
@@ -56,7 +56,7 @@ func (r repository) commit(ctx context.Context, name string) (string, error) {
 	return r.git(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 }
 
-// describe is a commit in a line.
+// describe returns a commit in one line.
 func (r repository) describe(ctx context.Context, commit string) (string, error) {
 	return r.git(ctx, "log", "-1", "--format=%h %s", commit)
 }

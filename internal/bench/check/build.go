@@ -13,20 +13,20 @@ import (
 
 // A side is one of the two programs.
 type side struct {
-	name   string // as the report has it
-	commit string // in a line
+	name   string // as shown in the report
+	commit string // described in one line
 	binary string
 }
 
-// builds are both, in a directory of their own.
+// builds are the two programs, in a temporary directory.
 type builds struct {
 	repository repository
 	dir        string
-	worktree   string // of the base; empty before it was made
+	worktree   string // worktree of the base; empty until it is made
 	sides      [2]side
 }
 
-// build builds the base, in a worktree of its own, and the working tree as it is.
+// build builds the base in a temporary worktree, and the working tree as it is.
 func build(ctx context.Context, dir, base string, progress io.Writer) (*builds, error) {
 	b := &builds{repository: repository{dir}}
 	if err := b.build(ctx, base, progress); err != nil {
@@ -65,7 +65,7 @@ func (b *builds) build(ctx context.Context, base string, progress io.Writer) (er
 	return nil
 }
 
-// compile leaves the paths out, so that what the cache has of another directory counts.
+// compile trims paths from the binary, so that the build cache of another directory can be used.
 func compile(ctx context.Context, dir, binary string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/txwork")
 	cmd.Dir = dir
@@ -77,10 +77,10 @@ func compile(ctx context.Context, dir, binary string) error {
 	return nil
 }
 
-// removeLimit bounds the tidying up after an interruption.
+// removeLimit bounds the cleanup after an interruption.
 const removeLimit = 20 * time.Second
 
-// remove leaves nothing behind, in the repository either.
+// remove deletes the directory and removes the worktree from the repository.
 func (b *builds) remove() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
@@ -91,6 +91,6 @@ func (b *builds) remove() (err error) {
 		return err
 	}
 	err = errors.Join(err, os.RemoveAll(b.dir))
-	_, pruneErr := b.repository.git(ctx, "worktree", "prune") // one that an interruption left half made
+	_, pruneErr := b.repository.git(ctx, "worktree", "prune") // removes a worktree that an interruption left half made
 	return errors.Join(err, pruneErr)
 }

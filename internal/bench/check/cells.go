@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// A cell is a workload, and what of its result is of interest.
+// A cell is a workload and the metrics of its result that are compared.
 type cell struct {
 	args    []string // of txwork bench
 	metrics []metric
@@ -12,9 +12,9 @@ func (c cell) name() string { return strings.Join(c.args, " ") }
 
 // A metric is a number in the JSON object of a result.
 type metric struct {
-	path   string // keys, with dots between
+	path   string // JSON keys, separated by dots
 	title  string
-	higher bool // is better
+	higher bool // higher is better
 }
 
 var (
@@ -31,7 +31,7 @@ var (
 	crowdClaim   = metric{"comparison.with.buffers_per_claim", "buffers/claim behind it", false}
 )
 
-// cellsOf are the subset: what a change to the core would slow down first.
+// cellsOf returns the workloads that a slower core would slow down first.
 func cellsOf(short bool) []cell {
 	sizes := map[bool][]string{
 		false: {"drain --jobs 50000", "enqueue --jobs 50000", "latency --count 300",

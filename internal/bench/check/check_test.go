@@ -55,7 +55,7 @@ func (f *fakeRepo) git(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// txwork has the program do this at `txwork bench`; commit says whether that is a commit or left in the working tree.
+// txwork makes body the program for `txwork bench`; commit says whether it is committed or left in the working tree.
 func (f *fakeRepo) txwork(body string, commit bool) {
 	f.Helper()
 	f.write("cmd/txwork/main.go", `package main
@@ -75,14 +75,14 @@ func main() {
 	}
 }
 
-// What a program does. A run that was not there once is not asked for again.
+// Bodies of the program. A workload that is absent once is not run again.
 const (
 	fast = `fmt.Println("{\"lost\":0,\"jobs_per_second\":200,\"comparison\":{\"with\":{\"buffers_per_job\":3}},\"p50_ms\":1}"); _ = workload`
 	slow = `if workload == "crowd" { fmt.Fprintln(os.Stderr, "txwork: unknown flag: --kind"); os.Exit(2) }
 	fmt.Println("progress\n{\"lost\":0,\"jobs_per_second\":100,\"p50_ms\":2}")`
 	lossy  = `fmt.Println("{\"lost\":7,\"jobs_per_second\":100}"); _ = workload; os.Exit(1)`
 	broken = `_ = workload; fmt.Fprintln(os.Stderr, "txwork: no server"); os.Exit(1)`
-	// it ends with the interrupt, and leaves word
+	// slowEnd ends at the interrupt, and leaves a file behind
 	slowEnd = `_ = workload
 	c := make(chan os.Signal, 1); signal.Notify(c, os.Interrupt)
 	os.WriteFile(os.Getenv("FAKE_STARTED"), nil, 0o644)
@@ -98,7 +98,7 @@ func (f *fakeRepo) check(ctx context.Context, args ...string) (code int, stdout,
 	return code, out.String(), said.String()
 }
 
-// tidy fails if anything is left behind.
+// tidy fails if any file or worktree is left behind.
 func (f *fakeRepo) tidy() {
 	f.Helper()
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "txwork-bench-check-*"))
@@ -140,7 +140,7 @@ func TestCheck(t *testing.T) {
 func TestCheckForPeople(t *testing.T) {
 	f := newFakeRepo(t)
 	f.txwork(slow, true)
-	f.txwork(fast, false) // the working tree counts as it is
+	f.txwork(fast, false) // the working tree is measured as it is
 	code, stdout, stderr := f.check(t.Context(), "--base", "HEAD", "--short", "--rounds", "3")
 	if code != 0 {
 		t.Fatalf("it exits with %d: %s", code, stderr)
@@ -202,7 +202,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("it exits with %d, prints\n%s\nand says\n%s", code, stdout, stderr)
 	}
 	if _, err := os.Stat(stopped); err != nil {
-		t.Errorf("the run was not let end: %v", err)
+		t.Errorf("the run was not allowed to end: %v", err)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestBase(t *testing.T) {
 	f.git("branch", "-D", "main")
 	want("", f.git("rev-parse", "HEAD~1"))
 	if _, err := (repository{f.dir}).base(t.Context(), "nonsense"); err == nil {
-		t.Error("it takes a commit that is not there")
+		t.Error("a commit that does not exist is accepted")
 	}
 }
 

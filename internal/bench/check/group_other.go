@@ -4,5 +4,5 @@ package main
 
 import "os/exec"
 
-// ownGroup does nothing: there are no process groups here. The command is killed when its context ends.
+// ownGroup does nothing, because this platform has no process groups. The command is killed when its context ends.
 func ownGroup(*exec.Cmd) {}

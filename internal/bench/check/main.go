@@ -1,10 +1,8 @@
-// Command check measures the working tree beside an earlier commit: it builds txwork from both, runs a subset of
-// `txwork bench` with one and the other in turns, A B B A, and prints medians, spreads and ratios. It is what
-// `make bench-check` runs.
+// Command check compares the working tree with an earlier commit: it builds txwork from both, runs a subset of `txwork
+// bench` with each in the order A B B A, and prints medians, spreads and ratios. `make bench-check` runs it.
 //
-// It judges no time: figures are for people. It exits with 1 only where a run has lost jobs, or one of the working
-// tree has failed, or something cannot be built; and with 130 when it was interrupted, after what was measured until
-// then.
+// It does not judge times: people do that. It exits with 1 only if a run lost jobs, a run of the working tree failed,
+// or something cannot be built; and with 130 if it was interrupted, after it has printed what was measured until then.
 package main
 
 import (
@@ -26,7 +24,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal ends it at once
+	context.AfterFunc(ctx, stop) // the second signal ends the program at once
 	os.Exit(realMain(ctx, ".", os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -82,7 +80,7 @@ func realMain(ctx context.Context, dir string, args []string, stdout, stderr io.
 	return 0
 }
 
-// check builds, measures and reports, also where it was interrupted or a run has failed.
+// check builds, measures and reports, even if it was interrupted or a run failed.
 func check(ctx context.Context, dir string, o options, stdout, stderr io.Writer) (err error) {
 	b, err := build(ctx, dir, o.base, stderr)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A measurement is all runs.
+// A measurement is all runs of both sides.
 type measurement struct {
 	sides    [2]side
 	cells    []cell
@@ -16,17 +16,17 @@ type measurement struct {
 	progress io.Writer
 
 	runs   map[runOf][]map[string]float64
-	absent map[runOf]string // why it is not run
+	absent map[runOf]string // why it is not run again
 	count  int
 }
 
-// runOf is a side's runs of a cell.
+// runOf identifies the runs of one side and one cell.
 type runOf struct{ cell, side int }
 
-// turns are the sides' in a round: A B B A, so that what drifts meets both alike.
+// turns is the order of the sides in a round: A B B A, so that a drift affects both alike.
 var turns = [...]int{0, 1, 1, 0}
 
-// run runs every cell in every round. What fails at one does not keep the others from theirs, but an interruption does.
+// run runs every cell in every round. A failing run does not stop the others, but an interruption does.
 func (m *measurement) run(ctx context.Context) error {
 	m.runs, m.absent = map[runOf][]map[string]float64{}, map[runOf]string{}
 	var errs []error
@@ -45,7 +45,7 @@ func (m *measurement) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// one returns an error only where the whole is to fail.
+// one runs one side of a cell once. It returns an error only if the whole measurement is to fail.
 func (m *measurement) one(ctx context.Context, r runOf) error {
 	m.count++
 	if m.absent[r] != "" {
@@ -69,12 +69,12 @@ func (m *measurement) one(ctx context.Context, r runOf) error {
 	m.absent[r] = err.Error()
 	var absent *absentError
 	if r.side == 0 || errors.As(err, &absent) {
-		return nil // the base may be from before it, or from before a fix
+		return nil // the base may lack the workload, or a fix that it needs
 	}
 	return fmt.Errorf("%s, %s: %w", s.name, c.name(), err)
 }
 
-// say tells of a run that has ended.
+// say reports a run that has ended.
 func (m *measurement) say(r runOf, numbers map[string]float64, err error, took time.Duration) {
 	c := m.cells[r.cell]
 	first := c.metrics[0]

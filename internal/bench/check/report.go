@@ -14,7 +14,7 @@ type report struct {
 	Base string `json:"base"`
 	Tree string `json:"working_tree"`
 	Rows []row  `json:"rows"`
-	// LeftOut says why a side has no figures of a workload.
+	// LeftOut says why a side has no figures for a workload.
 	LeftOut []string `json:"left_out"`
 }
 
@@ -25,16 +25,16 @@ type row struct {
 	Higher   bool     `json:"higher_is_better"`
 	Base     *figures `json:"base,omitempty"`
 	Tree     *figures `json:"working_tree,omitempty"`
-	// Ratio is the working tree's median by the base's.
+	// Ratio is the working tree's median divided by the base's.
 	Ratio *float64 `json:"ratio,omitempty"`
-	// Apart says that no run of one lies among those of the other, where there are enough of them for that to be more
+	// Apart says that the ranges of the two sides do not overlap, and that there are enough runs for this to be more
 	// than chance.
 	Apart bool `json:"apart"`
 
 	title string
 }
 
-// figures are those of a side's runs.
+// figures summarise one side's runs.
 type figures struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -60,8 +60,8 @@ func (m *measurement) report() report {
 	return r
 }
 
-// minRuns is from where on it says something that the runs of two sides do not overlap: of five and five alike they do
-// not in one case of 126.
+// minRuns is how many runs each side needs before it means something that the ranges do not overlap. With five and five
+// runs of equal programs that happens in one case of 126.
 const minRuns = 5
 
 func compare(workload string, m metric, base, tree *figures) row {
@@ -77,7 +77,7 @@ func compare(workload string, m metric, base, tree *figures) row {
 	return r
 }
 
-// figuresOf is nil where no run has the number.
+// figuresOf returns nil if no run has the number.
 func figuresOf(runs []map[string]float64, path string) *figures {
 	var all []float64
 	for _, numbers := range runs {
@@ -142,7 +142,7 @@ func (r row) ratio() string {
 	return fmt.Sprintf("%.2f", *r.Ratio)
 }
 
-// verdict says something only where the runs lie apart.
+// verdict returns a text only if the ranges do not overlap.
 func (r row) verdict() string {
 	switch {
 	case !r.Apart:
@@ -153,7 +153,7 @@ func (r row) verdict() string {
 	return "worse"
 }
 
-// figure has three digits, or all before the point.
+// figure formats a number with three digits, or with all digits before the decimal point.
 func figure(f float64) string {
 	if f >= 100 || f <= -100 {
 		return strconv.FormatFloat(f, 'f', 0, 64)

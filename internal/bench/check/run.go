@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// absentError is of a program that does not have a workload, or a flag of it: txwork exits with 2 then.
+// absentError says that a program does not have a workload, or one of its flags: txwork then exits with 2.
 type absentError struct{ says string }
 
 func (e *absentError) Error() string { return e.says }
 
-// lostError is of a run that lost jobs.
+// lostError says that a run lost jobs.
 type lostError struct{ jobs float64 }
 
 func (e *lostError) Error() string { return fmt.Sprintf("%.0f jobs were lost", e.jobs) }
@@ -24,7 +24,7 @@ func (e *lostError) Error() string { return fmt.Sprintf("%.0f jobs were lost", e
 // stopLimit is how long a run may take to remove its server after an interruption.
 const stopLimit = 40 * time.Second
 
-// once runs a workload and gives the numbers of its result by their paths.
+// once runs a workload and returns the numbers of its result by their paths.
 func (s side) once(ctx context.Context, c cell) (map[string]float64, error) {
 	cmd := exec.CommandContext(ctx, s.binary, append(append([]string{"bench"}, c.args...), "--json")...)
 	var stdout, stderr bytes.Buffer

@@ -1,4 +1,4 @@
--- What was committed against what was applied, from the tables alone.
+-- Compares what was committed with what was applied, from the tables alone.
 WITH applied AS (
     SELECT message, count(*) AS times
     FROM {{schema}}.ledger
@@ -17,7 +17,7 @@ SELECT
     (SELECT count(*) FROM {{schema}}.transfers) AS committed,
     (SELECT count(*) FROM {{schema}}.outbox) AS enqueued,
     (SELECT count(*) FROM applied) AS applied,
-    -- committed transfers of which the ledger knows nothing
+    -- committed transfers without a row in the ledger
     (SELECT count(*) FROM {{schema}}.transfers AS t
         WHERE NOT EXISTS (SELECT FROM applied AS a WHERE a.message = t.message)) AS lost,
     (SELECT count(*) FROM applied WHERE times > 1) AS applied_twice,
@@ -26,7 +26,7 @@ SELECT
     (SELECT count(*) FROM {{schema}}.ledger AS l
         WHERE NOT EXISTS (SELECT FROM {{schema}}.transfers AS t WHERE t.message = l.message)) AS rolled_back_seen,
     (SELECT count(*) FROM {{schema}}.refusals) AS stale_settles_refused,
-    -- every account stands where the ledger says, and no money was made or lost
+    -- every balance agrees with the ledger, and no money was created or lost
     (SELECT bool_and(coalesce(a.balance, 0) = coalesce(a.opening, 0) + coalesce(p.total, 0))
             AND sum(a.balance) = sum(a.opening)
         FROM {{schema}}.accounts AS a

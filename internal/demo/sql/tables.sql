@@ -14,8 +14,8 @@ CREATE TABLE {{schema}}.transfers (
     message uuid NOT NULL
 );
 
--- What the workers write, one row for each message applied. Deliberately without any constraint on the
--- message: a second application has to show, not to fail.
+-- The workers write one row for each message that they apply. The message has no constraint on purpose: a second
+-- application must be visible and not fail.
 CREATE TABLE {{schema}}.ledger (
     message uuid NOT NULL,
     transfer text NOT NULL,
@@ -26,7 +26,7 @@ CREATE TABLE {{schema}}.ledger (
     attempt integer NOT NULL
 );
 
--- Settles that were refused because their claim was not current any more.
+-- Settles that were refused because their claim was no longer current.
 CREATE TABLE {{schema}}.refusals (
     message uuid NOT NULL,
     worker text NOT NULL,

@@ -1,4 +1,4 @@
-// Package exportertest makes a schema with rows in every state, and scrapes an exporter of it.
+// Package exportertest creates a schema with rows in every state, and scrapes an exporter of it.
 package exportertest
 
 import (
@@ -26,7 +26,7 @@ type Ward struct {
 	Exporter *exporter.Exporter
 }
 
-// New makes one. Each scrape is an observation of its own.
+// New makes a Ward. Each scrape observes the database anew.
 func New(t testing.TB, options ...pgtest.Option) *Ward {
 	t.Helper()
 	w := &Ward{TB: t, DB: pgtest.New(t, options...)}
@@ -38,7 +38,7 @@ func New(t testing.TB, options ...pgtest.Option) *Ward {
 	return w
 }
 
-// Must ends the test with an error.
+// Must fails the test if there is an error.
 func (w *Ward) Must(err error) {
 	w.Helper()
 	if err != nil {
@@ -46,7 +46,7 @@ func (w *Ward) Must(err error) {
 	}
 }
 
-// Export makes another exporter, which takes its time on a busy machine.
+// Export makes another exporter, with a timeout that suffices on a busy machine.
 func (w *Ward) Export(o reaper.GaugeOptions) {
 	w.Helper()
 	o.Schema, o.Logger = w.Schema, slog.New(slog.DiscardHandler)
@@ -76,7 +76,7 @@ type Sample struct {
 	Value  float64
 }
 
-// Text is the exporter's answer.
+// Text returns the exporter's answer.
 func (w *Ward) Text() string {
 	w.Helper()
 	answer := httptest.NewRecorder()
@@ -92,7 +92,7 @@ var (
 	label = regexp.MustCompile(`([a-z_]+)="([^"\\]*)"`)
 )
 
-// Scrape is the exporter's answer, line by line.
+// Scrape returns the exporter's answer as samples.
 func (w *Ward) Scrape() (all []Sample) {
 	w.Helper()
 	for text := range strings.Lines(w.Text()) {
@@ -114,7 +114,7 @@ func (w *Ward) Scrape() (all []Sample) {
 	return all
 }
 
-// states are what the columns have that every table has, in the order of their list.
+// states are the values of the columns that every table has, in the order of their list.
 var states = map[string]string{
 	"ready":     "0, 0, now() - interval '1000 s', now() - interval '1000 s', NULL, NULL, NULL, NULL, false",
 	"scheduled": "0, 0, now() + interval '1 day', now(), NULL, NULL, NULL, NULL, false",
@@ -129,7 +129,7 @@ var states = map[string]string{
 		"interval '1 d', false",
 }
 
-// domains are what the columns of a table have beside those.
+// domains are the further columns of each table, with their values.
 var domains = map[string]struct{ columns, values string }{
 	"outbox": {"topic, payload", "'a', '{}'"},
 	"inbox":  {"consumer, source, message_id, topic, payload", "'billing', 's', 'm' || i, 'a', '{}'"},
@@ -139,7 +139,7 @@ var domains = map[string]struct{ columns, values string }{
 }
 
 // Put writes n rows of a state without running triggers: ready for 1000 s, scheduled in a day, running, expired for
-// 2500 s, waiting for 4000 s, done, dead for 10 minutes, dead before that. Jobs are in queue mail.
+// 2500 s, waiting for 4000 s, done, dead for 10 minutes, or dead for longer. Jobs are in queue mail.
 func (w *Ward) Put(table, state string, n int) {
 	w.Helper()
 	d := domains[table]

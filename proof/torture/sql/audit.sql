@@ -1,6 +1,6 @@
--- Every version of every row, appended in the transaction that makes it: what is here has committed, and what
--- has committed is here. The row's lock is held while its version is appended, so seq orders the versions of a row.
--- There is no index: nothing looks anything up before the end, and every write would pay for it.
+-- Every version of every row, appended in the transaction that writes it, so this table has exactly the committed
+-- versions. The row's lock is held while its version is appended, so seq orders the versions of a row. There is no
+-- index: nothing reads the table before the end, and every write would pay for an index.
 CREATE TABLE {{.Schema}}.audit (
     seq bigserial NOT NULL,
     tbl text NOT NULL,
@@ -26,7 +26,8 @@ CREATE TABLE {{.Schema}}.audit (
     at timestamptz NOT NULL
 );
 
--- What handlers write in the transaction that settles their row. There is no unique key: a second effect shows.
+-- Handlers write here in the transaction that settles their row. There is no unique key, so that a second effect is
+-- visible.
 CREATE TABLE {{.Schema}}.effects (
     tbl text NOT NULL,
     name text NOT NULL,

@@ -1,18 +1,18 @@
--- Every version with the time of its commit, row by row, in order; and at the end what the table has: a version that
--- passed the trigger by shows.
-SELECT tbl, id::text, op::text, old_status, coalesce(old_token::text, ''), status, waiting, cancelled, coalesce(token::text, ''),
-    attempts, max_attempts, due_at, fire_at, locked_until, generation, coalesce(name, ''), coalesce(key, ''), app, xid, txn_at, at,
-    committed, seq
+-- The versions of each row in order, with the times of their commits, and last the row as the table has it now: a
+-- version that bypassed the trigger is visible then.
+SELECT tbl, id::text, op::text, old_status, coalesce(old_token::text, ''), status, waiting, cancelled,
+    coalesce(token::text, ''), attempts, max_attempts, due_at, fire_at, locked_until, generation, coalesce(name, ''),
+    coalesce(key, ''), app, xid, txn_at, at, committed, seq
 FROM (
-    SELECT tbl, id, op, old_status, old_token, status, waiting, cancelled, token, attempts, max_attempts, due_at, fire_at,
-        locked_until, generation, name, key, app, xid, txn_at, at,
+    SELECT tbl, id, op, old_status, old_token, status, waiting, cancelled, token, attempts, max_attempts, due_at,
+        fire_at, locked_until, generation, name, key, app, xid, txn_at, at,
         CASE WHEN op = 'I' OR status = 1 AND old_status = 0 THEN {{.Committed}} END AS committed, seq
     FROM {{.Schema}}.audit
 {{- range .Tables}}
     UNION ALL
-    SELECT '{{.Table}}', r.id, 'F', -1, NULL, r.status, r.waiting, r.cancelled_at IS NOT NULL, r.owner_token, r.attempts,
-        r.max_attempts, r.due_at, {{.Fire}}::timestamptz, r.locked_until, {{.Generation}}, {{.Name}}, {{.Key}}, '', 0, now(), now(),
-        NULL, 9223372036854775807
+    SELECT '{{.Table}}', r.id, 'F', -1, NULL, r.status, r.waiting, r.cancelled_at IS NOT NULL, r.owner_token,
+        r.attempts, r.max_attempts, r.due_at, {{.Fire}}::timestamptz, r.locked_until, {{.Generation}}, {{.Name}},
+        {{.Key}}, '', 0, now(), now(), NULL, 9223372036854775807
     FROM {{.Schema}}.{{.Table}} AS r
 {{- end}}
 ) AS versions

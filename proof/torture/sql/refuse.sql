@@ -1,4 +1,4 @@
--- Rows that the database does not let anybody settle, and the SQLSTATE with which it says so.
+-- Rows whose settle the database refuses, and the SQLSTATE of the refusal.
 CREATE TABLE {{.Schema}}.refused (
     id uuid PRIMARY KEY,
     code text NOT NULL

@@ -1,5 +1,5 @@
--- The name sorts before those of the domain's own triggers, so that a version is on record before what they make
--- of it.
+-- The trigger's name sorts before those of the domain's own triggers, so that it records a version before they change
+-- it.
 CREATE FUNCTION {{.Schema}}.audit_{{.Table}}() RETURNS trigger
 LANGUAGE plpgsql
 AS $torture$
