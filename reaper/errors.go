@@ -2,9 +2,12 @@ package reaper
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
@@ -32,6 +35,11 @@ func isOutage(err error) bool {
 func explain(err error) error {
 	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
 		return err
+	}
+	if pg, ok := contain.As[*pgconn.PgError](err); ok && pg.Code == "42P01" && strings.Contains(pg.Message, leaderTable) {
+		return fmt.Errorf("txwork: %w: the tables of the domain reaper are missing: run `txwork migrate up`, or take "+
+			"them into your own migrations with `txwork migrate export --domain reaper DIR`: %w", workqueue.ErrSchemaVersion,
+			err)
 	}
 	return postgres.Sentinels{
 		ReadOnly: workqueue.ErrReadOnly, PoolMode: workqueue.ErrPoolMode, SchemaVersion: workqueue.ErrSchemaVersion,

@@ -263,3 +263,39 @@ func (l *logged) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// After a crash of the only reaper, its successor waits for the lease, and tells so.
+func TestAReaperThatStandsBySaysSo(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	stop := db.run(db.Pool, db.options(), table)
+	db.awaitTerm(table, 1)
+
+	var log logged
+	o := db.options()
+	o.Logger = log.logger()
+	db.run(db.Pool, o, table)
+	db.await("line that it stands by", func() bool { return strings.Contains(log.String(), "reaper stands by") })
+	stop()
+	db.await("line that it leads", func() bool { return strings.Contains(log.String(), "reaper leads") })
+	if n := strings.Count(log.String(), "reaper stands by"); n != 1 {
+		t.Errorf("it said %d times that it stands by:\n%s", n, log.String())
+	}
+}
+
+// An application that took the tables of some domains into its own migrations is told which domain is missing.
+func TestAMissingLeaderTableNamesItsDomain(t *testing.T) {
+	t.Parallel()
+	db := &database{pgtest.New(t), t}
+	table := db.table(workqueue.Spec{Table: "work"})
+	_, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, db.options())
+	for what, err := range map[string]error{"RunOnce": err, "Leaders": errorOf(reaper.Leaders(t.Context(), db.Pool,
+		db.Schema))} {
+		if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), "domain reaper are missing") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }

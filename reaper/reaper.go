@@ -75,6 +75,8 @@ type reaper struct {
 	patience time.Duration
 	looked   bool
 	warned   []string // the tables that it has warned about
+
+	standby bool // it has said that it waits for another leader
 }
 
 // noteOutage notes how a round or an observation ended, and reports whether err is an outage. An outage is logged once,
@@ -191,7 +193,7 @@ func (r *reaper) resign(ctx context.Context) {
 
 // noteTerms notes which tables it leads, and when the leases of other leaders end.
 func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
-	now, gained, lost := time.Now(), map[string]int64{}, []string(nil)
+	now, gained, lost, waits := time.Now(), map[string]int64{}, []string(nil), time.Duration(0)
 	for _, table := range r.names {
 		s, term := standings[table], r.terms[table]
 		switch {
@@ -199,7 +201,8 @@ func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
 			gained[table], r.terms[table] = s.Term, s.Term
 			delete(r.served, table)
 		case !s.Elected:
-			r.ends[table] = now.Add(time.Duration(s.Seconds * float64(time.Second)))
+			left := time.Duration(s.Seconds * float64(time.Second))
+			r.ends[table], waits = now.Add(left), max(waits, left)
 			if term != 0 {
 				lost = append(lost, table)
 			}
@@ -212,6 +215,11 @@ func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
 	if r.since.IsZero() && len(r.terms) > 0 {
 		r.since = now
 	}
+	if waits > 0 && !r.standby {
+		// After a crash of the only reaper, nothing else tells why maintenance has not begun yet.
+		r.logger.InfoContext(ctx, "reaper stands by: another reaper leads until its lease ends", "lease_ends_in", waits)
+	}
+	r.standby = waits > 0
 }
 
 // lose notes that it no longer leads some tables.

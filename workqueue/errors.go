@@ -24,8 +24,8 @@ var (
 	// that wraps it names it.
 	ErrNotFound = errors.New("not found")
 
-	// ErrSchemaVersion says that the table was made for another version of this library.
-	ErrSchemaVersion = errors.New("schema version mismatch")
+	// ErrSchemaVersion says that a table is missing, or was made for another version of this library.
+	ErrSchemaVersion = errors.New("the schema does not fit this library")
 
 	// ErrPoolMode says that the pool leads to a pooler in statement mode, which refuses transactions.
 	ErrPoolMode = errors.New("pooler is in statement mode")

@@ -75,7 +75,8 @@ func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = $1 AND c.relname = $2`, t.spec.Schema, t.spec.Table).Scan(&comment)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("txwork: %w: table %s does not exist: run `txwork migrate up` or your own migration",
+		return fmt.Errorf("txwork: %w: table %s does not exist: run `txwork migrate up` or your own migration, or name its "+
+			"schema in the options",
 			ErrSchemaVersion, t.Name())
 	}
 	if err != nil {
