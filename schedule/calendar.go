@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A calendar is the set of wall times that an expression's five fields match: a bit for each value.
+// A calendar is the set of wall times that an expression's five fields match. Each field is a set with a bit for each
+// value.
 type calendar struct {
 	minutes, hours, days, months, weekdays uint64
 	eitherDay                              bool // both day fields are restricted: one is enough
@@ -33,14 +34,14 @@ func (c *calendar) first(from, until time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// everFires looks at 400 years, after which the calendar repeats itself to the weekday.
+// everFires reports whether the calendar matches at all. It checks 400 years, after which dates and weekdays repeat.
 func (c *calendar) everFires() bool {
 	from := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, ok := c.first(from, from.AddDate(400, 0, 0))
 	return ok
 }
 
-// matches tells whether the three day fields match.
+// matches reports whether the day of month, the month and the day of week match.
 func (c *calendar) matches(day time.Time) bool {
 	date, weekday := has(c.days, day.Day()), has(c.weekdays, int(day.Weekday()))
 	if c.eitherDay {
@@ -49,7 +50,7 @@ func (c *calendar) matches(day time.Time) bool {
 	return has(c.months, int(day.Month())) && date && weekday
 }
 
-// timeOfDay returns the first matching minute of a day that is not before from, a time of that day.
+// timeOfDay returns the first matching minute of a day that is not before from, which is a time on that day.
 func (c *calendar) timeOfDay(day, from time.Time) (time.Time, bool) {
 	minutes := int((from.Sub(day) + time.Minute - 1) / time.Minute)
 	hour, minute := minutes/60, minutes%60

@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/schedule"
 )
 
-// A zero time, or that of another calendar's beginning, is more than a Duration away from now.
+// The zero time, or the start of another calendar, is further from now than a Duration can express.
 func TestDueOfANextTimeLongerAgoThanADurationLasts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2024, 5, 6, 7, 8, 9, 500, time.UTC)
@@ -48,7 +48,7 @@ func TestAValueWithAStepIsOpenToTheHighestValue(t *testing.T) {
 	}
 }
 
-// Letters that only fold to those of a name, and spaces and digits of other scripts, are not what is known.
+// Letters that only case-fold to those of a name, and spaces and digits of other scripts, are refused.
 func TestExpressionsAreASCII(t *testing.T) {
 	t.Parallel()
 	for _, expr := range []string{"0 0 * * \u017fUN", "0 0 * \u017fEP *", "@wee\u212aly", "0\u00a00 * * *",
@@ -60,7 +60,7 @@ func TestExpressionsAreASCII(t *testing.T) {
 	}
 }
 
-// The database keeps microseconds: half a one would be none, which means the default.
+// The database stores microseconds: half a microsecond would become 0, which means the default.
 func TestRulesAreOfWholeMicroseconds(t *testing.T) {
 	t.Parallel()
 	for field, rule := range map[string]schedule.Rule{

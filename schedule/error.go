@@ -7,7 +7,7 @@ import (
 
 // An Error says which part of a schedule was refused, and why.
 type Error struct {
-	Expr string // what was given, cut off where it is very long
+	Expr string // the given expression, shortened if it is very long
 	// "expression", "minute", "hour", "day-of-month", "month", "day-of-week", "interval", "zone", or a field of Rule
 	Field  string
 	Reason string
@@ -24,7 +24,7 @@ func refuse(expr, field, format string, args ...any) *Error {
 	return &Error{Expr: clip(expr), Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// clip keeps messages short that quote what may be a thousand bytes of anything.
+// clip shortens a quoted text, which may be a thousand bytes of anything.
 func clip(text string) string {
 	const most = 100
 	if len(text) > most {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// A field is one of the five of an expression.
+// A field describes one of the five fields of an expression.
 type field struct {
 	name      string
 	low, high int      // what * means
-	most      int      // the highest number that may be written, and where a value with a step ends
-	names     []string // of the values from low on
+	most      int      // the highest number that may be written, and the end of a value with a step
+	names     []string // names of the values, from low on
 }
 
 const fieldNames = "minute hour day-of-month month day-of-week"
@@ -27,7 +27,7 @@ var fields = [5]field{
 		names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
 }
 
-// parse returns the set of values that a list names, or why it is refused.
+// parse returns the set of values in a list, or the reason why it is refused.
 func (f *field) parse(list string) (set uint64, reason string) {
 	for item := range strings.SplitSeq(list, ",") {
 		values, reason := f.parseItem(item)
@@ -58,7 +58,7 @@ func (f *field) parseItem(item string) (uint64, string) {
 	return set, ""
 }
 
-// parseSpan reads what stands before a step: *, a value or a range. A value with a step is open at its end.
+// parseSpan reads the part before a step: *, a value or a range. A value with a step extends to the field's end.
 func (f *field) parseSpan(span string, stepped bool) (low, high int, reason string) {
 	if span == "*" {
 		return f.low, f.high, ""
@@ -121,7 +121,7 @@ func (f *field) parseValue(text string) (int, string) {
 	return value, ""
 }
 
-// parseNumber takes digits only. A number that is too large for a field may be any that is.
+// parseNumber accepts digits only. If a number is too large for every field, its exact value does not matter.
 func parseNumber(text string) (int, bool) {
 	number, err := strconv.ParseUint(text, 10, 16)
 	if err != nil && len(text) > 4 && strings.Trim(text, "0123456789") == "" {

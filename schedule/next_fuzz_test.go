@@ -7,7 +7,8 @@ import (
 	"github.com/txwork/txwork/schedule"
 )
 
-// At any time of history and in any zone, times go up, and mean the same when the schedule is written and read again.
+// At any time and in any zone, occurrences are ascending, and a schedule that is formatted and parsed again has the
+// same ones.
 func FuzzNext(f *testing.F) {
 	for _, s := range []string{
 		"* * * * *", "30 2 * * MON-FRI", "*/15 9-17/2 1,15 JAN-MAR 0", "0 0 29 2 *", "0 0 */2 * 1", "5/15 * * * 7",
@@ -24,7 +25,7 @@ func FuzzNext(f *testing.F) {
 	f.Fuzz(func(t *testing.T, expr, zone string, unix int64) {
 		s, err := schedule.Parse(expr, zone)
 		if err != nil {
-			return // FuzzParse has a look at those
+			return // FuzzParse tests those
 		}
 		same, err := schedule.Parse(s.String(), s.Zone())
 		if err != nil {

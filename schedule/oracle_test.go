@@ -9,8 +9,8 @@ import (
 	"github.com/txwork/txwork/schedule"
 )
 
-// The oracle knows an expression by the values that it was made of, not by parsing it, and finds what is due
-// by looking at the zone's clock at every step of time, not by asking for the zone's transitions.
+// An oracle computes occurrences independently of the package. It knows the values of an expression without parsing it,
+// and checks the zone's clock at every step of time instead of asking for the zone's transitions.
 type oracle struct {
 	expr      string
 	values    [5]map[int]bool
@@ -23,7 +23,7 @@ func randomOracle(rng *rand.Rand) oracle {
 	var texts [5]string
 	for i, span := range [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}} {
 		texts[i], o.values[i] = "*", values(span[0], span[1], 1)
-		if i < 2 || rng.IntN(4) == 0 { // most schedules are for all days
+		if i < 2 || rng.IntN(4) == 0 { // most schedules match all days
 			texts[i], o.values[i] = randomField(rng, span[0], span[1])
 		}
 	}
@@ -70,7 +70,7 @@ func (o oracle) matches(wall time.Time) bool {
 		wall.Second() == 0
 }
 
-// due returns what is due later than after and not later than until, looking at the clock in steps.
+// due returns the occurrences later than after and not later than until, by checking the clock in steps.
 func (o oracle) due(zone *time.Location, after, until time.Time, step time.Duration) []time.Time {
 	var times []time.Time
 	shown := after.Add(-3 * 24 * time.Hour)

@@ -128,7 +128,7 @@ func TestPoliciesHaveNames(t *testing.T) {
 	}
 }
 
-// Whatever is parsed can be written and parsed again, and goes forward.
+// A parsed expression can be formatted and parsed again, and its occurrences are ascending.
 func FuzzParse(f *testing.F) {
 	for _, expr := range []string{"* * * * *", "*/5 9-17 * JAN-MAR MON-FRI", "0 0 29 2 *", "@daily", "@every 5m",
 		"0 0 30 2 *", "1,,2 * * * *", "@every -1s"} {

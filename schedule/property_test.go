@@ -27,7 +27,7 @@ func randomTime(rng *rand.Rand, zone *time.Location) time.Time {
 	return t
 }
 
-// Expressions, zones and times at random: everything that is due in some days is what the oracle finds.
+// For random expressions, zones and times, the occurrences of some days are those that the oracle finds.
 func TestScheduleAgreesWithTheClock(t *testing.T) {
 	t.Parallel()
 	const cases = 1500
@@ -36,7 +36,7 @@ func TestScheduleAgreesWithTheClock(t *testing.T) {
 		o := randomOracle(rng)
 		s, err := parseOracle(o, zones[rng.IntN(len(zones))])
 		if err != nil {
-			continue // a date that never comes
+			continue // a date that never occurs
 		}
 		zone, _ := time.LoadLocation(s.Zone())
 		after := randomTime(rng, zone)
@@ -54,7 +54,7 @@ func TestScheduleAgreesWithTheClock(t *testing.T) {
 	}
 }
 
-// What holds of any occurrences, however far apart.
+// Properties of all occurrences, however far apart they are.
 func TestOccurrencesGoForwardAndMatch(t *testing.T) {
 	t.Parallel()
 	const cases = 4000

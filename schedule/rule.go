@@ -77,7 +77,8 @@ func (r Rule) Due(s *Schedule, next, now time.Time) (fire []time.Time, skipped i
 	return nil, s.count(next, last.Add(1)), following, ok
 }
 
-// choose goes back from the newest due occurrence for as long as the rule wants more.
+// choose returns the occurrences to fire, oldest first: it goes back from the newest due one for as long as the rule
+// wants more.
 func (r Rule) choose(s *Schedule, next, last, now time.Time) []time.Time {
 	var fire []time.Time
 	misfires := 0

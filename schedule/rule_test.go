@@ -75,7 +75,7 @@ func TestDueAtTheEndOfTime(t *testing.T) {
 	}
 }
 
-// Two years of minutes, missed: what is returned and what is counted are bounded.
+// After two missed years of a schedule for every minute, the returned and the counted occurrences are bounded.
 func TestDueAfterALongTime(t *testing.T) {
 	t.Parallel()
 	next, now := on(t, "00:00:00"), on(t, "00:00:30").AddDate(2, 0, 0)
@@ -92,7 +92,7 @@ func TestDueAfterALongTime(t *testing.T) {
 	}
 }
 
-// Whenever it is looked at, each occurrence is either fired or skipped, once.
+// Whenever Due is called, each occurrence is either fired or skipped, exactly once.
 func TestDueLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := parse(t, "*/10 1-3 * * *", "America/New_York")
@@ -129,7 +129,7 @@ func TestOffset(t *testing.T) {
 	if again := rule.Offset("report", nominal.In(time.FixedZone("", 3600)).Add(999)); again != first {
 		t.Errorf("the same moment has %s and %s", first, again)
 	}
-	// Computed once by sha256sum: what is promised over versions.
+	// Computed once with sha256sum: the value must stay the same in all versions.
 	if want := 5586936 * time.Microsecond; first != want {
 		t.Errorf("the offset of report is %s, not %s", first, want)
 	}

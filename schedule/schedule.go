@@ -20,7 +20,7 @@ func (s *Schedule) Zone() string { return s.zone.String() }
 // IsInterval reports whether the schedule is an "@every".
 func (s *Schedule) IsInterval() bool { return s.interval > 0 }
 
-// The years in which schedules are due: what RFC 3339 can write.
+// The range of years in which schedules are due, which RFC 3339 can represent.
 var (
 	firstYear = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 	afterLast = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -49,7 +49,7 @@ func (s *Schedule) OnGrid(anchor, t time.Time) time.Time {
 	if !s.IsInterval() {
 		return t
 	}
-	// In seconds, since a Duration is no longer than 292 years.
+	// In seconds, since a Duration cannot exceed 292 years.
 	elapsed, step := t.Unix()-anchor.Unix(), int64(s.interval/time.Second)
 	if t.Nanosecond() < anchor.Nanosecond() {
 		elapsed--
@@ -75,11 +75,11 @@ func (s *Schedule) Between(after, until time.Time, limit int) []time.Time {
 	return times
 }
 
-// search goes from stretch to stretch of the zone, past those in which nothing can be due.
+// search goes from one stretch of the zone to the next, and skips those in which nothing can be due.
 func (s *Schedule) search(after time.Time) (time.Time, bool) {
 	from := time.Unix(after.Unix()+1, 0).In(s.zone)
 	for {
-		// No clock that is read from now on is further behind than this.
+		// From here on, no wall time is earlier than this.
 		wall, ok := s.calendar.first(from.UTC().Add(-maxOffset), afterLast)
 		if !ok {
 			return time.Time{}, false
@@ -95,7 +95,7 @@ func (s *Schedule) search(after time.Time) (time.Time, bool) {
 	}
 }
 
-// within returns the first occurrence in a stretch that is not before from, a time in it.
+// within returns the first occurrence in a stretch that is not before from, which is a time in the stretch.
 func (s *Schedule) within(here stretch, from time.Time) (time.Time, bool) {
 	wall := here.wall(from)
 	if s.fixed {
@@ -115,7 +115,7 @@ func (s *Schedule) within(here stretch, from time.Time) (time.Time, bool) {
 	return due.Add(-here.offset), ok
 }
 
-// jumpedOver tells whether a time matches that the clock left out when it went from one to the other.
+// jumpedOver reports whether one of the wall times matches that the clock skipped between from and to.
 func (s *Schedule) jumpedOver(from, to time.Time) bool {
 	_, ok := s.calendar.first(from, to)
 	return ok

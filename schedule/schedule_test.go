@@ -113,8 +113,7 @@ func TestAScheduleTellsWhatItIs(t *testing.T) {
 	}
 }
 
-// What is rare is found by going over months and days: the longest search there is, in a zone that changes twice a
-// year.
+// A rare occurrence takes the longest search, over months and days, in a zone whose clock changes twice a year.
 func BenchmarkNextOfARareExpression(b *testing.B) {
 	s, err := schedule.Parse("0 0 29 2 */7", "America/New_York")
 	if err != nil {

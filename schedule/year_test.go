@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/schedule"
 )
 
-// The page is written by hand up to this heading, and generated from there on.
+// The page is handwritten up to this heading, and generated after it.
 const (
 	yearFile    = "../docs/daylight-saving.md"
 	yearHeading = "## A year of ten hard schedules\n"
@@ -34,7 +34,7 @@ var hardest = []struct{ expr, zone, why string }{
 	{"0 0 29 2 *", "Europe/Berlin", "29 February, which 2026 does not have."},
 }
 
-// People can check the page by hand, with a calendar and the dates of the transitions.
+// The generated page can be checked by hand, with a calendar and the dates of the transitions.
 func TestAYearOfTheHardestSchedules(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(yearFile)
@@ -117,7 +117,7 @@ func writeRows(page *strings.Builder, s *schedule.Schedule, from, transition, un
 	}
 }
 
-// isShown tells whether the clock shows the same at two different times.
+// isShown reports whether the clock shows the same at two different times.
 func isShown(at, other time.Time) bool {
 	return !at.Equal(other) && wallClock(at).Equal(wallClock(other))
 }

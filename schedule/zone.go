@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// maxOffset is more than any zone is ahead of or behind UTC: RFC 8536 allows no more than 26 hours.
+// maxOffset is the largest difference between a zone and UTC that RFC 8536 allows: 26 hours.
 const maxOffset = 26 * time.Hour
 
-// A wall time is what a zone's clock shows, kept as if it were UTC. asWall reads it off a time in its zone.
+// asWall returns the wall time that a zone's clock shows at a time. Wall times are represented as if they were UTC.
 func asWall(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
@@ -16,24 +16,25 @@ func asWall(t time.Time) time.Time {
 
 // A stretch is a span of time in which a zone has one offset: from start, before end.
 type stretch struct {
-	start, end time.Time // zero: since ever, for ever
+	start, end time.Time // zero: without a beginning, without an end
 	offset     time.Duration
 }
 
 func stretchAt(t time.Time) stretch {
 	start, end := t.ZoneBounds()
 	if !end.IsZero() && !end.After(t) {
-		end = end.Add(24 * time.Hour) // package time ends every year after 365 days, leap years too
+		end = end.Add(24 * time.Hour) // package time ends every year after 365 days, even leap years
 	}
 	_, offset := t.Zone()
 	return stretch{start, end, time.Duration(offset) * time.Second}
 }
 
-// wall returns what the clock of this stretch shows at a time; at its end, what it was about to show.
+// wall returns what the clock of this stretch shows at a time. At the end of the stretch, it is the wall time that the
+// clock would have shown next.
 func (s stretch) wall(t time.Time) time.Time { return t.UTC().Add(s.offset) }
 
-// reached returns how far the clock had got when the stretch began: all wall times before it had been shown
-// or jumped over. Where the clock was set back it is later than what the stretch begins with.
+// reached returns the wall time up to which the clock had come when the stretch began: all earlier wall times had been
+// shown or skipped. If the clock was set back, it is later than the first wall time of the stretch.
 func (s stretch) reached() time.Time {
 	var furthest time.Time
 	for end := s.start; !end.IsZero() && s.start.Sub(end) < 2*maxOffset; {
@@ -46,8 +47,7 @@ func (s stretch) reached() time.Time {
 	return furthest
 }
 
-// loadZone refuses names that mean something else on every machine, and the zones of a clock with leap seconds, which
-// Go's is not.
+// loadZone refuses names that differ between machines, and zones that count leap seconds, which Go's clock does not.
 func loadZone(expr, name string) (*time.Location, error) {
 	switch {
 	case name == "":

@@ -1,5 +1,5 @@
--- Who has locks on the tables of a schema, the longest transaction first. What a session does only its own role and
--- monitors may see.
+-- The sessions that hold locks on the tables of a schema, the oldest transaction first. What a session does is visible
+-- only to its own role and to monitors.
 SELECT coalesce(string_agg(h.text, ', ' ORDER BY h.xact_start), '')
 FROM (
     SELECT a.xact_start, format('process %s%s, %s', a.pid, coalesce(' of ' || nullif(a.application_name, ''), ''),
@@ -10,7 +10,9 @@ FROM (
         FROM pg_catalog.pg_locks AS l
         JOIN pg_catalog.pg_class AS c ON c.oid = l.relation
         JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-        WHERE l.granted AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
+        WHERE l.granted
+          AND l.database = (
+              SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
           AND n.nspname = $1)
     ORDER BY a.xact_start
     LIMIT 5

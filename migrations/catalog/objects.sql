@@ -1,5 +1,5 @@
--- What is in a schema, a row an object. A fact that does not hold, or has no value, is absent. The session's settings
--- have a say in how PostgreSQL writes expressions down: see pin.sql. It locks nothing and needs no right but to connect.
+-- The objects of a schema, one row each. A fact that does not hold, or has no value, is absent. The session's settings
+-- influence how PostgreSQL prints expressions: see pin.sql. It locks nothing and needs no right but to connect.
 WITH here AS (
     SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = $1
 ),
@@ -21,7 +21,7 @@ found (kind, parent, place, name, facts) AS (
     FROM pg_constraint AS c JOIN pg_type AS t ON t.oid = c.contypid JOIN here ON here.oid = t.typnamespace
     WHERE c.contype <> 'n' -- a NOT NULL, which PostgreSQL 18 lists among constraints too
 
-    UNION ALL -- an identity's sequence belongs to its column
+    UNION ALL -- sequences of identity columns are left out: the column reports them
     SELECT 'sequence', '', 0, c.relname::text, jsonb_build_object(
         'definition', format('AS %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s',
             format_type(s.seqtypid, NULL), s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcache,
@@ -29,15 +29,17 @@ found (kind, parent, place, name, facts) AS (
     FROM relation AS c JOIN pg_sequence AS s ON s.seqrelid = c.oid
     WHERE NOT EXISTS (
         SELECT FROM pg_depend AS d
-        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i')
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+          AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i')
 
     UNION ALL
     SELECT 'table', '', 0, c.relname::text, jsonb_build_object(
         'kind', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
             WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END,
         'UNLOGGED', CASE WHEN c.relpersistence = 'u' THEN 'yes' END,
-        'replica identity', CASE WHEN c.relreplident = 'f' -- of a table with a key it is the operator's
-            AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p') THEN 'FULL' END,
+        'replica identity', CASE WHEN c.relreplident = 'f' -- for a table with a primary key, operators choose it
+            AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p')
+            THEN 'FULL' END,
         'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9]+)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c
@@ -67,7 +69,7 @@ found (kind, parent, place, name, facts) AS (
     JOIN pg_constraint AS n ON n.conrelid = c.oid AND n.contype NOT IN ('n', 't') -- NOT NULL, constraint triggers
     LEFT JOIN pg_index AS i ON i.indexrelid = n.conindid AND n.contype IN ('p', 'u', 'x')
 
-    UNION ALL -- those of constraints are told with them; storage parameters are the operator's
+    UNION ALL -- the constraints report their own indexes; storage parameters are the operators' choice
     SELECT 'index', '', 0, x.relname::text, jsonb_build_object(
         'table', c.relname,
         'UNIQUE', CASE WHEN i.indisunique THEN 'yes' END,

@@ -1,4 +1,4 @@
--- Names of the schema's are qualified and constants written down in one way, as pg_dump has it.
+-- Makes PostgreSQL qualify the schema's names and print constants in one way, as pg_dump does.
 SET LOCAL search_path = pg_catalog;
 SET LOCAL quote_all_identifiers = off;
 SET LOCAL DateStyle = ISO;

@@ -1,15 +1,15 @@
 -- Roles of txwork for {{.What}}. Run it in one transaction, as a superuser or as the tables' owner with CREATEROLE,
--- and again after every migration; from the second time on the migrator can do that itself:
+-- and again after every migration; from the second time on the migrator can run it, too:
 --     psql -v ON_ERROR_STOP=1 --single-transaction -f FILE "$DATABASE_URL"
--- It can be repeated: what the roles have on these objects is taken from them and given anew. It touches nothing else.
+-- It can be repeated: it revokes and grants anew the rights of the roles on these objects. It touches nothing else.
 --
 -- {{.Name "owner"}} owns the tables, functions and domains. It cannot log in.
--- {{.Name "migrator"}} changes the schema: it is a member of the owner and acts as it from its login on.
--- {{.Name "producer"}} enqueues. It reads of other rows what enqueueing needs, and claims, settles and deletes nothing.
--- {{.Name "worker"}} claims, settles, repairs and enqueues; it runs no DDL and truncates nothing.
+-- {{.Name "migrator"}} changes the schema: it is a member of the owner and acts as the owner from its login on.
+-- {{.Name "producer"}} enqueues. It reads what enqueueing needs of other rows, and cannot claim, settle or delete.
+-- {{.Name "worker"}} claims, settles, repairs and enqueues; it cannot run DDL or truncate.
 -- {{.Name "viewer"}} reads.
 --
--- They have no passwords: give each one, or grant them to users of yours.
+-- The roles have no passwords: set one for each, or grant the roles to your own users.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO $txwork$
@@ -23,19 +23,23 @@ BEGIN
     IF NOT pg_has_role('{{.Name "migrator"}}', '{{.Name "owner"}}', 'MEMBER') THEN
         GRANT {{.Role "owner"}} TO {{.Role "migrator"}};
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_db_role_setting AS s WHERE s.setrole = '{{.Role "migrator"}}'::regrole AND 'role={{.Name "owner"}}' = ANY (s.setconfig)) THEN
-        ALTER ROLE {{.Role "migrator"}} SET role = '{{.Name "owner"}}'; -- what it makes is the owner's
+    IF NOT EXISTS (
+        SELECT FROM pg_db_role_setting AS s
+        WHERE s.setrole = '{{.Role "migrator"}}'::regrole AND 'role={{.Name "owner"}}' = ANY (s.setconfig)
+    ) THEN
+        ALTER ROLE {{.Role "migrator"}} SET role = '{{.Name "owner"}}'; -- the owner owns what the migrator creates
     END IF;
     IF NOT pg_has_role(current_user, '{{.Name "owner"}}', 'MEMBER') THEN
-        GRANT {{.Role "owner"}} TO CURRENT_USER; -- or it could not hand anything over
+        GRANT {{.Role "owner"}} TO CURRENT_USER; -- only a member can change an object's owner to it
     END IF;
 END
 $txwork$;
 
--- The schema stays whose it is. Nobody but its owner and ours makes anything in it.
+-- The schema keeps its owner. Only that owner and {{.Name "owner"}} may create objects in it.
 DO $txwork$
 BEGIN
-    IF NOT (has_schema_privilege('{{.Name "owner"}}', '{{.Schema}}', 'USAGE') AND has_schema_privilege('{{.Name "owner"}}', '{{.Schema}}', 'CREATE')) THEN
+    IF NOT (has_schema_privilege('{{.Name "owner"}}', '{{.Schema}}', 'USAGE')
+        AND has_schema_privilege('{{.Name "owner"}}', '{{.Schema}}', 'CREATE')) THEN
         GRANT USAGE, CREATE ON SCHEMA "{{.Schema}}" TO {{.Role "owner"}};
     END IF;
 {{- range .Users}}
@@ -52,13 +56,15 @@ BEGIN
 END
 $txwork$;
 
--- What is not the owner's yet becomes so; a change of owner locks the table, so it is not made twice.
+-- Changes the owner of the objects that {{.Name "owner"}} does not own yet. A change of owner locks the table, so
+-- objects that it owns already are left alone.
 DO $txwork$
 DECLARE
     command text;
 BEGIN
     FOR command IN
-        SELECT format('ALTER %s %s OWNER TO {{.Role "owner"}}', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass)
+        SELECT format('ALTER %s %s OWNER TO {{.Role "owner"}}',
+            CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass)
         FROM pg_class AS c
         WHERE c.oid = ANY (ARRAY[
             {{.Literals .Relations}}

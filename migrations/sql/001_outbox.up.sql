@@ -1,7 +1,8 @@
--- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
--- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
--- operator has the very types of its operands, so that none of somebody's search_path fits better.
+-- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
+-- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
+-- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
+-- that are too large or too small make a multiplication fail. The types of each operator match its operands exactly, so
+-- that no operator in the caller's search_path fits better.
 CREATE DOMAIN "{{schema}}"."outbox_retry" AS jsonb CONSTRAINT "outbox_retry_check" CHECK (
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
@@ -38,15 +39,18 @@ CREATE TABLE "{{schema}}"."outbox" (
     "key_rate" double precision,
     "key_burst" integer,
     "key_seq" bigint,
-    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
-    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
+    -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
+    -- completed_at and failed_at (3).
     CONSTRAINT "outbox_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
         AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
-    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "outbox_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
+    -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
+    -- attempt.
+    CONSTRAINT "outbox_attempts_check"
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "outbox_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -58,21 +62,25 @@ CREATE TABLE "{{schema}}"."outbox" (
 
 COMMENT ON TABLE "{{schema}}"."outbox" IS 'txwork core 1';
 
-CREATE INDEX "outbox_claim_idx" ON "{{schema}}"."outbox" (due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+CREATE INDEX "outbox_claim_idx" ON "{{schema}}"."outbox" (due_at, id)
+    WHERE completed_at IS NULL AND NOT waiting;
 
 CREATE INDEX "outbox_waiting_idx" ON "{{schema}}"."outbox" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "outbox_done_idx" ON "{{schema}}"."outbox" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
+CREATE INDEX "outbox_done_idx" ON "{{schema}}"."outbox" (completed_at)
+    WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "outbox_failed_idx" ON "{{schema}}"."outbox" (failed_at, id) WHERE failed_at IS NOT NULL;
 
-CREATE UNIQUE INDEX "outbox_unique_idx" ON "{{schema}}"."outbox" ("topic", "dedup_key") WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL;
+CREATE UNIQUE INDEX "outbox_unique_idx" ON "{{schema}}"."outbox"
+    ("topic", "dedup_key")
+    WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL;
 
--- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
--- rows no announcer looks, has it always notify by an argument.
+-- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
+-- table, which no announcer watches, passes an argument so that it always notifies.
 --
--- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
--- transaction that inserts one row costs the server.
+-- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
+-- a transaction that inserts one row.
 CREATE FUNCTION "{{schema}}"."outbox_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
@@ -361,7 +369,8 @@ WITH changed AS (
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
         owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."outbox" AS r
@@ -428,7 +437,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_redrive"(uuid[]) FROM PUBLIC;
 
--- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+-- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
+-- they claim.
 CREATE FUNCTION "{{schema}}"."outbox_fold"(max_notes integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -445,9 +455,13 @@ BEGIN
 END
 $txwork$;
 
--- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
--- counted and kept like done ones.
-CREATE FUNCTION "{{schema}}"."outbox_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+-- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
+-- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
+CREATE FUNCTION "{{schema}}"."outbox_purge"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+) RETURNS TABLE (done integer, failed integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -499,8 +513,11 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
-CREATE FUNCTION "{{schema}}"."outbox_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+-- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
+-- get their turn.
+CREATE FUNCTION "{{schema}}"."outbox_maintain_step"(
+    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -529,11 +546,16 @@ BEGIN
 END
 $txwork$;
 
--- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
--- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
--- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
--- note, as one of an application's own tables, or the role may not write there.
-CREATE PROCEDURE "{{schema}}"."outbox_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
+-- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
+-- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
+-- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
+-- the role may not write to it.
+CREATE PROCEDURE "{{schema}}"."outbox_maintain"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
@@ -546,7 +568,8 @@ BEGIN
         FOR step IN 1..100 LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said FROM "{{schema}}"."outbox_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            SELECT s.more, s.problem INTO more, said
+            FROM "{{schema}}"."outbox_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
             EXIT WHEN more IS NOT TRUE;
         END LOOP;
         IF said IS NOT NULL THEN
@@ -575,25 +598,27 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_maintain"(integer, interval, interv
 
 -- Keyed rows of "{{schema}}"."outbox": rows with a concurrency_key wait outside the claim index until their key lets them through.
 --
--- Whatever may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive, a
--- deletion. It reads nothing and waits for nobody, except that the writers of an ordered key take turns. key_fold
--- applies notes later, in a short transaction of its own, one folder at a time: it lets through what the keys of its
--- notes have room for. docs/model/fold.pml checks the protocol.
+-- Every change that may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive,
+-- a deletion. Writing a note reads nothing and waits for no lock, except that the writers of an ordered key take turns.
+-- key_fold applies notes later, in a short transaction of its own, one folder at a time: it releases as many waiting
+-- rows as the keys of its notes have room for. docs/model/fold.pml checks the protocol.
 --
--- Tables have columns of all names. Functions therefore say that variables go first, and name columns with their table.
+-- The table may have domain columns of any name. The functions therefore resolve a name that is both a variable and a
+-- column to the variable, and qualify every column with its table.
 --
 -- key_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
--- they commit and draw key_seq under it, so the committed rows of a key are a prefix of its order and the smallest
--- that waits is next.
+-- they commit and draw key_seq under it. The committed rows of a key are therefore a prefix of its order, and the
+-- waiting row with the smallest key_seq is next.
 --
--- key_limit = n > 0: at most n released rows, by due time; a row that goes back for a retry gives its place up.
+-- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back for a retry gives up its
+-- place.
 CREATE SEQUENCE "{{schema}}"."outbox_key_seq";
 
--- at is when the key is to be looked at: the start of the transaction that wrote the note, or a later time. ended is how
--- many rows of the key were through and are not any more; place and due are from where on a row waits that did not before.
--- Without ended the note says nothing of the kind: the key is to be counted anew. Rows of a key that are ordered and those
--- that are limited have nothing to do with each other. There is no CHECK: the server reads one anew for every statement
--- that writes, and each settle of a keyed row is one here.
+-- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
+-- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
+-- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
+-- its limited rows are independent of each other. The table has no CHECK: the server parses a CHECK anew for every
+-- statement that writes, and every settle of a keyed row writes here.
 CREATE TABLE "{{schema}}"."outbox_key_note" (
     at timestamptz NOT NULL,
     concurrency_key text NOT NULL,
@@ -603,30 +628,31 @@ CREATE TABLE "{{schema}}"."outbox_key_note" (
     due timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+-- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
+-- that is an unrelated one FOR ALL TABLES.
 ALTER TABLE "{{schema}}"."outbox_key_note" REPLICA IDENTITY FULL;
 
 CREATE INDEX "outbox_key_note_idx" ON "{{schema}}"."outbox_key_note" (at);
 
--- Notes that take rows off what is known. Who counts a key sees that these rows have ended, while a later fold takes their
--- notes: it counts them in.
+-- Notes that a later fold will subtract from the number of released rows in key_state. A fold that counts a key anew
+-- sees that these rows have ended already, so it adds the pending notes to its count.
 CREATE INDEX "outbox_key_ended_idx" ON "{{schema}}"."outbox_key_note" (concurrency_key) WHERE ended > 0 AND limited;
 
--- What folders know of keys that many rows pass through. To count the rows that are through, or to find the first that
--- waits, means to go past all rows of the key that have ended since vacuum could last clean up; while somebody keeps a
--- transaction open, these are more and more. What is known is taken on from note to note instead. It is never more
--- than a help: a key of which nothing is known is counted.
+-- What folds know about keys with many rows. To count the released rows of a key, or to find its first waiting row, an
+-- index scan passes all rows of the key that have ended since vacuum last cleaned up; while a transaction stays open,
+-- there are more and more of them. Folds carry the result on from note to note instead. This table is only an
+-- optimisation: a key without a row here is counted.
 --
--- Of an ordered key: no row waits, or is through, before place, unless a note says so; and no transaction that is open has
--- drawn an earlier one under the turn of the key's writers. It need not be the last place, so it is written for one row
--- in 8, those of marked places.
+-- For an ordered key: no row before place waits or is released, unless a note says so; and no open transaction holds
+-- the lock of the key's writers with an earlier place. place may lag behind, so it is written for one row in
+-- 8 only, the rows of marked places.
 --
--- Of a limited one, after each fold: taken rows are through, NULL if nobody has counted; none waits that is due before
--- due; next_at is when the next row may start if the burst of a rate is used up (the theoretical arrival time of the
--- generic cell rate algorithm). Such a row is updated a bounded number of times.
+-- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; no row
+-- waits whose due time is before due; next_at is when the next row may start if the burst of a rate is used up (the
+-- theoretical arrival time of the generic cell rate algorithm). Such a row is updated a bounded number of times.
 --
--- Then, and for each new place, one with a larger n replaces it: whoever looks for the largest finds what is valid
--- before all that is dead.
+-- After that many updates, and for each new place, a row with a larger n replaces it: a scan for the largest n finds
+-- the valid row before all dead versions.
 CREATE TABLE "{{schema}}"."outbox_key_state" (
     concurrency_key text NOT NULL,
     limited boolean NOT NULL,
@@ -640,7 +666,7 @@ CREATE TABLE "{{schema}}"."outbox_key_state" (
     PRIMARY KEY (concurrency_key, limited, n)
 ) WITH (fillfactor = 50);
 
--- Where the next sweep goes on.
+-- Where the next sweep continues.
 CREATE TABLE "{{schema}}"."outbox_key_cursor" (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     ordered_key text NOT NULL DEFAULT '',
@@ -650,24 +676,24 @@ CREATE TABLE "{{schema}}"."outbox_key_cursor" (
 
 INSERT INTO "{{schema}}"."outbox_key_cursor" DEFAULT VALUES;
 
--- Rows that wait, by key: ordered ones in their order, others by due time.
+-- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by due time.
 CREATE INDEX "outbox_key_wait_idx" ON "{{schema}}"."outbox" (concurrency_key, key_seq)
     WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit = 0 THEN waiting END;
 CREATE INDEX "outbox_key_queue_idx" ON "{{schema}}"."outbox" (concurrency_key, due_at, key_seq)
     WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit > 0 THEN waiting END;
 
--- Rows that are through. The index is not unique for ordered keys, of which there is one: each row that is let through
--- would be compared with all that have ended since vacuum could last clean up.
+-- Released rows. The index is not unique, although an ordered key has only one released row: a unique index would
+-- compare each row that is released with all rows that have ended since vacuum last cleaned up.
 CREATE INDEX "outbox_key_live_idx" ON "{{schema}}"."outbox" (concurrency_key, key_seq)
     WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL THEN NOT waiting END;
 
--- Dead letters that stand in the way of the rows behind them.
+-- Dead letters that block the rows behind them.
 CREATE INDEX "outbox_key_fail_idx" ON "{{schema}}"."outbox" (concurrency_key, key_seq)
     WHERE CASE WHEN failed_at IS NOT NULL AND cancelled_at IS NULL THEN key_policy > 0 END;
 
--- Draws the place of a row behind all others of its key. The table is asked because the sequence may be behind it, as
--- after a logical replication, which copies no sequences; it is asked for what is not behind the sequence alone, since a
--- key may have had any number of rows.
+-- Draws a place behind all other rows of the key. It also reads the table because the sequence may lag behind it, for
+-- instance after logical replication, which does not copy sequences. It reads only places at or after the sequence's,
+-- since a key may have had any number of rows.
 CREATE FUNCTION "{{schema}}"."outbox_key_place"(k text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -693,34 +719,41 @@ BEGIN
 END
 $txwork$;
 
--- A row comes to its key when it is inserted, and always waits: only a fold lets rows through. One that brings its
--- place, as from a restored dump or a COPY, keeps it.
+-- A row enters its key when it is inserted, and always waits at first: only a fold releases rows. A row that is
+-- inserted with a key_seq, as by a restored dump or a COPY, keeps it.
 --
--- A rule is checked here: the server reads a CHECK anew for every statement that writes to the table,
--- also for those whose rows have no key.
+-- The rule is checked here and not by a CHECK: the server parses a CHECK anew for every statement that writes to the
+-- table, even if its rows have no key.
 CREATE FUNCTION "{{schema}}"."outbox_key_enter"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
-    restored constant boolean := NEW.key_seq IS NOT NULL; -- as one that was through, perhaps
+    restored constant boolean := NEW.key_seq IS NOT NULL; -- the row may have been released before
 BEGIN
     IF (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
         AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
-        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN 1e-09 AND 1e+09 AND NEW.key_burst >= 1)) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the rule of key % is not valid: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 and a burst together, with a limit', left(NEW.concurrency_key, 40)
-            USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check';
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN 1e-09 AND 1e+09
+            AND NEW.key_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
+            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
+                'a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 '
+                'and a burst together, with a limit',
+                left(NEW.concurrency_key, 40));
     END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
-        RETURN NEW; -- it has ended, or waits for something else first
+        RETURN NEW; -- the row has ended, or waits for something else first, such as a join
     END IF;
     IF NEW.key_seq IS NULL AND NEW.key_limit = 0 THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || NEW.concurrency_key, 1));
         NEW.key_seq := "{{schema}}"."outbox_key_place"(NEW.concurrency_key);
-        IF NEW.key_seq % 512 = 0 THEN -- an IF of its own: one with a query is planned for each row
-            IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory') > current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
-                RAISE EXCEPTION 'this transaction has written more than % ordered keys: each holds one of the locks that the whole server shares', current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4
-                    USING ERRCODE = 'program_limit_exceeded', HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+        IF NEW.key_seq % 512 = 0 THEN -- a separate IF: an IF with a query is slow to evaluate for each row
+            IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory')
+                > current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+                RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded',
+                    MESSAGE = format('this transaction has written more than %s ordered keys: '
+                        'each holds one of the locks that the whole server shares', current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4),
+                    HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
             END IF;
         END IF;
     ELSIF NEW.key_seq IS NULL THEN
@@ -729,7 +762,8 @@ BEGIN
     IF NEW.status = 0 THEN
         NEW.waiting := true;
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, place, due)
-        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+            NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
         IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -737,20 +771,21 @@ BEGIN
         ELSE true END) END) THEN
             PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
         END IF;
-    ELSE
-        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited) VALUES (now(), NEW.concurrency_key, NEW.key_limit > 0); -- it is through
+    ELSE -- a restored row in progress is released already
+        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited)
+        VALUES (now(), NEW.concurrency_key, NEW.key_limit > 0);
     END IF;
     RETURN NEW;
 END
 $txwork$;
 
--- A row comes to its key later: a join has released it, or it is redriven and never got so far.
+-- A row enters its key later: a join has released it, or it is redriven and ended before it entered.
 --
--- This and the next are AFTER triggers with an UPDATE of their own. A BEFORE UPDATE trigger would lock each row that
--- any statement updates first, claims and acks of rows without a key included.
+-- This and the next function are AFTER triggers with an UPDATE of their own. With a BEFORE UPDATE trigger, every
+-- statement that updates the table would lock each row first, claims and acks of rows without a key included.
 --
--- The row draws its place without the turn of the key's writers, one of whom may hold an earlier place and not have
--- committed. So the place must not become the one that is known: it is none that is marked.
+-- The row draws its place without the lock of the key's writers, one of whom may hold an earlier place and not have
+-- committed. The place must therefore not become the known place in key_state, so it skips marked places.
 CREATE FUNCTION "{{schema}}"."outbox_key_come"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -768,7 +803,8 @@ BEGIN
     UPDATE "{{schema}}"."outbox" AS t SET waiting = true, key_seq = place
     WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
     INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, place, due)
-    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
+    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+        NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -780,7 +816,7 @@ BEGIN
 END
 $txwork$;
 
--- A row of a limited key gives its place up: it was put back for later.
+-- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze.
 CREATE FUNCTION "{{schema}}"."outbox_key_back"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -791,9 +827,11 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."outbox" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due) VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
+    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
+    VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
     IF NEW.due_at > now() THEN
-        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
+        VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
@@ -806,18 +844,20 @@ BEGIN
 END
 $txwork$;
 
--- Something of the key has changed: it may have room, or a row may be due earlier. A row that comes back has the key counted
--- anew, since others may have come back that are before it. No search_path is pinned, every name
--- is qualified instead: to set one and set it back for each row costs more than the note.
+-- Notes a change of the key: it may have room, or a row may be due earlier. If a row comes back, such as a redriven
+-- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
+-- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION "{{schema}}"."outbox_key_note"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, place, due)
-        VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0, CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
+        VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
         IF NEW.key_limit OPERATOR(pg_catalog.>) 0 AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
-            INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+            INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
+            VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
@@ -835,7 +875,8 @@ BEGIN
 END
 $txwork$;
 
--- Somebody has truncated the rows or the notes, as tests do: nothing is known any more but how far rates are used up.
+-- The rows or the notes were truncated, as tests do. Everything in key_state is then unknown, except how far the rates
+-- are used up.
 CREATE FUNCTION "{{schema}}"."outbox_key_forget"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -851,16 +892,19 @@ BEGIN
 END
 $txwork$;
 
--- Applies notes: lets through what their keys have room for. One folder at a time: it locks before it reads, and each
--- statement after that sees what the folder before it has committed. It waits for nobody: a row that somebody holds
--- locked is looked at again in half a second, and of an ordered key it is never passed over.
+-- Applies notes: releases as many waiting rows as their keys have room for. One folder runs at a time: it takes an
+-- advisory lock before it reads, and each later statement sees what the previous folder committed. It never waits for a
+-- lock: a row that another session holds locked is tried again in half a second, and an ordered key never passes it
+-- over.
 --
--- The notes are deleted in the transaction that applies them, so a crash takes back both or neither.
+-- The notes are deleted in the transaction that applies them, so a crash undoes both or neither.
 --
--- A row that is let through gets a due time that claims will still come to. Without fronts, that is now, and the row queues
--- up behind all that is due. fronts tells where claims are in each lane, so that it keeps its place if they are not past it.
-CREATE FUNCTION "{{schema}}"."outbox_key_fold"(max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}')
-RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
+-- A released row gets a due time that the claims' cursors have not passed. Without fronts that is now, and the row
+-- queues up behind all due rows. fronts tells where the cursor of each lane is, so that a row keeps its due time if the
+-- cursor has not passed it.
+CREATE FUNCTION "{{schema}}"."outbox_key_fold"(
+    max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}'
+) RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -872,7 +916,13 @@ AS $txwork$
 #variable_conflict use_variable
 DECLARE
     started constant timestamptz := clock_timestamp();
-    news "{{schema}}"."outbox_key_note"[]; -- one of each key
+    -- The notes that this fold took, merged into one for each key. These are arrays of values, and not one array of the
+    -- table's row type, which would no longer match once an operator adds a column to the table.
+    note_keys text[];
+    note_limited boolean[];
+    note_ended integer[];
+    note_place bigint[];
+    note_due timestamptz[];
     ordered boolean := false;
     limited boolean := false;
     n integer;
@@ -881,7 +931,7 @@ BEGIN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox key_fold', 0)) THEN
-        RETURN NEXT; -- all NULL: somebody else folds, or this transaction could not see what they did
+        RETURN NEXT; -- all NULL: another session folds, or this transaction could not see what others committed
         RETURN;
     END IF;
 
@@ -895,25 +945,35 @@ BEGIN
                 ORDER BY r.at
                 LIMIT max_notes
                 FOR UPDATE SKIP LOCKED))
-            RETURNING d.*
+            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
+        ), merged AS (
+            SELECT m.concurrency_key, m.limited,
+                CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended)::integer END AS ended,
+                min(m.place) AS place, min(m.due) AS due
+            FROM (
+                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
+                UNION ALL
+                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due)
+            ) AS m (concurrency_key, limited, ended, place, due)
+            GROUP BY m.concurrency_key, m.limited
         )
-        SELECT count(*), greatest(upto, nullif(max(t.at), '-infinity')), ordered OR bool_or(NOT t.limited) IS TRUE, limited OR bool_or(t.limited) IS TRUE,
-            ARRAY(SELECT (max(m.at), m.concurrency_key, m.limited, CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended) END, min(m.place), min(m.due))::"{{schema}}"."outbox_key_note"
-                FROM (SELECT * FROM taken UNION ALL SELECT * FROM unnest(news)) AS m
-                GROUP BY m.concurrency_key, m.limited)
-        INTO n, upto, ordered, limited, news
-        FROM taken AS t;
+        SELECT (SELECT count(*) FROM taken), greatest(upto, (SELECT nullif(max(t.at), '-infinity') FROM taken AS t)),
+            bool_or(NOT m.limited), bool_or(m.limited), array_agg(m.concurrency_key), array_agg(m.limited),
+            array_agg(m.ended), array_agg(m.place), array_agg(m.due)
+        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due
+        FROM merged AS m;
         folded := folded + n;
-        -- Many notes of few keys, as of rows that came to keys with many rows, are cheap to take and would be in the way.
-        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * cardinality(news) > max_notes;
+        -- Many notes of few keys are cheap to take, so this fold goes on taking them: they would only delay later ones.
+        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * cardinality(note_keys) > max_notes;
     END LOOP;
 
     released := 0;
     IF ordered THEN
-        released := "{{schema}}"."outbox_key_next"(news, fronts);
+        released := "{{schema}}"."outbox_key_next"(note_keys, note_limited, note_ended, note_place, fronts);
     END IF;
     IF limited THEN
-        released := released + "{{schema}}"."outbox_key_fill"(news, started, fronts);
+        released := released
+            + "{{schema}}"."outbox_key_fill"(note_keys, note_limited, note_ended, note_due, started, fronts);
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
@@ -931,9 +991,11 @@ BEGIN
 END
 $txwork$;
 
--- Lets the first row of each ordered key through, unless one is or a dead letter stands in the way. Called by folders
--- only.
-CREATE FUNCTION "{{schema}}"."outbox_key_next"(news "{{schema}}"."outbox_key_note"[], fronts jsonb) RETURNS integer
+-- Releases the first row of each ordered key, unless the key has a released row already or a dead letter blocks it.
+-- Only key_fold calls it.
+CREATE FUNCTION "{{schema}}"."outbox_key_next"(
+    note_keys text[], note_limited boolean[], note_ended integer[], note_place bigint[], fronts jsonb
+) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -944,7 +1006,7 @@ AS $txwork$
 #variable_conflict use_variable
 DECLARE
     n integer;
-    keys text[]; -- of which something else is known now
+    keys text[]; -- those whose row in key_state changes
     places bigint[];
     numbers bigint[];
     before tid[];
@@ -952,9 +1014,10 @@ DECLARE
     obstacles uuid[];
 BEGIN
     WITH k AS MATERIALIZED (
-        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound, m.ended IS NULL AND s.place IS NOT NULL AS anew,
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound,
+            m.ended IS NULL AND s.place IS NOT NULL AS anew,
             CASE WHEN m.ended IS NOT NULL AND s.place IS NOT NULL THEN least(s.place, m.place) ELSE 0 END AS place
-        FROM unnest(news) AS m
+        FROM unnest(note_keys, note_limited, note_ended, note_place) AS m (concurrency_key, limited, ended, place)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.place FROM "{{schema}}"."outbox_key_state" AS g
             WHERE g.concurrency_key = m.concurrency_key AND NOT g.limited
@@ -994,7 +1057,7 @@ BEGIN
             WHEN s.place < s.bound THEN s.place END AS known_from
         FROM (SELECT h.*, h.key IN (SELECT t.concurrency_key FROM through AS t) AS through
             FROM head AS h
-            OFFSET 0) AS s -- it is hashed; without OFFSET once for each place where it is used
+            OFFSET 0) AS s -- without OFFSET, the hashed subplan of IN would be built once for each use of s.through
     ), later AS (
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
         SELECT clock_timestamp() + interval '500 milliseconds', s.key, false, 0
@@ -1002,17 +1065,21 @@ BEGIN
         WHERE s.ctid IS NOT NULL AND s.behind IS NULL AND NOT s.through
     )
     SELECT (SELECT count(*) FROM through),
-        array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
-        array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
+        array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
         array_agg(s.key) FILTER (WHERE s.key_policy = 2), array_agg(s.behind) FILTER (WHERE s.key_policy = 2)
     INTO n, keys, places, numbers, before, parked, obstacles
     FROM seen AS s;
 
     IF keys IS NOT NULL THEN
         DELETE FROM "{{schema}}"."outbox_key_state" AS g
-        WHERE g.ctid = ANY (ARRAY(SELECT b.ctid FROM "{{schema}}"."outbox_key_state" AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
+        WHERE g.ctid = ANY (ARRAY(
+            SELECT b.ctid FROM "{{schema}}"."outbox_key_state" AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, place, at)
-        SELECT u.key, false, greatest(u.n + 1, nextval('"{{schema}}"."outbox_key_seq"')), u.place, now() FROM unnest(keys, places, numbers) AS u (key, place, n);
+        SELECT u.key, false, greatest(u.n + 1, nextval('"{{schema}}"."outbox_key_seq"')), u.place, now()
+        FROM unnest(keys, places, numbers) AS u (key, place, n);
     END IF;
     FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
         PERFORM "{{schema}}"."outbox_key_park"(parked[i], obstacles[i]);
@@ -1021,10 +1088,13 @@ BEGIN
 END
 $txwork$;
 
--- Fills the places of limited keys, by due time. Rows of a key with a rate are let through each due when the rate allows
--- it: the generic cell rate algorithm. Those of the next 250ms are let through at once, so that the rate is met however
--- seldom somebody folds. Called by folders only.
-CREATE FUNCTION "{{schema}}"."outbox_key_fill"(news "{{schema}}"."outbox_key_note"[], started timestamptz, fronts jsonb) RETURNS integer
+-- Fills the free places of limited keys, by due time. A row of a key with a rate is released with the due time at which
+-- the rate allows it, by the generic cell rate algorithm. The rows of the next 250ms are released in advance, so
+-- that the rate is met between two folds. Only key_fold calls it.
+CREATE FUNCTION "{{schema}}"."outbox_key_fill"(
+    note_keys text[], note_limited boolean[], note_ended integer[], note_due timestamptz[],
+    started timestamptz, fronts jsonb
+) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1040,9 +1110,9 @@ BEGIN
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
             CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
             CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
-        FROM unnest(news) AS m
+        FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
-            SELECT g.ctid, g.* FROM "{{schema}}"."outbox_key_state" AS g
+            SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM "{{schema}}"."outbox_key_state" AS g
             WHERE g.concurrency_key = m.concurrency_key AND g.limited
             ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
             LIMIT 1) AS s ON true
@@ -1050,7 +1120,8 @@ BEGIN
     ), head AS MATERIALIZED (
         SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
             greatest(k.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END * interval '1 microsecond' AS gap,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END
+                * interval '1 microsecond' AS gap,
             CASE WHEN k.taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."outbox" AS l
                 WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
@@ -1063,21 +1134,30 @@ BEGIN
             ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT 1) AS h ON true
     ), room AS MATERIALIZED (
-        SELECT p.*, least(p.places, floor(least(extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst, 1000))::integer) AS rows
-        FROM (SELECT h.*, CASE WHEN h.key_limit = 2147483647 THEN 1000 ELSE least(h.key_limit - h.taken, 1000) END AS places
+        SELECT p.*, least(p.places, floor(least(
+                extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst,
+                1000))::integer) AS rows
+        FROM (
+            SELECT h.*, CASE
+                WHEN h.key_limit = 2147483647 THEN 1000
+                ELSE least(h.key_limit - h.taken, 1000) END AS places
             FROM head AS h) AS p
         WHERE p.due_at IS NOT NULL
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, room.first + (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap AS at
+        SELECT f.ctid, room.key, room.first + (
+                row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst
+            ) * room.gap AS at
         FROM room
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r.due_at >= room.due_at AND r.due_at <= started
+            WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END
+              AND r.due_at >= room.due_at AND r.due_at <= started
             ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT greatest(room.rows, 0)
             FOR NO KEY UPDATE SKIP LOCKED) AS f
     ), through AS MATERIALIZED (
-        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
+        UPDATE "{{schema}}"."outbox" AS t
+        SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq
@@ -1088,13 +1168,14 @@ BEGIN
         LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or(hashint8(r.key_seq) & 7 = 0) AS marked
             FROM through AS r GROUP BY r.concurrency_key) AS t ON t.concurrency_key = h.key
     ), later AS (
-        -- A key whose rows somebody holds locked, or which got as many rows as one fold may give it; or one with a rate,
-        -- when half of the time ahead is used up, or else the next row may start.
+        -- These keys need another fold: one whose rows another session holds locked, one that got as many rows as a
+        -- fold may release, and one with a rate, when half of the time ahead is used up or the next row may start.
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
         SELECT CASE
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
-            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - interval '250 milliseconds' / 2, started + interval '5 milliseconds') END,
+            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - interval '250 milliseconds' / 2,
+                started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
         WHERE d.rows > 0 AND d.released = 0
@@ -1114,8 +1195,8 @@ BEGIN
         RETURNING g.concurrency_key
     ), fresh AS (
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."outbox_key_seq"')), d.taken + d.released, coalesce(d.due_at, started),
-            coalesce(d.first + d.released * d.gap, d.next_at), now()
+        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."outbox_key_seq"')), d.taken + d.released,
+            coalesce(d.due_at, started), coalesce(d.first + d.released * d.gap, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -1130,7 +1211,7 @@ BEGIN
 END
 $txwork$;
 
--- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park, a bounded number in each fold.
+-- Ready -> Failed for rows that wait behind a dead letter whose policy is Park. A fold parks a bounded number of rows.
 CREATE FUNCTION "{{schema}}"."outbox_key_park"(k text, behind uuid) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1151,7 +1232,7 @@ BEGIN
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."outbox" AS r
         WHERE r.concurrency_key = k AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END AND r.key_seq > (
-            SELECT f.key_seq FROM "{{schema}}"."outbox" AS f -- it may have been redriven since it was seen
+            SELECT f.key_seq FROM "{{schema}}"."outbox" AS f -- the dead letter may have been redriven since the fold read it
             WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.key_policy = 2)
         ORDER BY r.concurrency_key, r.key_seq
         LIMIT 1000
@@ -1160,12 +1241,14 @@ BEGIN
     IF EXISTS (SELECT FROM "{{schema}}"."outbox" AS t
         WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END) THEN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
-        VALUES (clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END, k, false, 0);
+        VALUES (
+            clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END,
+            k, false, 0);
     END IF;
 END
 $txwork$;
 
--- Takes dead letters out of the way of the rows behind them, as if their policy had been Skip.
+-- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
 CREATE FUNCTION "{{schema}}"."outbox_key_unblock"(ids uuid[]) RETURNS SETOF uuid
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
@@ -1179,9 +1262,9 @@ AS $txwork$
     RETURNING t.id
 $txwork$;
 
--- Repairs what somebody did past the triggers: writes a note for every key that has waiting rows, 1000 of each
--- sort at most, from where the last sweep ended, at most every five seconds. Forgets what is known of keys that are not in use, and
--- returns of how many.
+-- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
+-- most 1000 ordered and 1000 limited keys. It begins where the last sweep ended, at most every five
+-- seconds. It also deletes the rows of key_state whose keys are not in use, and returns how many it deleted.
 CREATE FUNCTION "{{schema}}"."outbox_key_sweep"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1200,10 +1283,10 @@ BEGIN
     END IF;
     SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."outbox_key_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_key_cursor") THEN -- somebody truncated it
+        IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_key_cursor") THEN -- the table was truncated
             INSERT INTO "{{schema}}"."outbox_key_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING;
         END IF;
-        RETURN 0; -- somebody else sweeps
+        RETURN 0; -- another session sweeps
     ELSIF place.swept_at BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp() THEN
         RETURN 0;
     END IF;
@@ -1216,7 +1299,7 @@ BEGIN
     WHERE b.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."outbox_key_state" AS r
         WHERE r.at < now() - interval '1 minute' AND (r.next_at < now() - interval '1 minute') IS NOT FALSE
-          AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_key_state" AS o -- which would count as the last then
+          AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_key_state" AS o -- an older row would otherwise become the last one
             WHERE o.concurrency_key = r.concurrency_key AND o.limited = r.limited AND o.n < r.n)
         LIMIT 10 * max_rows
         FOR UPDATE SKIP LOCKED));
@@ -1225,8 +1308,8 @@ BEGIN
 END
 $txwork$;
 
--- Notes for up to most keys behind the given one whose first row waits although no row of the key is live. Returns
--- where to go on.
+-- Writes notes for up to most keys after the given one that have waiting rows; ordered keys with a live row need none.
+-- Returns the key after which the next call continues.
 CREATE FUNCTION "{{schema}}"."outbox_key_look"(ordered boolean, behind text, most integer) RETURNS text
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1250,7 +1333,7 @@ BEGIN
             ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
         END IF;
         IF last IS NULL THEN
-            RETURN ''; -- from the start again
+            RETURN ''; -- the next call starts over
         END IF;
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited)
         SELECT now(), last, NOT ordered
@@ -1262,7 +1345,8 @@ END
 $txwork$;
 
 CREATE TRIGGER "outbox_key_enter" BEFORE INSERT ON "{{schema}}"."outbox"
-FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL) EXECUTE FUNCTION "{{schema}}"."outbox_key_enter"();
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL)
+EXECUTE FUNCTION "{{schema}}"."outbox_key_enter"();
 
 CREATE TRIGGER "outbox_key_come" AFTER UPDATE OF waiting ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND NEW.status = 0
@@ -1273,7 +1357,7 @@ CREATE TRIGGER "outbox_key_back" AFTER UPDATE OF status ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."outbox_key_back"();
 
--- A live row or a cancelled one ends, an ended one comes back, a dead letter is to be skipped, a waiting one is due earlier.
+-- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER "outbox_key_note" AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
     OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)
@@ -1299,18 +1383,18 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_note"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_place"(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_next"("{{schema}}"."outbox_key_note"[], jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fill"("{{schema}}"."outbox_key_note"[], timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_next"(text[], boolean[], integer[], bigint[], jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fill"(text[], boolean[], integer[], timestamptz[], timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_park"(text, uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_sweep"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_look"(boolean, text, integer) FROM PUBLIC;
 
--- A join counts how its members settle. Every UPDATE of it but the one that ends it is heap-only, since
--- no column that it sets stands in an index: a wide fan-in updates one row often.
+-- A join counts how its members settle. Every UPDATE except the one that ends the join is heap-only, since it sets no
+-- indexed column: a join with many members updates one row often.
 --
--- Only folds count and end, see join_fold. Applications start, extend, cancel and purge joins, and hold the join's row
--- until they commit.
+-- Only folds count members and end joins, see join_fold. Applications start, extend, cancel and purge joins, and hold
+-- the join's row until they commit.
 CREATE TABLE "{{schema}}"."outbox_join" (
     id uuid NOT NULL,
     status smallint NOT NULL DEFAULT 0,
@@ -1335,12 +1419,13 @@ CREATE TABLE "{{schema}}"."outbox_join" (
         AND (status = 0) = (completed_at IS NULL)
         AND succeeded >= 0 AND failed >= 0 AND late >= 0
         AND succeeded + failed <= expected AND late <= expected
-        AND retention BETWEEN interval '0' AND interval '1000 years' -- an end that cannot be computed never comes
+        AND retention BETWEEN interval '0' AND interval '1000 years' -- end.sql must be able to add it to now
         AND (deadline IS NULL OR isfinite(deadline))
     )
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
-COMMENT ON TABLE "{{schema}}"."outbox_join" IS 'txwork joins of {{schema}}.outbox. status: 0 pending, 1 completed, 2 failed, 3 cancelled; policy: 0 wait for all, 1 fail fast, 2 any outcome';
+COMMENT ON TABLE "{{schema}}"."outbox_join" IS 'txwork joins of {{schema}}.outbox. status: 0 pending, 1 completed, 2 failed, 3 cancelled; '
+    'policy: 0 wait for all, 1 fail fast, 2 any outcome';
 
 CREATE UNIQUE INDEX "outbox_join_done_idx" ON "{{schema}}"."outbox_join" (on_complete) WHERE on_complete IS NOT NULL;
 
@@ -1352,22 +1437,22 @@ CREATE INDEX "outbox_join_end_idx" ON "{{schema}}"."outbox_join" (completed_at) 
 
 CREATE INDEX "outbox_join_label_idx" ON "{{schema}}"."outbox_join" (label, id) WHERE label IS NOT NULL;
 
--- No foreign keys: members outlive neither purge nor an ack that deletes, and every INSERT would lock the
--- join's row.
+-- There are no foreign keys: a row may be purged, or deleted by its ack, before its membership, and every INSERT would
+-- lock the join's row.
 CREATE TABLE "{{schema}}"."outbox_join_member" (
     member_id uuid NOT NULL,
     join_id uuid NOT NULL,
-    outcome smallint, -- 1 succeeded, 2 failed: what counted while the join was pending
-    late smallint,    -- the same, after the join had ended; 0: it was redriven since
+    outcome smallint, -- 1 succeeded, 2 failed: counted while the join was pending
+    late smallint,    -- the same, counted after the join had ended; 0: the row was redriven since
     CONSTRAINT "outbox_join_member_pk" PRIMARY KEY (member_id, join_id),
     CONSTRAINT "outbox_join_member_ck" CHECK (outcome IN (1, 2) AND late IN (0, 1, 2))
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX "outbox_join_member_ix" ON "{{schema}}"."outbox_join_member" (join_id);
 
--- What a fold has to look at, from the time at on: a member that was settled, redriven or deleted; or a join. gone is
--- what counts should the member's row be gone by then. A note is written in the transaction that it is about, and
--- deleted in the one that applies it.
+-- What a fold has to look at, once the time at is reached: a member that was settled, redriven or deleted; or a join.
+-- gone is the outcome that counts if the member's row is gone by then. A note is written in the transaction of the
+-- change, and deleted in the one that applies it.
 CREATE TABLE "{{schema}}"."outbox_join_note" (
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
     member_id uuid,
@@ -1376,12 +1461,13 @@ CREATE TABLE "{{schema}}"."outbox_join_note" (
     CONSTRAINT "outbox_join_note_ck" CHECK (isfinite(at))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+-- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
+-- that is an unrelated one FOR ALL TABLES.
 ALTER TABLE "{{schema}}"."outbox_join_note" REPLICA IDENTITY FULL;
 
 CREATE INDEX "outbox_join_note_idx" ON "{{schema}}"."outbox_join_note" (at);
 
--- Where the sweep goes on with its look at rows that wait.
+-- Where the next sweep of waiting rows continues.
 CREATE TABLE "{{schema}}"."outbox_join_cursor" (
     one boolean DEFAULT true,
     row_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
@@ -1392,10 +1478,10 @@ CREATE TABLE "{{schema}}"."outbox_join_cursor" (
 
 INSERT INTO "{{schema}}"."outbox_join_cursor" DEFAULT VALUES;
 
--- Notes that a member has settled, was redriven, or was deleted while it was live. Nothing is read and nothing is
--- locked: whoever settles waits for nobody, whatever is going on in the joins.
+-- Writes a note that a member has settled, was redriven, or was deleted while it was live. It reads and locks nothing,
+-- so a settle never waits for a join.
 --
--- A row that is deleted while it is live never settled. It counts as failed, whoever held it.
+-- A row that is deleted while it is live never settled. It counts as failed, even if a worker held it.
 CREATE FUNCTION "{{schema}}"."outbox_join_settled"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1428,17 +1514,17 @@ CREATE TRIGGER "outbox_join_delete" AFTER DELETE ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (OLD.completed_at IS NULL AND OLD.joined)
 EXECUTE FUNCTION "{{schema}}"."outbox_join_settled"();
 
--- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts, the policy
+-- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict, the counts, the policy
 -- and the deadline decide, and a join that is not over stays as it is. Returns how many continuations it released.
 --
--- status = 0 in the UPDATE makes it happen once. The continuations follow in the same transaction. They are waiting, so
--- nobody claims or settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was
--- redriven after that and now waits for its key only. Who cancels a join waits here for whoever holds its rows; a
--- fold has locked them all before.
+-- status = 0 in the UPDATE ends each join only once. The continuations change in the same transaction. They are
+-- waiting, so no worker claims or settles them meanwhile. A continuation that was cancelled is left alone, and so is
+-- one that was redriven after that and now waits only for its key. A session that cancels a join waits here for the
+-- sessions that hold its continuations; a fold has locked all of them before.
 --
--- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
--- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
--- on_complete that will not run is 3, Failed and cancelled.
+-- The state of a continuation becomes 0, Ready, if it is released; 2, Done, for an on_fail that is not needed, as if it
+-- had run and found nothing to do, since a dead letter could be redriven and would undo what succeeded; and 3, Failed
+-- and cancelled, for an on_complete that will not run.
 CREATE FUNCTION "{{schema}}"."outbox_join_end"(ids uuid[], verdict smallint, error text) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1491,7 +1577,8 @@ BEGIN
            array_agg(c.state ORDER BY c.id),
            array_agg(CASE WHEN c.state > 0 THEN format(
                CASE WHEN c.state = 2 THEN 'not needed: join %s %s%s' ELSE 'cancelled: join %s %s%s' END,
-               c.join_id, CASE c.status WHEN 1 THEN 'completed' WHEN 2 THEN 'failed' ELSE 'was cancelled' END, ': ' || c.last_error
+               c.join_id, CASE c.status WHEN 1 THEN 'completed' WHEN 2 THEN 'failed' ELSE 'was cancelled' END,
+               ': ' || c.last_error
            ) END ORDER BY c.id)
     INTO targets, states, reasons
     FROM continuation AS c;
@@ -1501,16 +1588,18 @@ BEGIN
 
     WITH changed AS (
         UPDATE "{{schema}}"."outbox" AS t
-        SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
+        SET waiting = c.state > 0, -- a continuation that ends keeps waiting, as a cancelled row does
             status = c.state,
-            due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END, -- now(): a drain inside a transaction can claim it
+            -- now() and not clock_timestamp(), so that a drain inside a transaction can claim it
+            due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END,
             completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
             failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
             cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
             last_error = coalesce(c.reason, t.last_error)
         FROM unnest(targets, states, reasons) AS c (id, state, reason)
-        -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
-        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting AND t.key_seq IS NULL ELSE false END
+        -- CASE hides from the planner that few rows wait: it would otherwise scan the whole table to find them.
+        WHERE t.id = c.id
+          AND CASE WHEN t.status = 0 THEN t.waiting AND t.key_seq IS NULL ELSE false END
         RETURNING c.state
     )
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;
@@ -1524,9 +1613,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_end"(uuid[], smallint, text) FROM PUBLIC;
 
--- Ends those of the joins that are over, some hundred, and notes the others. The caller holds the joins; one with a
--- continuation that somebody else holds is looked at again in half a second. careful ends them one by one, and puts what
--- the database refuses off for a minute.
+-- Ends the given joins that are over, up to 300 of them, and writes notes for the rest. The caller holds the
+-- joins. A join with a continuation that another session holds is tried again in half a second. careful ends the joins
+-- one by one, and puts off those that the database refuses for a minute.
 CREATE FUNCTION "{{schema}}"."outbox_join_finish"(ids uuid[], careful boolean) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1546,7 +1635,9 @@ BEGIN
                = (SELECT count(*) FROM (
                    SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id IN (j.on_complete, j.on_fail) FOR NO KEY UPDATE SKIP LOCKED
                ) AS l) AS free
-        FROM (SELECT * FROM "{{schema}}"."outbox_join" AS j WHERE j.id = ANY ($1) AND j.status = 0 AND ((j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR coalesce(j.deadline <= clock_timestamp(), false)) LIMIT 300) AS j
+        FROM (
+            SELECT * FROM "{{schema}}"."outbox_join" AS j WHERE j.id = ANY ($1) AND j.status = 0 AND ((j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR coalesce(j.deadline <= clock_timestamp(), false)) LIMIT 300
+        ) AS j
     ) AS s;
     IF held IS NOT NULL THEN
         INSERT INTO "{{schema}}"."outbox_join_note" (at, join_id) SELECT clock_timestamp() + interval '500 milliseconds', u.id FROM unnest(held) AS u (id);
@@ -1578,10 +1669,11 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_finish"(uuid[], boolean) FROM PUBLIC;
 
--- Counts pending joins anew from their members' rows, which also repairs what no note tells of, such as a restore without
--- triggers; and sums ended ones up anew. The caller holds the joins. A row that is gone without an outcome has failed,
--- unless a note still has to tell how it ended; and so have all steps of a join that has no memberships left. Some
--- hundred milliseconds' worth of members, but one join at least: the others are noted.
+-- Counts pending joins anew from their members' rows, which also repairs changes without a note, such as a restore
+-- without triggers; and sums up ended joins anew. The caller holds the joins. A member whose row is gone without an
+-- outcome counts as failed, unless a pending note will say how it ended. All members of a join without memberships
+-- count as failed. It counts at least one join, and stops after 20000 members; for the other joins it writes
+-- notes.
 CREATE FUNCTION "{{schema}}"."outbox_join_recount"(ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1598,17 +1690,20 @@ BEGIN
             WHERE j.id = ANY ($1)
         ) AS s
         WHERE s.members_before < 20000);
-    INSERT INTO "{{schema}}"."outbox_join_note" (join_id) SELECT u.id FROM unnest($1) AS u (id) EXCEPT SELECT u.id FROM unnest(chosen) AS u (id);
+    INSERT INTO "{{schema}}"."outbox_join_note" (join_id)
+    SELECT u.id FROM unnest($1) AS u (id) EXCEPT SELECT u.id FROM unnest(chosen) AS u (id);
 
     WITH missed AS MATERIALIZED (
-        SELECT m.ctid AS place, CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL OR t.id IS NULL THEN 2 END AS outcome
+        SELECT m.ctid AS place,
+               CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL OR t.id IS NULL THEN 2 END AS outcome
         FROM "{{schema}}"."outbox_join" AS j
         JOIN "{{schema}}"."outbox_join_member" AS m ON m.join_id = j.id
         LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = m.member_id
         WHERE j.id = ANY (chosen)
           AND j.status = 0
           AND CASE WHEN t.id IS NULL
-              THEN m.outcome IS NULL AND m.member_id NOT IN (SELECT n.member_id FROM "{{schema}}"."outbox_join_note" AS n WHERE n.member_id IS NOT NULL)
+              THEN m.outcome IS NULL
+                  AND m.member_id NOT IN (SELECT n.member_id FROM "{{schema}}"."outbox_join_note" AS n WHERE n.member_id IS NOT NULL)
               ELSE m.outcome IS DISTINCT FROM CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL THEN 2 END
           END
         FOR NO KEY UPDATE OF m SKIP LOCKED
@@ -1643,14 +1738,15 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_recount"(uuid[]) FROM PUBLIC;
 
--- Applies notes, some at a time, for about a tenth of a second. What that ends may be steps of other joins, and their
--- notes are the next: so a failure goes down a graph level by level, and the next fold goes on where this one stops.
+-- Applies notes in batches, for about a tenth of a second. The continuations that this ends may be members of other
+-- joins, and their notes come next. So a failure propagates down a graph level by level, and the next fold continues
+-- where this one stops.
 --
--- A member is looked at as it is now, so it does no harm if notes come twice or in another order. Where its row is gone
--- the note tells how it ended; a row that has succeeded is never redriven, so 1 stays.
+-- It reads each member's current state, so duplicate or reordered notes do no harm. If a member's row is gone, the note
+-- says how it ended; a row that succeeded is never redriven, so its outcome 1 is final.
 --
--- The members' rows say what happened, the join's row has the sums. While somebody else holds the join, to extend or to
--- cancel it, its members are marked all the same, and it is counted anew in half a second.
+-- The members' rows record the outcomes, the join's row has the sums. While another session holds the join, to extend
+-- or to cancel it, its members are marked all the same, and the join is counted anew in half a second.
 CREATE FUNCTION "{{schema}}"."outbox_join_apply"(max_notes integer, since timestamptz, careful boolean)
 RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
@@ -1739,7 +1835,7 @@ BEGIN
                    CASE WHEN s.pending AND s.result IS NOT NULL THEN nullif(s.result, 0) ELSE s.outcome END AS outcome,
                    CASE WHEN s.pending OR s.result IS NULL THEN s.late
                         WHEN s.result = 0 AND s.outcome IS NULL THEN NULL
-                        WHEN s.result = s.outcome AND s.late IS NULL THEN NULL -- it is what has been counted
+                        WHEN s.result = s.outcome AND s.late IS NULL THEN NULL -- it is counted already
                         ELSE s.result
                    END AS late
             FROM seen AS s
@@ -1757,7 +1853,8 @@ BEGIN
             WHERE n.join_id NOT IN (SELECT u.id FROM unnest(missed) AS u (id))
             GROUP BY n.join_id
         )
-        -- More members than are expected, and other sums than theirs, were written by hand. A recount puts that right.
+        -- If there are more members than expected, or the sums do not match, someone has edited the tables by hand. A
+        -- recount repairs that.
         UPDATE "{{schema}}"."outbox_join" AS j
         SET succeeded = greatest(j.succeeded + s.succeeded, 0),
             failed = greatest(j.failed + s.failed, 0),
@@ -1781,20 +1878,24 @@ BEGIN
         upper := clock_timestamp();
     END LOOP;
     again := (
-        SELECT extract(epoch FROM n.at - clock_timestamp()) FROM "{{schema}}"."outbox_join_note" AS n WHERE n.at > upper ORDER BY n.at LIMIT 1);
+        SELECT extract(epoch FROM n.at - clock_timestamp()) FROM "{{schema}}"."outbox_join_note" AS n
+        WHERE n.at > upper
+        ORDER BY n.at
+        LIMIT 1);
     RETURN NEXT;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_apply"(integer, timestamptz, boolean) FROM PUBLIC;
 
--- What a settle, a start and a sweep have noted is applied here, by one folder at a time: it locks before it reads, and
--- each statement after that sees what the folder before it has committed. It waits for nobody: what somebody holds is
--- looked at again in half a second.
+-- Applies the notes of settles, starts and sweeps. One folder runs at a time: it takes an advisory lock before it
+-- reads, and each later statement sees what the previous folder committed. It never waits for a lock: rows that another
+-- session holds are tried again in half a second.
 --
 -- Returns how many notes it took, how many continuations it released, in how many seconds the next note is due, and the
--- latest note that it took. All NULL: somebody else folds, or this transaction could not see what they did. What the
--- database refuses to end, such as by a trigger of yours on {{schema}}.outbox, keeps no other join from its end.
+-- time of the latest note that it took. All are NULL if another session folds, or if this transaction would not see
+-- what that one commits. If the database refuses to end a join, for instance by a trigger of yours on {{schema}}.outbox, the
+-- other joins still end.
 CREATE FUNCTION "{{schema}}"."outbox_join_fold"(max_notes integer, since timestamptz DEFAULT '-infinity')
 RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
@@ -1826,8 +1927,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_fold"(integer, timestamptz) FROM PUBLIC;
 
--- Deletes joins with their members, up to max_members of them, and returns how many joins. One that has members left, or
--- members that somebody holds, is left, too. The caller holds the joins' rows FOR UPDATE.
+-- Deletes up to max_members members of the joins, and then the joins that have none left. Returns how many joins it
+-- deleted. Members that another session holds locked are skipped, and their joins stay. The caller holds the joins'
+-- rows FOR UPDATE.
 CREATE FUNCTION "{{schema}}"."outbox_join_forget"(ids uuid[], max_members integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1843,8 +1945,10 @@ DECLARE
     forgotten integer;
 BEGIN
     DELETE FROM "{{schema}}"."outbox_join_member" AS m
-    WHERE m.ctid = ANY (ARRAY(SELECT r.ctid FROM "{{schema}}"."outbox_join_member" AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
-    DELETE FROM "{{schema}}"."outbox_join" AS j WHERE j.id = ANY ($1) AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join_member" AS m WHERE m.join_id = j.id);
+    WHERE m.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM "{{schema}}"."outbox_join_member" AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
+    DELETE FROM "{{schema}}"."outbox_join" AS j
+    WHERE j.id = ANY ($1) AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join_member" AS m WHERE m.join_id = j.id);
     GET DIAGNOSTICS forgotten = ROW_COUNT;
     RETURN forgotten;
 END
@@ -1877,11 +1981,12 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_purge"(interval, integer) FROM PUBLIC;
 
--- Ready -> Failed for rows that wait for a join which is gone, as after a restore without the table of joins. What their
--- steps came to is not known, so they are dead letters for somebody to redrive. A row has a quarter of an hour for its
--- join to be started.
+-- Ready -> Failed for rows that wait for a join which is gone, as after a restore without the table of joins. How the
+-- join would have ended is unknown, so the rows become dead letters that an operator can redrive. A row is left alone
+-- for a quarter of an hour, so that its join can be started.
 --
--- Looks at some of the rows that wait, behind those of the last call, at most every five seconds. Returns how many it ended.
+-- Each call looks at some of the waiting rows, beginning where the last call stopped, at most every five seconds.
+-- Returns how many rows it ended.
 CREATE FUNCTION "{{schema}}"."outbox_join_strand"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1904,17 +2009,17 @@ BEGIN
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
     FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join_cursor") THEN -- somebody truncated it
+        IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join_cursor") THEN -- the table was truncated
             INSERT INTO "{{schema}}"."outbox_join_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING;
         END IF;
-        RETURN 0; -- somebody else sweeps, or has just done so
+        RETURN 0; -- another session sweeps, or has swept in the last five seconds
     END IF;
     looked := ARRAY(
         SELECT t.id FROM "{{schema}}"."outbox" AS t
         WHERE t.completed_at IS NULL AND t.waiting AND t.id > place
         ORDER BY t.id
         LIMIT most);
-    UPDATE "{{schema}}"."outbox_join_cursor" AS c -- fewer than it may look at were the last: the next call begins anew
+    UPDATE "{{schema}}"."outbox_join_cursor" AS c -- if there were fewer rows than most, the next call starts over
     SET row_id = coalesce(looked[most], '00000000-0000-0000-0000-000000000000'), swept_at = clock_timestamp();
 
     held := ARRAY(
@@ -1934,12 +2039,12 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_strand"(integer) FROM PUBLIC;
 
--- What no note tells of: has pending joins counted anew, which repairs one that was stranded; forgets ended joins after
--- their retention, some thousands of members at a time; and ends rows whose join is gone. Returns how many joins and rows
--- it has dealt with.
+-- Repairs and cleans up without notes: it has pending joins counted anew, which repairs a stranded one; deletes ended
+-- joins after their retention, up to 20000 members at a time; and ends rows whose join is gone. Returns how
+-- many joins and rows it handled.
 --
--- One index tells which joins are to be looked at: pending ones after a minute, two, four, … of their age, at least every
--- quarter of an hour. Whatever somebody holds is left to the next sweep.
+-- One index finds the joins to look at: pending ones at an age of one minute, two, four and so on, at least every
+-- quarter of an hour. Rows that another session holds are left to the next sweep.
 CREATE FUNCTION "{{schema}}"."outbox_join_sweep"(max_rows integer DEFAULT 100) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1976,7 +2081,9 @@ BEGIN
         SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
         WHERE j.id = ANY (pending);
     END IF;
-    RETURN coalesce(cardinality(pending), 0) + "{{schema}}"."outbox_join_forget"(ended, 20000) + "{{schema}}"."outbox_join_strand"($1);
+    RETURN coalesce(cardinality(pending), 0)
+        + "{{schema}}"."outbox_join_forget"(ended, 20000)
+        + "{{schema}}"."outbox_join_strand"($1);
 END
 $txwork$;
 

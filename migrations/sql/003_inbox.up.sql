@@ -1,7 +1,8 @@
--- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
--- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
--- operator has the very types of its operands, so that none of somebody's search_path fits better.
+-- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
+-- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
+-- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
+-- that are too large or too small make a multiplication fail. The types of each operator match its operands exactly, so
+-- that no operator in the caller's search_path fits better.
 CREATE DOMAIN "{{schema}}"."inbox_retry" AS jsonb CONSTRAINT "inbox_retry_check" CHECK (
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
@@ -33,15 +34,18 @@ CREATE TABLE "{{schema}}"."inbox" (
     "body_hash" bytea,
     "topic" text,
     "payload" bytea,
-    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
-    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
+    -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
+    -- completed_at and failed_at (3).
     CONSTRAINT "inbox_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
         AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
-    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "inbox_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
+    -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
+    -- attempt.
+    CONSTRAINT "inbox_attempts_check"
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "inbox_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -53,21 +57,25 @@ CREATE TABLE "{{schema}}"."inbox" (
 
 COMMENT ON TABLE "{{schema}}"."inbox" IS 'txwork core 1';
 
-CREATE INDEX "inbox_claim_idx" ON "{{schema}}"."inbox" ("consumer", due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+CREATE INDEX "inbox_claim_idx" ON "{{schema}}"."inbox" ("consumer", due_at, id)
+    WHERE completed_at IS NULL AND NOT waiting;
 
 CREATE INDEX "inbox_waiting_idx" ON "{{schema}}"."inbox" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "inbox_done_idx" ON "{{schema}}"."inbox" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
+CREATE INDEX "inbox_done_idx" ON "{{schema}}"."inbox" (completed_at)
+    WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "inbox_failed_idx" ON "{{schema}}"."inbox" (failed_at, id) WHERE failed_at IS NOT NULL;
 
-CREATE UNIQUE INDEX "inbox_unique_idx" ON "{{schema}}"."inbox" ("consumer", "source", "message_id") WHERE "consumer" IS NOT NULL AND "source" IS NOT NULL AND "message_id" IS NOT NULL;
+CREATE UNIQUE INDEX "inbox_unique_idx" ON "{{schema}}"."inbox"
+    ("consumer", "source", "message_id")
+    WHERE "consumer" IS NOT NULL AND "source" IS NOT NULL AND "message_id" IS NOT NULL;
 
--- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
--- rows no announcer looks, has it always notify by an argument.
+-- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
+-- table, which no announcer watches, passes an argument so that it always notifies.
 --
--- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
--- transaction that inserts one row costs the server.
+-- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
+-- a transaction that inserts one row.
 CREATE FUNCTION "{{schema}}"."inbox_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
@@ -358,7 +366,8 @@ WITH changed AS (
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
         owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."inbox" AS r
@@ -425,7 +434,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_redrive"(uuid[]) FROM PUBLIC;
 
--- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+-- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
+-- they claim.
 CREATE FUNCTION "{{schema}}"."inbox_fold"(max_notes integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -440,9 +450,13 @@ BEGIN
 END
 $txwork$;
 
--- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
--- counted and kept like done ones.
-CREATE FUNCTION "{{schema}}"."inbox_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '87600 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+-- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
+-- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
+CREATE FUNCTION "{{schema}}"."inbox_purge"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '87600 hours',
+    failed_retention interval DEFAULT NULL
+) RETURNS TABLE (done integer, failed integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -494,8 +508,11 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
-CREATE FUNCTION "{{schema}}"."inbox_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+-- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
+-- get their turn.
+CREATE FUNCTION "{{schema}}"."inbox_maintain_step"(
+    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -522,11 +539,16 @@ BEGIN
 END
 $txwork$;
 
--- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
--- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
--- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
--- note, as one of an application's own tables, or the role may not write there.
-CREATE PROCEDURE "{{schema}}"."inbox_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '87600 hours', failed_retention interval DEFAULT NULL)
+-- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
+-- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
+-- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
+-- the role may not write to it.
+CREATE PROCEDURE "{{schema}}"."inbox_maintain"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '87600 hours',
+    failed_retention interval DEFAULT NULL
+)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
@@ -539,7 +561,8 @@ BEGIN
         FOR step IN 1..100 LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said FROM "{{schema}}"."inbox_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            SELECT s.more, s.problem INTO more, said
+            FROM "{{schema}}"."inbox_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
             EXIT WHEN more IS NOT TRUE;
         END LOOP;
         IF said IS NOT NULL THEN
@@ -566,8 +589,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_purge"(integer, interval, interval) F
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."inbox_maintain"(integer, interval, interval) FROM PUBLIC;
 
--- What the inbox adds to the core's table. The index finds payloads whose time is up and leaves out what
--- has none: tombstones, messages that Process ran, and dead letters, which keep theirs.
+-- The inbox's additions to the core's table. The index finds payloads past their retention. It leaves out rows without
+-- a payload, such as tombstones and messages of Process, and dead letters, which keep their payloads.
 ALTER TABLE "{{schema}}"."inbox"
     ADD CONSTRAINT "inbox_key_check" CHECK (
         octet_length(consumer) BETWEEN 1 AND 255
@@ -579,29 +602,28 @@ ALTER TABLE "{{schema}}"."inbox"
 CREATE INDEX "inbox_payload_idx" ON "{{schema}}"."inbox" (completed_at)
 WHERE completed_at IS NOT NULL AND failed_at IS NULL AND payload IS NOT NULL;
 
--- A message that Process ran is Done when it is inserted: there is nothing to announce, and a NOTIFY would
--- make all commits of the database wait for each other.
+-- A message of Process is Done when it is inserted, so there is nothing to announce. A NOTIFY would also serialize all
+-- commits of the database that notify.
 DROP TRIGGER "inbox_announce" ON "{{schema}}"."inbox";
 
 CREATE TRIGGER "inbox_announce" AFTER INSERT ON "{{schema}}"."inbox"
 FOR EACH STATEMENT WHEN (current_setting('txwork.announce', true) IS DISTINCT FROM 'off')
 EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
 
--- Nothing -> Done, in the caller's transaction: whoever is told 'processed' runs the message in it. The
--- others are told why not, and nobody waits for anybody.
+-- Nothing -> Done, in the caller's transaction. A caller that gets 'processed' handles the message in that transaction.
+-- Other callers get the reason why they must not, and callers never wait for each other.
 --
--- The advisory lock lasts until the transaction ends and keeps out every other caller of this function
--- with the same key, so whoever holds it sees, in the next statement's snapshot, what the one before has
--- committed. The unique index decides against the one writer that does not take the lock: a Receive whose
--- transaction is still open. Waiting for that one ends at lock_timeout, in the subtransaction of the inner
--- block, so that the caller's transaction can go on. A Receive that committed between the two statements
--- makes the insert do nothing: its message is Ready.
+-- The advisory lock lasts until the transaction ends and excludes every other caller of this function with the same
+-- key. So the holder sees, in the next statement's snapshot, what the previous holder committed. Only a Receive writes
+-- without this lock; the unique index protects against one whose transaction is still open. The wait for that
+-- transaction ends at lock_timeout, in the subtransaction of the inner block, so that the caller's transaction can
+-- continue. If a Receive committed between the two statements, the insert does nothing, since the message is Ready.
 --
--- Whoever is told 'processed' holds the key until its transaction ends. Should its process freeze, the server ends the
--- session: the transaction is given a bound of its idle time, unless the session has one of its own.
+-- A caller that gets 'processed' holds the key until its transaction ends. If its process freezes, the server ends the
+-- session: this function bounds the idle time of the transaction, unless the session has a bound already.
 --
--- Two keys of one hash keep each other out, too; then 'in_progress' is not true, and harmless. The plan
--- settings are for the look-up: its plan is kept, and may be made while the table is empty.
+-- Two keys with the same hash exclude each other, too. The answer 'in_progress' is wrong then, but harmless. The plan
+-- settings are for the look-up: its plan is cached, and may be made while the table is empty.
 CREATE FUNCTION "{{schema}}"."inbox_begin"(
     consumer text, source text, message_id text,
     body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL, id uuid DEFAULT gen_random_uuid()
@@ -636,7 +658,7 @@ BEGIN
     END IF;
 
     BEGIN
-        PERFORM set_config('txwork.announce', 'off', true); -- a SET of the function needs a superuser to create it
+        PERFORM set_config('txwork.announce', 'off', true); -- only a superuser may create a function with this SET
         INSERT INTO "{{schema}}"."inbox" (id, status, attempts, completed_at, consumer, source, message_id, body_hash, payload)
         VALUES ($6, 2, 1, clock_timestamp(), $1, $2, $3, $4, $5)
         ON CONFLICT (consumer, source, message_id)
@@ -660,11 +682,12 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid) FROM PUBLIC;
 
--- Done with a payload -> Done without: the tombstone, a bounded batch at a time, oldest first. It reads the
--- index of payloads only, in which a tombstone does not stand, and waits for nobody (SKIP LOCKED). Nothing
--- but the purge changes a Done row, so what it locks is what it has read.
-CREATE FUNCTION "{{schema}}"."inbox_strip"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '24 hours')
-RETURNS integer
+-- Done with a payload -> Done without one: a tombstone. It strips a bounded batch at a time, oldest first. It reads
+-- only the index of payloads, which contains no tombstones, and never waits for a lock (SKIP LOCKED). Only the purge
+-- changes Done rows otherwise, so a row cannot change between the read and the lock.
+CREATE FUNCTION "{{schema}}"."inbox_strip"(
+    max_rows integer DEFAULT 1000, retention interval DEFAULT interval '24 hours'
+) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off

@@ -1,7 +1,8 @@
--- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
--- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
--- operator has the very types of its operands, so that none of somebody's search_path fits better.
+-- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
+-- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
+-- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
+-- that are too large or too small make a multiplication fail. The types of each operator match its operands exactly, so
+-- that no operator in the caller's search_path fits better.
 CREATE DOMAIN "{{schema}}"."timers_retry" AS jsonb CONSTRAINT "timers_retry_check" CHECK (
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
@@ -33,15 +34,18 @@ CREATE TABLE "{{schema}}"."timers" (
     "topic" text NOT NULL,
     "payload" bytea NOT NULL,
     "schedule" text,
-    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
-    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
+    -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
+    -- completed_at and failed_at (3).
     CONSTRAINT "timers_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
         AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
-    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "timers_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
+    -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
+    -- attempt.
+    CONSTRAINT "timers_attempts_check"
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "timers_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -53,21 +57,25 @@ CREATE TABLE "{{schema}}"."timers" (
 
 COMMENT ON TABLE "{{schema}}"."timers" IS 'txwork core 1';
 
-CREATE INDEX "timers_claim_idx" ON "{{schema}}"."timers" (due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+CREATE INDEX "timers_claim_idx" ON "{{schema}}"."timers" (due_at, id)
+    WHERE completed_at IS NULL AND NOT waiting;
 
 CREATE INDEX "timers_waiting_idx" ON "{{schema}}"."timers" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "timers_done_idx" ON "{{schema}}"."timers" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
+CREATE INDEX "timers_done_idx" ON "{{schema}}"."timers" (completed_at)
+    WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "timers_failed_idx" ON "{{schema}}"."timers" (failed_at, id) WHERE failed_at IS NOT NULL;
 
-CREATE UNIQUE INDEX "timers_unique_idx" ON "{{schema}}"."timers" ("key") WHERE "key" IS NOT NULL;
+CREATE UNIQUE INDEX "timers_unique_idx" ON "{{schema}}"."timers"
+    ("key")
+    WHERE "key" IS NOT NULL;
 
--- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
--- rows no announcer looks, has it always notify by an argument.
+-- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
+-- table, which no announcer watches, passes an argument so that it always notifies.
 --
--- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
--- transaction that inserts one row costs the server.
+-- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
+-- a transaction that inserts one row.
 CREATE FUNCTION "{{schema}}"."timers_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
@@ -356,7 +364,8 @@ WITH changed AS (
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
         owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."timers" AS r
@@ -423,7 +432,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_redrive"(uuid[]) FROM PUBLIC;
 
--- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+-- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
+-- they claim.
 CREATE FUNCTION "{{schema}}"."timers_fold"(max_notes integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -438,9 +448,13 @@ BEGIN
 END
 $txwork$;
 
--- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
--- counted and kept like done ones.
-CREATE FUNCTION "{{schema}}"."timers_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+-- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
+-- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
+CREATE FUNCTION "{{schema}}"."timers_purge"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+) RETURNS TABLE (done integer, failed integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -492,8 +506,11 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
-CREATE FUNCTION "{{schema}}"."timers_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+-- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
+-- get their turn.
+CREATE FUNCTION "{{schema}}"."timers_maintain_step"(
+    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -518,11 +535,16 @@ BEGIN
 END
 $txwork$;
 
--- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
--- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
--- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
--- note, as one of an application's own tables, or the role may not write there.
-CREATE PROCEDURE "{{schema}}"."timers_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
+-- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
+-- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
+-- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
+-- the role may not write to it.
+CREATE PROCEDURE "{{schema}}"."timers_maintain"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
@@ -535,7 +557,8 @@ BEGIN
         FOR step IN 1..100 LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said FROM "{{schema}}"."timers_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            SELECT s.more, s.problem INTO more, said
+            FROM "{{schema}}"."timers_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
             EXIT WHEN more IS NOT TRUE;
         END LOOP;
         IF said IS NOT NULL THEN
@@ -562,8 +585,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."timers_purge"(integer, interval, interval) 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."timers_maintain"(integer, interval, interval) FROM PUBLIC;
 
--- Keys are compared byte by byte, whatever the database's collation, so that the unique index also serves
--- listing by prefix. The rearm columns hold what a timer is to be after the firing that is under way.
+-- Keys are compared byte by byte, whatever the database's collation, so that the unique index also serves listing by
+-- prefix. The rearm columns hold the values that a timer gets after the firing that is under way.
 ALTER TABLE "{{schema}}"."timers"
     ALTER COLUMN "key" TYPE text COLLATE "C",
     ADD COLUMN rearm_at timestamptz,
@@ -573,19 +596,20 @@ ALTER TABLE "{{schema}}"."timers"
     ADD COLUMN rearm_max_attempts integer,
     ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND 255),
     ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))
-        AND isfinite(completed_at) AND isfinite(failed_at) AND isfinite(cancelled_at)), -- which producers write
+        AND isfinite(completed_at) AND isfinite(failed_at) AND isfinite(cancelled_at)), -- producers may write these
     ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
+    -- Values are set aside only while the timer fires, so none are ever stranded.
     ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL
-        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0); -- nothing set aside is ever stranded
+        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0);
 
 CREATE INDEX "timers_schedule_idx" ON "{{schema}}"."timers" (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
 
--- Whatever ends a firing during which the timer was set again (ack, abandon, snooze, fail, the reaper; from
--- Go or from SQL) makes it Ready at its new time, from the start. It runs inside the core's guarded settle,
--- on the version of the row that the settle has locked: a Set that committed before is seen, one that comes
--- after waits for the row and finds it settled. A cancel of the firing ends with the firing. The last error
--- stays, as the trace of a firing that failed. Claims and renewals do not write completed_at, and settles of
--- other timers cost the WHEN test only.
+-- When a firing ends during which the timer was set again, this makes the timer Ready at its new time with fresh
+-- attempts, whatever ended the firing (ack, abandon, snooze, fail or the reaper; from Go or from SQL). It runs inside
+-- the core's guarded settle, on the version of the row that the settle has locked: it sees a Set that committed before,
+-- and a later Set waits for the row and finds it settled. A cancel of the firing ends with the firing. The last error
+-- stays, as a trace of a firing that failed. Claims and renewals do not write completed_at, and settles of other timers
+-- only cost the WHEN test.
 CREATE FUNCTION "{{schema}}"."timers_rearm"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -618,8 +642,9 @@ CREATE TRIGGER "timers_rearm" BEFORE UPDATE OF completed_at ON "{{schema}}"."tim
 FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.status = 1 AND NEW.status <> 1)
 EXECUTE FUNCTION "{{schema}}"."timers_rearm"();
 
--- The first cancel of a firing, by key or by the core's own means, drops what was set during it. The core's leaves a firing
--- alone that was cancelled before: what was set since then is dropped by Timers.Cancel, which goes by the key.
+-- The first cancel of a firing, by key or by the core's own cancel, drops what was set during it. The core does not
+-- touch a firing that was cancelled before; what was set since then is dropped by Timers.Cancel, which finds timers by
+-- key.
 CREATE FUNCTION "{{schema}}"."timers_disarm"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -637,13 +662,15 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_disarm"() FROM PUBLIC;
 
 CREATE TRIGGER "timers_disarm" BEFORE UPDATE OF cancelled_at ON "{{schema}}"."timers"
-FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL AND NEW.status = 1)
+FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL
+    AND NEW.status = 1)
 EXECUTE FUNCTION "{{schema}}"."timers_disarm"();
 
--- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
--- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
--- operator has the very types of its operands, so that none of somebody's search_path fits better.
+-- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
+-- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
+-- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
+-- that are too large or too small make a multiplication fail. The types of each operator match its operands exactly, so
+-- that no operator in the caller's search_path fits better.
 CREATE DOMAIN "{{schema}}"."timers_schedule_retry" AS jsonb CONSTRAINT "timers_schedule_retry_check" CHECK (
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
@@ -684,15 +711,18 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
     "next_at" timestamptz,
     "last_at" timestamptz,
     "buffered_at" timestamptz,
-    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
-    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
+    -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
+    -- completed_at and failed_at (3).
     CONSTRAINT "timers_schedule_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
         AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
-    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "timers_schedule_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
+    -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
+    -- attempt.
+    CONSTRAINT "timers_schedule_attempts_check"
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "timers_schedule_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -704,21 +734,25 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
 
 COMMENT ON TABLE "{{schema}}"."timers_schedule" IS 'txwork core 1';
 
-CREATE INDEX "timers_schedule_claim_idx" ON "{{schema}}"."timers_schedule" (due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+CREATE INDEX "timers_schedule_claim_idx" ON "{{schema}}"."timers_schedule" (due_at, id)
+    WHERE completed_at IS NULL AND NOT waiting;
 
 CREATE INDEX "timers_schedule_waiting_idx" ON "{{schema}}"."timers_schedule" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "timers_schedule_done_idx" ON "{{schema}}"."timers_schedule" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
+CREATE INDEX "timers_schedule_done_idx" ON "{{schema}}"."timers_schedule" (completed_at)
+    WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "timers_schedule_failed_idx" ON "{{schema}}"."timers_schedule" (failed_at, id) WHERE failed_at IS NOT NULL;
 
-CREATE UNIQUE INDEX "timers_schedule_unique_idx" ON "{{schema}}"."timers_schedule" ("name") WHERE "name" IS NOT NULL;
+CREATE UNIQUE INDEX "timers_schedule_unique_idx" ON "{{schema}}"."timers_schedule"
+    ("name")
+    WHERE "name" IS NOT NULL;
 
--- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
--- rows no announcer looks, has it always notify by an argument.
+-- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
+-- table, which no announcer watches, passes an argument so that it always notifies.
 --
--- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
--- transaction that inserts one row costs the server.
+-- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
+-- a transaction that inserts one row.
 CREATE FUNCTION "{{schema}}"."timers_schedule_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
@@ -1007,7 +1041,8 @@ WITH changed AS (
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
         owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."timers_schedule" AS r
@@ -1074,7 +1109,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_redrive"(uuid[]) FROM PUBLIC;
 
--- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+-- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
+-- they claim.
 CREATE FUNCTION "{{schema}}"."timers_schedule_fold"(max_notes integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1089,9 +1125,13 @@ BEGIN
 END
 $txwork$;
 
--- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
--- counted and kept like done ones.
-CREATE FUNCTION "{{schema}}"."timers_schedule_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+-- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
+-- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
+CREATE FUNCTION "{{schema}}"."timers_schedule_purge"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+) RETURNS TABLE (done integer, failed integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1143,8 +1183,11 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
-CREATE FUNCTION "{{schema}}"."timers_schedule_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+-- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
+-- get their turn.
+CREATE FUNCTION "{{schema}}"."timers_schedule_maintain_step"(
+    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -1169,11 +1212,16 @@ BEGIN
 END
 $txwork$;
 
--- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
--- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
--- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
--- note, as one of an application's own tables, or the role may not write there.
-CREATE PROCEDURE "{{schema}}"."timers_schedule_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
+-- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
+-- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
+-- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
+-- the role may not write to it.
+CREATE PROCEDURE "{{schema}}"."timers_schedule_maintain"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
@@ -1186,7 +1234,8 @@ BEGIN
         FOR step IN 1..100 LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said FROM "{{schema}}"."timers_schedule_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            SELECT s.more, s.problem INTO more, said
+            FROM "{{schema}}"."timers_schedule_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
             EXIT WHEN more IS NOT TRUE;
         END LOOP;
         IF said IS NOT NULL THEN

@@ -1,5 +1,5 @@
--- One row a scheduled wake, as its owner sees it. When it fires is the business of its timer (timers, key
--- 'alarm/<id>'), which is written in the same transactions. next_fire_at repeats it for readers.
+-- One row for each scheduled wake, as its owner sees it. Its timer (table timers, key 'alarm/<id>') decides when it
+-- fires, and is written in the same transactions. next_fire_at repeats that time for readers.
 CREATE TABLE "{{schema}}"."alarms" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     owner_did text NOT NULL,
@@ -22,9 +22,10 @@ CREATE TABLE "{{schema}}"."alarms" (
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     last_fired_at timestamptz,
-    CONSTRAINT "alarms_time_check" CHECK ( -- what timers and the library can hold
+    CONSTRAINT "alarms_time_check" CHECK ( -- the times that timers and the library can represent
         next_fire_at BETWEEN '1970-01-01 00:00Z' AND '9998-12-31 23:59:59.999999Z'
-        AND isfinite(fire_at) AND isfinite(claimed_at) AND isfinite(created_at) AND isfinite(updated_at) AND isfinite(last_fired_at)
+        AND isfinite(fire_at) AND isfinite(claimed_at) AND isfinite(created_at) AND isfinite(updated_at)
+        AND isfinite(last_fired_at)
     )
 );
 

@@ -21,8 +21,8 @@ DROP FUNCTION "{{schema}}"."jobs_key_note"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_forget"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_place"(text) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_fold"(integer, timestamptz, jsonb) CASCADE;
-DROP FUNCTION "{{schema}}"."jobs_key_next"("{{schema}}"."jobs_key_note"[], jsonb) CASCADE;
-DROP FUNCTION "{{schema}}"."jobs_key_fill"("{{schema}}"."jobs_key_note"[], timestamptz, jsonb) CASCADE;
+DROP FUNCTION "{{schema}}"."jobs_key_next"(text[], boolean[], integer[], bigint[], jsonb) CASCADE;
+DROP FUNCTION "{{schema}}"."jobs_key_fill"(text[], boolean[], integer[], timestamptz[], timestamptz, jsonb) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_park"(text, uuid) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_unblock"(uuid[]) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_sweep"(integer) CASCADE;
@@ -70,7 +70,9 @@ DROP PROCEDURE "{{schema}}"."jobs_maintain"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_purge"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_fold"(integer);
-DROP FUNCTION "{{schema}}"."jobs_claim_admitted"(uuid, interval, integer, timestamptz[], uuid[], text[], smallint[]);
+DROP FUNCTION "{{schema}}"."jobs_claim_admitted"(
+    uuid, interval, integer, timestamptz[], uuid[], text[], smallint[]
+);
 DROP FUNCTION "{{schema}}"."jobs_claim"(uuid, integer, integer, text, smallint);
 DROP FUNCTION "{{schema}}"."jobs_claim_rows"(uuid, integer, integer, text, smallint);
 DROP FUNCTION "{{schema}}"."jobs_ack"(uuid, uuid[]);

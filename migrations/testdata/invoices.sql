@@ -12,10 +12,11 @@ END
 $txwork$;
 -- +goose StatementEnd
 
--- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
--- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
--- operator has the very types of its operands, so that none of somebody's search_path fits better.
+-- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
+-- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
+-- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
+-- that are too large or too small make a multiplication fail. The types of each operator match its operands exactly, so
+-- that no operator in the caller's search_path fits better.
 CREATE DOMAIN "billing"."invoices_retry" AS jsonb CONSTRAINT "invoices_retry_check" CHECK (
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
@@ -44,15 +45,18 @@ CREATE TABLE "billing"."invoices" (
     retry "billing"."invoices_retry",
     "region" text NOT NULL,
     "document" jsonb,
-    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
-    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
+    -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
+    -- completed_at and failed_at (3).
     CONSTRAINT "invoices_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
         AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
-    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "invoices_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
+    -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
+    -- attempt.
+    CONSTRAINT "invoices_attempts_check"
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "invoices_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -64,21 +68,25 @@ CREATE TABLE "billing"."invoices" (
 
 COMMENT ON TABLE "billing"."invoices" IS 'txwork core 1';
 
-CREATE INDEX "invoices_claim_idx" ON "billing"."invoices" ("region", due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+CREATE INDEX "invoices_claim_idx" ON "billing"."invoices" ("region", due_at, id)
+    WHERE completed_at IS NULL AND NOT waiting;
 
 CREATE INDEX "invoices_waiting_idx" ON "billing"."invoices" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "invoices_done_idx" ON "billing"."invoices" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
+CREATE INDEX "invoices_done_idx" ON "billing"."invoices" (completed_at)
+    WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "invoices_failed_idx" ON "billing"."invoices" (failed_at, id) WHERE failed_at IS NOT NULL;
 
-CREATE UNIQUE INDEX "invoices_unique_idx" ON "billing"."invoices" ("number") WHERE "number" IS NOT NULL;
+CREATE UNIQUE INDEX "invoices_unique_idx" ON "billing"."invoices"
+    ("number")
+    WHERE "number" IS NOT NULL;
 
--- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
--- rows no announcer looks, has it always notify by an argument.
+-- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
+-- table, which no announcer watches, passes an argument so that it always notifies.
 --
--- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
--- transaction that inserts one row costs the server.
+-- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
+-- a transaction that inserts one row.
 -- +goose StatementBegin
 CREATE FUNCTION "billing"."invoices_announce"() RETURNS trigger
 LANGUAGE plpgsql
@@ -384,7 +392,8 @@ WITH changed AS (
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
         owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "billing"."invoices" AS r
@@ -454,7 +463,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "billing"."invoices_redrive"(uuid[]) FROM PUBLIC;
 
--- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+-- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
+-- they claim.
 -- +goose StatementBegin
 CREATE FUNCTION "billing"."invoices_fold"(max_notes integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
@@ -471,10 +481,14 @@ END
 $txwork$;
 -- +goose StatementEnd
 
--- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
--- counted and kept like done ones.
+-- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
+-- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
 -- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+CREATE FUNCTION "billing"."invoices_purge"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+) RETURNS TABLE (done integer, failed integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -527,9 +541,12 @@ END
 $txwork$;
 -- +goose StatementEnd
 
--- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
+-- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
+-- get their turn.
 -- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+CREATE FUNCTION "billing"."invoices_maintain_step"(
+    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -555,12 +572,17 @@ END
 $txwork$;
 -- +goose StatementEnd
 
--- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
--- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
--- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
--- note, as one of an application's own tables, or the role may not write there.
+-- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
+-- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
+-- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
+-- the role may not write to it.
 -- +goose StatementBegin
-CREATE PROCEDURE "billing"."invoices_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
+CREATE PROCEDURE "billing"."invoices_maintain"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
@@ -573,7 +595,8 @@ BEGIN
         FOR step IN 1..100 LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said FROM "billing"."invoices_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            SELECT s.more, s.problem INTO more, said
+            FROM "billing"."invoices_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
             EXIT WHEN more IS NOT TRUE;
         END LOOP;
         IF said IS NOT NULL THEN

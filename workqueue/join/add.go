@@ -10,19 +10,19 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Add adds steps to a pending join: rows that exist, as for [Joins.Start]. Rows that are members already are
-// left as they are, so an Add may be repeated. A step that fans out adds others in its own [workqueue.Claim.Tx],
-// which settles it in the same transaction: the join cannot end in between.
+// Add adds steps to a pending join. They are existing rows, as for [Joins.Start]. Rows that are members already are
+// left alone, so an Add may be repeated. A step that fans out adds its steps in its own [workqueue.Claim.Tx], which
+// settles it in the same transaction, so the join cannot end in between.
 //
-// The join's row is locked until the transaction ends: until then the join neither ends nor takes steps of another
-// transaction. Nobody who settles waits for that.
+// The join's row is locked until the transaction ends. Until then the join cannot end, and other transactions cannot
+// add steps to it. Settles do not wait for that.
 //
-// The error is [ErrEnded] if the join has ended, even a moment ago, and [workqueue.ErrNotFound] if there is none.
+// The error is [ErrEnded] if the join has ended, even a moment ago, and [workqueue.ErrNotFound] if it does not exist.
 func (j *Joins) Add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members ...uuid.UUID) error {
 	if err := checkMembers(members); err != nil {
 		return err
 	}
-	rows, err := j.lockRows(ctx, tx, members) // before the join, as Cancel does it
+	rows, err := j.lockRows(ctx, tx, members) // before the join, as Cancel does
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (j *Joins) Add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members 
 	return j.add(ctx, tx, id, rows, members)
 }
 
-// lockPending locks a join that has to be pending and returns what continues it.
+// lockPending locks a join that has to be pending and returns its continuations.
 func (j *Joins) lockPending(ctx context.Context, tx workqueue.Tx, id uuid.UUID) ([]uuid.UUID, error) {
 	var found bool
 	var status Status

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// A graph of tasks, each of which waits for others: as jobs' workflows are. What none waits for is first.
+// Graphs of tasks that wait for other tasks, like workflows of jobs. The first task waits for no other.
 var graphs = map[string]func(tasks []uuid.UUID) []join.Join{
 	"chain": func(tasks []uuid.UUID) (joins []join.Join) {
 		for i := range tasks[1:] {
@@ -92,8 +92,8 @@ func (f *fixture) startMembers(tx workqueue.Tx, joins []join.Join) error {
 	return nil
 }
 
-// The first of so many tasks fails, and all behind it are cancelled: by how many folds, how long the longest takes, and
-// what the settle itself takes.
+// The first of many tasks fails, and all tasks after it are cancelled. Reports how many folds that takes, how long the
+// longest fold takes, and how long the settle takes.
 func BenchmarkFailure(b *testing.B) {
 	for kind := range graphs {
 		for _, n := range []int{2000, 5000, 10_000} {

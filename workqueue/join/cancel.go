@@ -14,18 +14,18 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// CancelOptions say more of a [Joins.Cancel].
+// CancelOptions configure a [Joins.Cancel].
 type CancelOptions struct {
 	// Reason is stored with the join and with the rows that are ended because of it.
 	Reason string
-	// CancelMembers also cancels the steps, as [workqueue.Queue.Cancel] does: those that wait or are Ready end
-	// at once, those in progress are told. Without it they run on and are counted as late.
+	// CancelMembers also cancels the steps, as [workqueue.Queue.Cancel] does: steps that wait or are Ready end at once,
+	// and the contexts of handlers in progress are cancelled. Otherwise the steps run on and are counted as late.
 	CancelMembers bool
 }
 
-// Cancel ends a pending join as Cancelled. Its on-complete row ends as cancelled, its on-fail row is not
-// needed. It reports whether the join was pending; cancelling one that has ended changes nothing. The error
-// is [workqueue.ErrNotFound] if there is none.
+// Cancel ends a pending join as Cancelled. Its on-complete row is cancelled, and its on-fail row ends as not needed.
+// Cancel reports whether the join was pending; cancelling a join that has ended changes nothing. The error is
+// [workqueue.ErrNotFound] if the join does not exist.
 func (j *Joins) Cancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o CancelOptions) (bool, error) {
 	members, err := j.lockForCancel(ctx, tx, id, o)
 	if errors.Is(err, ErrEnded) {
@@ -72,9 +72,9 @@ func (j *Joins) cancelMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID
 	return nil
 }
 
-// Purge deletes up to limit joins that ended longer ago than age, oldest first, with their memberships, and
-// returns how many. The rows of the table are not touched. The sweep does the same with the table's
-// Retention, so this is for who wants it sooner.
+// Purge deletes up to limit joins that ended longer ago than age, oldest first, with their memberships, and returns how
+// many it deleted. It does not touch the rows of the table. The sweep does the same after the table's Retention, so
+// call Purge only to delete joins sooner.
 func (j *Joins) Purge(ctx context.Context, tx workqueue.Tx, age time.Duration, limit int) (int, error) {
 	if age < 0 {
 		return 0, validate.Errorf("age", "is %v, it cannot be negative", age)

@@ -17,8 +17,8 @@ var (
 	maxDeadline = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 )
 
-// Validate reports the first thing that is wrong with a join by itself, as Start would, without looking at its rows:
-// for who has to know before they are written.
+// Validate reports the first invalid field of a join, as Start does, without reading its rows. Use it to check a join
+// before you insert the rows.
 func (join Join) Validate() error {
 	if join.Policy < WaitAll || join.Policy > AnyOutcome {
 		return validate.Errorf("policy", "is %d, want WaitAll, FailFast or AnyOutcome", int(join.Policy))
@@ -53,7 +53,7 @@ func checkMembers(members []uuid.UUID) error {
 	return nil
 }
 
-// checkNoneOf refuses a join that waits for what continues it.
+// checkNoneOf refuses a join one of whose members is also its continuation.
 func checkNoneOf(members, continuations []uuid.UUID) error {
 	for _, id := range members {
 		for _, c := range continuations {
@@ -65,7 +65,7 @@ func checkNoneOf(members, continuations []uuid.UUID) error {
 	return nil
 }
 
-// checkCall reports what is wrong between the joins of one call.
+// checkCall reports conflicts between the joins of one call.
 func (s *start) checkCall() error {
 	ids, continues, members := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, 0
 	for i, join := range s.joins {
@@ -91,7 +91,7 @@ func continuesTwo(id uuid.UUID) error {
 	return validate.Errorf("continuation", "%s continues another join: make one join of both", id)
 }
 
-// checkRows reports rows that do not exist or are not what they have to be.
+// checkRows reports rows that do not exist or that a join cannot use.
 func (s *start) checkRows() error {
 	for i, join := range s.joins {
 		err := cmp.Or(checkKnown(s.rows, join.Members),

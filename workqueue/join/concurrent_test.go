@@ -77,7 +77,7 @@ func TestLastTwoStepsAtOnce(t *testing.T) {
 	f.consistent()
 }
 
-// Hundreds of joins, each step settled by a goroutine of its own, all at once and in no order.
+// Hundreds of joins, whose steps are settled concurrently in any order, each by its own goroutine.
 func TestConcurrentSteps(t *testing.T) {
 	t.Parallel()
 	const joins, steps = 200, 4
@@ -106,7 +106,7 @@ func TestConcurrentSteps(t *testing.T) {
 	f.consistent()
 }
 
-// Batches that share joins in every order, and two folders beside them.
+// Concurrent settles in batches that have steps of the same joins in different orders, with two folders.
 func TestConcurrentBatches(t *testing.T) {
 	t.Parallel()
 	const joins, batch = 40, 20
@@ -142,7 +142,7 @@ func TestConcurrentBatches(t *testing.T) {
 	f.consistent()
 }
 
-// Steps are added while others settle: each is counted, or refused because the join has ended.
+// Steps are added while other steps settle: each is counted, or refused because the join has ended.
 func TestAddMeetsTheLastStep(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -177,8 +177,8 @@ func TestAddMeetsTheLastStep(t *testing.T) {
 	f.consistent()
 }
 
-// Many joins, claimers that drop what they have claimed, settle twice and with stale claims, and sweeps and
-// reapers beside them: every continuation runs once, and every count is right.
+// Many joins, with workers that drop claims, settle twice or settle with stale claims, while sweeps and reapers run:
+// every continuation runs once, and every count is right.
 func TestManyJoinsWithRedeliveries(t *testing.T) {
 	t.Parallel()
 	const steps, claimers = 10, 4
@@ -202,7 +202,7 @@ func TestManyJoinsWithRedeliveries(t *testing.T) {
 	}
 	group.Go(func() {
 		for ctx.Err() == nil && live() {
-			// Dropped claims are those that nobody has settled for a while; their leases end early.
+			// Claims that have not been settled for a while were dropped; their leases end early here.
 			f.exec("UPDATE steps SET locked_until = now() - interval '1 second' WHERE id IN (SELECT id FROM steps " +
 				"WHERE status = 1 ORDER BY random() LIMIT 50 FOR NO KEY UPDATE SKIP LOCKED)")
 			if _, err := f.queue.ReapExpired(ctx, 1000); err != nil && ctx.Err() == nil {
@@ -238,7 +238,7 @@ func TestManyJoinsWithRedeliveries(t *testing.T) {
 	}
 }
 
-// startMany starts joins of every policy, in transactions of ten, beside a table that counts effects.
+// startMany starts joins of every policy, in transactions of ten, and creates a table that counts effects.
 func (f *fixture) startMany(joins, steps int) {
 	f.Helper()
 	f.exec("CREATE TABLE effects (id uuid PRIMARY KEY)") // a second effect of a row is an error
@@ -264,7 +264,7 @@ func (f *fixture) startMany(joins, steps int) {
 	}
 }
 
-// claimer claims a batch and does with each row what befalls rows.
+// claimer claims a batch, and drops, fails, retries or acks each row at random.
 func (f *fixture) claimer(ctx context.Context) error {
 	token := uuid.New()
 	rows, err := f.queue.Claim(ctx, token, time.Minute, 20)
@@ -305,8 +305,8 @@ func (f *fixture) settleWithEffect(ctx context.Context, token uuid.UUID, ids ...
 	})
 }
 
-// settleBatch settles several rows at once; where one claim is lost, all are left to the reaper. Batches of
-// several joins in an application's own transaction may deadlock, and are then left to it as well.
+// settleBatch settles several rows at once. If one claim is lost, all rows are left to the reaper. Batches of several
+// joins in an application's own transaction may deadlock, and are then left to the reaper as well.
 func (f *fixture) settleBatch(ctx context.Context, token uuid.UUID, ids []uuid.UUID) error {
 	err := f.settleWithEffect(ctx, token, ids...)
 	if errors.Is(err, workqueue.ErrLeaseLost) || isDeadlock(err) {

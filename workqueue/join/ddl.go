@@ -14,29 +14,29 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Column is the domain column that tells the settle's triggers that a row is a step of some join. A domain
-// adds it to the Columns of its Spec. Rows that are inserted with true are counted without another write;
-// false and NULL are the same, and [Joins.Start] sets it where it has to.
+// Column is the domain column that tells the table's triggers that a row is a step of a join. A domain adds it to the
+// Columns of its Spec. Rows that are inserted with true need no further write. False and NULL mean the same; then
+// [Joins.Start] sets the column.
 var Column = workqueue.Column{Name: "joined", Type: "boolean", Internal: true}
 
-// Sweep is what a domain adds to the Sweeps of its Spec: repair and retention of its joins.
+// Sweep belongs in the Spec.Sweeps of a domain with joins. It repairs joins and deletes old ones.
 const Sweep = "join_sweep"
 
-// Fold is what a domain adds to the Folds of its Spec: it counts settled steps, and ends joins.
+// Fold belongs in the Spec.Folds of a domain with joins. It counts settled steps, and ends joins.
 var Fold = workqueue.Fold{Suffix: "join_fold", Notes: "join_note", Column: Column.Name}
 
 //go:embed sql/*.sql sql/schema/*.sql
 var sqlFiles embed.FS
 
-// Bounds of what one fold or sweep does at a time.
+// How much one fold or sweep does at a time.
 const (
 	maxPiece   = 100    // notes
 	maxEnds    = 300    // joins that end
-	maxMembers = 20_000 // members that are counted anew or forgotten
-	maxWaiting = 1000   // rows that wait
+	maxMembers = 20_000 // members that are counted anew or deleted
+	maxWaiting = 1000   // waiting rows that a sweep looks at
 )
 
-// soon is when a fold looks again at what somebody holds.
+// soon is after which time a fold tries rows again that another session holds.
 const soon = 500 * time.Millisecond
 
 var (
@@ -47,8 +47,9 @@ var (
 // schemaFiles are in an order in which each needs only those before it.
 var schemaFiles = []string{"table", "note", "end", "finish", "recount", "apply", "fold", "purge", "strand", "sweep"}
 
-// DDL renders the tables, functions and triggers of a domain table's joins, and what drops them. A domain
-// appends up to the up of [workqueue.Spec.DDL], and puts down before the down of that.
+// DDL renders the statements that create the tables, functions and triggers of a domain table's joins, and the
+// statements that drop them. A domain appends up to the up of [workqueue.Spec.DDL], and puts down before the down of
+// that.
 func DDL(spec workqueue.Spec) (up, down string, err error) {
 	v, err := newView(spec)
 	if err != nil {
@@ -61,7 +62,7 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 	return strings.Join(parts, "\n\n") + "\n", sqltext.Execute(schemaTemplates, "down", v) + "\n", nil
 }
 
-// view is what the templates see of a Spec.
+// A view is the data of the templates.
 type view struct {
 	spec       workqueue.Spec
 	DeleteDone bool
@@ -87,10 +88,11 @@ func newView(spec workqueue.Spec) (view, error) {
 	return view{spec: spec, DeleteDone: spec.DeleteDone, Keyed: isKeyed}, nil
 }
 
-// seqColumn is a row's place among those of its key. A waiting row that has a place waits for its key and for no join.
+// seqColumn is a row's place among the rows of its key. A waiting row that has a place waits for its key, not for a
+// join.
 const seqColumn = "key_seq"
 
-// Validate has refused every name that would need escaping.
+// qualified is a quoted, qualified name. Spec.Validate has refused every name that would need escaping.
 func (v view) qualified(suffix string) string {
 	return fmt.Sprintf(`"%s"."%s%s"`, v.spec.Schema, v.spec.Table, suffix)
 }
@@ -110,7 +112,7 @@ func (v view) Member() string { return v.qualified("_join_member") }
 // Note is the table of notes, quoted.
 func (v view) Note() string { return v.qualified("_join_note") }
 
-// Cursor is the table of the one row that tells where the sweep goes on, quoted.
+// Cursor is the table whose one row says where the next sweep continues, quoted.
 func (v view) Cursor() string { return v.qualified("_join_cursor") }
 
 // Function is one of the functions, quoted.
@@ -119,24 +121,24 @@ func (v view) Function(name string) string { return v.qualified("_join_" + name)
 // Named is a name that derives from the domain table's, quoted.
 func (v view) Named(suffix string) string { return fmt.Sprintf(`"%s_%s"`, v.spec.Table, suffix) }
 
-// AnnounceFolded wakes the domain table's workers for what has been released.
+// AnnounceFolded notifies the domain table's workers of released rows.
 func (v view) AnnounceFolded() string { return v.spec.AnnounceFolded() }
 
-// AnnounceNote has them fold, MustAnnounceNote tells whether the writer of a note has not promised to.
+// AnnounceNote makes workers fold. MustAnnounceNote is true unless the writer of a note folds itself.
 func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }
 func (v view) MustAnnounceNote() string { return v.spec.MustAnnounceNote() }
 
-// FoldLock is the advisory lock of the one folder.
+// FoldLock is the advisory lock that lets only one session fold at a time.
 func (v view) FoldLock() string {
 	return "hashtextextended('" + v.spec.Name() + " " + Fold.Suffix + "', 0)"
 }
 
-// Soon is the time at which a fold looks again at what somebody holds.
+// Soon is the time at which a fold tries rows again that another session holds.
 func (view) Soon() string {
 	return fmt.Sprintf("clock_timestamp() + interval '%d milliseconds'", soon.Milliseconds())
 }
 
-// Counted says that join j is over by its counts, Over that it is over.
+// Counted is the condition that the counts of join j end it. Over also includes the deadline.
 func (view) Counted(j string) string {
 	return strings.ReplaceAll("(j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1)", "j.", j+".")
 }
@@ -144,7 +146,7 @@ func (v view) Over(j string) string {
 	return fmt.Sprintf("(%s OR coalesce(%s.deadline <= clock_timestamp(), false))", v.Counted(j), j)
 }
 
-// Stranded says that row t waits for a join that is gone.
+// Stranded is the condition that row t waits for a join that is gone.
 func (v view) Stranded() string {
 	byKey := ""
 	if v.Keyed {
@@ -160,9 +162,9 @@ func (view) MaxEnds() int    { return maxEnds }
 func (view) MaxMembers() int { return maxMembers }
 func (view) MaxWaiting() int { return maxWaiting }
 
-// planSettings pin the plans of the functions: each statement has one good plan, index scans in nested
-// loops, and one that was made while the tables were empty would be kept. The core switches sorting off
-// for its own statements, which have none.
+// planSettings pin the plans of the functions. Each statement has one good plan, index scans in nested loops, but a
+// worse plan that was made while the tables were empty would be kept. Unlike the core, this leaves sorting enabled,
+// because these statements sort.
 var planSettings = []string{
 	"search_path = pg_catalog, pg_temp", "enable_seqscan = off", "enable_hashjoin = off", "enable_mergejoin = off",
 	"enable_indexscan = on", "enable_nestloop = on", "enable_sort = on", "jit = off",

@@ -21,7 +21,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	_, joinDown, err := join.DDL(spec)
 	f.ok(err)
 	f.exec(joinDown)
-	row, token := f.steps(1, due), uuid.New() // the table works without
+	row, token := f.steps(1, due), uuid.New() // the table works without joins
 	_, err = f.queue.Claim(t.Context(), token, time.Minute, 1)
 	f.ok(err)
 	_, err = f.queue.Ack(t.Context(), token, row)
@@ -78,7 +78,7 @@ func TestSpecWithoutTheColumn(t *testing.T) {
 	}
 }
 
-// Nobody but the owner may call the functions until they are granted.
+// Only the owner may call the functions until they are granted.
 func TestFunctionsAreNotPublic(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -15,7 +15,7 @@ func deadline(in time.Duration) func(*join.Join) {
 	return func(j *join.Join) { j.Deadline = time.Now().Add(in) }
 }
 
-// A deadline fails the join whatever its policy; its steps run on and are late.
+// A deadline fails a join of any policy; its steps run on and are counted as late.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -55,7 +55,7 @@ func TestDeadlineDecidesWhenToFold(t *testing.T) {
 	}
 }
 
-// A join whose steps have all settled keeps its result, though nobody noticed before its deadline.
+// A join whose steps have all settled keeps its result, even if they are only counted after its deadline.
 func TestRepairComesBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -65,7 +65,7 @@ func TestRepairComesBeforeTheDeadline(t *testing.T) {
 	f.want(fan.id, counts{join.Completed, 2, 0, 0})
 }
 
-// unnoticed settles behind the triggers' back, as a bug or a restore without them would.
+// unnoticed settles while the triggers are disabled, like a bug or a restore without triggers.
 func (f *fixture) unnoticed(settle func()) {
 	f.Helper()
 	f.exec("ALTER TABLE steps DISABLE TRIGGER USER")
@@ -73,7 +73,7 @@ func (f *fixture) unnoticed(settle func()) {
 	f.exec("ALTER TABLE steps ENABLE TRIGGER USER")
 }
 
-// The sweep ends joins that were stranded, and puts counts right that are not those of the members.
+// The sweep ends stranded joins, and corrects counts that do not match the members.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -104,7 +104,7 @@ func TestRepair(t *testing.T) {
 	f.want(running.id, counts{join.Completed, 2, 0, 0})
 }
 
-// A pending join is looked at less and less often, but at least every quarter of an hour.
+// The sweep looks at a pending join less and less often, but at least every quarter of an hour.
 func TestWhenTheSweepLooksAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -162,7 +162,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A continuation that somebody cancelled is left alone, and the join ends all the same.
+// A continuation that was cancelled before is left alone, and the join ends all the same.
 func TestCancelledContinuation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -174,7 +174,7 @@ func TestCancelledContinuation(t *testing.T) {
 	f.wantNext(fan, cancelled, notNeeded)
 }
 
-// One row may follow either way.
+// One row may be both continuations of a join.
 func TestOneContinuationForBoth(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -208,7 +208,7 @@ func TestOneContinuationForBoth(t *testing.T) {
 	}
 }
 
-// A released continuation is announced, and is due when it was to be, but not before now.
+// A released continuation is announced. It keeps its due time, but is not due before now.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -243,7 +243,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// Ended joins are kept for the table's retention, then the sweep forgets them; Purge does it sooner.
+// Ended joins are kept for the table's retention, then the sweep deletes them. Purge does it sooner.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(s *workqueue.Spec) { s.Retention = time.Hour })
@@ -288,7 +288,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A fold counts some thousands of members anew, and notes the joins that are left.
+// A fold counts a bounded number of members anew, and writes notes for the remaining joins.
 func TestAFoldCountsABoundedNumberOfMembersAnew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -305,7 +305,7 @@ func TestAFoldCountsABoundedNumberOfMembersAnew(t *testing.T) {
 	}
 }
 
-// So does a sweep that forgets.
+// A sweep deletes a bounded number of memberships.
 func TestASweepForgetsABoundedNumberOfMembers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -323,7 +323,7 @@ func TestASweepForgetsABoundedNumberOfMembers(t *testing.T) {
 	}
 }
 
-// A cancel locks members before their join, as Add does: the other way round, the two wait for each other.
+// A cancel locks members before their join, as Add does. In the opposite order the two could deadlock.
 func TestACancelThatWaitsForAMemberHoldsNoJoin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// A checkout reserves stock and charges a card, side by side. When both are done the order is shipped; if one
-// fails, what the other did is compensated.
+// A checkout reserves stock and charges a card concurrently. When both are done, the order is shipped. If one fails,
+// the on-fail row compensates for the other.
 func ExampleJoins_Start() {
 	spec := workqueue.Spec{
 		Table: "tasks",

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
-// stepSpec is a domain table that knows joins. One attempt is all a row has, unless a test says otherwise.
+// stepSpec is the Spec of a domain table with joins. A row has one attempt, unless a test changes that.
 func stepSpec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema:      schema,
@@ -35,7 +35,7 @@ func stepSpec(schema string) workqueue.Spec {
 
 func deleteDone(s *workqueue.Spec) { s.DeleteDone = true }
 
-// never is a due time that no test sees: what is to be claimed is made due first.
+// never is a due time that no test reaches. A test that claims rows makes them due first.
 var never = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // A fixture is a table with joins in a schema of its own.
@@ -67,7 +67,7 @@ func newFixture(t testing.TB, configure ...func(*workqueue.Spec)) *fixture {
 	return f
 }
 
-// ddl is what a domain's migration would be.
+// ddl is the migration of the domain table.
 func ddl(t testing.TB, spec workqueue.Spec) string {
 	t.Helper()
 	table, _, err := spec.DDL()
@@ -129,7 +129,7 @@ func (f *fixture) insert(ctx context.Context, tx workqueue.Tx, n int, change fun
 
 func waiting(r *workqueue.NewRow) { r.Waiting = true }
 
-// steps inserts n rows in a transaction of their own.
+// steps inserts n rows in a separate transaction.
 func (f *fixture) steps(n int, change ...func(*workqueue.NewRow)) (ids []uuid.UUID) {
 	f.Helper()
 	f.ok(f.inTx(func(tx workqueue.Tx) (err error) {
@@ -143,7 +143,7 @@ func (f *fixture) steps(n int, change ...func(*workqueue.NewRow)) (ids []uuid.UU
 	return ids
 }
 
-// A fan is a join with what belongs to it.
+// A fan is a join with its steps and continuations.
 type fan struct {
 	id                 uuid.UUID
 	members            []uuid.UUID
@@ -178,7 +178,7 @@ func (f *fixture) fan(n int, change ...func(*join.Join)) (fan fan) {
 
 func policy(p join.Policy) func(*join.Join) { return func(j *join.Join) { j.Policy = p } }
 
-// start starts joins in a transaction of their own.
+// start starts joins in a separate transaction.
 func (f *fixture) start(joins ...join.Join) (ids []uuid.UUID, err error) {
 	err = f.inTx(func(tx workqueue.Tx) error {
 		ids, err = f.joins.Start(f.Context(), tx, joins...)
@@ -187,7 +187,7 @@ func (f *fixture) start(joins ...join.Join) (ids []uuid.UUID, err error) {
 	return ids, err
 }
 
-// state reads a join, once what has been noted is folded.
+// state folds all notes and reads a join.
 func (f *fixture) state(id uuid.UUID) (s join.State) {
 	f.Helper()
 	f.fold()
@@ -198,7 +198,7 @@ func (f *fixture) state(id uuid.UUID) (s join.State) {
 	return s
 }
 
-// counts are what most tests look at.
+// counts are the part of a join's state that most tests check.
 type counts struct {
 	status                  join.Status
 	succeeded, failed, late int
@@ -212,7 +212,7 @@ func (f *fixture) want(id uuid.UUID, want counts) {
 	}
 }
 
-// What may have become of a continuation.
+// What may have happened to a continuation.
 const (
 	waits     = "waits"
 	released  = "released"
@@ -221,7 +221,7 @@ const (
 	gone      = "gone"
 )
 
-// fate tells what has become of a continuation, once what has been noted is folded.
+// fate folds all notes and returns what has happened to a continuation.
 func (f *fixture) fate(id uuid.UUID) (fate string) {
 	f.Helper()
 	f.fold()
@@ -288,14 +288,14 @@ func (f *fixture) fail(ids ...uuid.UUID) {
 	f.fold()
 }
 
-// fold does what workers do after their settles, until nothing is left that is due.
+// fold folds, as workers do after their settles, until no note is due.
 func (f *fixture) fold() {
 	f.Helper()
 	_, err := f.queue.Fold(f.Context())
 	f.ok(err)
 }
 
-// sweep does what workers and the reaper do, and returns how many joins it dealt with.
+// sweep sweeps and folds, as workers and the reaper do, and returns how many joins the sweep handled.
 func (f *fixture) sweep() (joins int) {
 	f.Helper()
 	joins = ask[int](f, "SELECT steps_join_sweep(100)")
@@ -303,7 +303,7 @@ func (f *fixture) sweep() (joins int) {
 	return joins
 }
 
-// lookNow has the next sweep look at every join.
+// lookNow makes the next sweep look at every join.
 func (f *fixture) lookNow() {
 	f.Helper()
 	f.exec("UPDATE steps_join SET look_at = now() - interval '1 second'")

@@ -32,8 +32,8 @@ func (s *start) checkTaken(ctx context.Context, tx workqueue.Tx, j *Joins) error
 	return cmp.Or(err, refused)
 }
 
-// checkCycles refuses joins that would wait for each other. Whatever lies on a cycle is both a step and a
-// continuation that was not released, so where no step is a waiting row there is none.
+// checkCycles refuses joins that would wait for each other. Every row on a cycle is both a step and a continuation that
+// was not released. So if no step is a waiting row, there is no cycle.
 func (s *start) checkCycles(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 	g := graph{edges: map[uuid.UUID][]uuid.UUID{}}
 	for _, join := range s.joins {
@@ -42,7 +42,7 @@ func (s *start) checkCycles(ctx context.Context, tx workqueue.Tx, j *Joins) erro
 	return g.check(ctx, tx, j)
 }
 
-// A graph leads from rows that wait to the rows that wait for them.
+// A graph has an edge from each step to the continuations that wait for it.
 type graph struct {
 	edges map[uuid.UUID][]uuid.UUID
 	roots []uuid.UUID // where the new edges start
@@ -58,7 +58,7 @@ func (g *graph) join(rows map[uuid.UUID]row, members, continuations []uuid.UUID)
 	}
 }
 
-// check loads what the database knows of the graph behind the new edges and looks for a cycle in all of it.
+// check loads the part of the graph that the new edges lead to, and looks for a cycle in all of it.
 func (g *graph) check(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 	if len(g.roots) == 0 {
 		return nil
@@ -101,8 +101,8 @@ func (g *graph) load(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 	return nil
 }
 
-// cycle finds a row that leads to itself. It keeps its own stack: a chain may be longer than is good for
-// that of a goroutine.
+// cycle finds a row that leads to itself. It keeps its own stack instead of recursing, because a chain may be very
+// long.
 func (g *graph) cycle() (uuid.UUID, bool) {
 	const open, done = 1, 2
 	state := map[uuid.UUID]int{}
@@ -110,7 +110,7 @@ func (g *graph) cycle() (uuid.UUID, bool) {
 		stack := []uuid.UUID{root}
 		for len(stack) > 0 {
 			id := stack[len(stack)-1]
-			if state[id] != 0 { // back from what it leads to, or reached twice
+			if state[id] != 0 { // its successors are done, or it was reached twice
 				state[id] = done
 				stack = stack[:len(stack)-1]
 				continue

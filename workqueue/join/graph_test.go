@@ -76,7 +76,7 @@ func TestDiamond(t *testing.T) {
 	}
 }
 
-// An on-fail row that is not needed is no failure of the joins whose step it is.
+// An on-fail row that is not needed counts as succeeded in the joins of which it is a step.
 func TestUnneededStepSucceeds(t *testing.T) {
 	t.Parallel()
 	for kind, configure := range map[string]func(*workqueue.Spec){"kept": func(*workqueue.Spec) {},
@@ -92,8 +92,8 @@ func TestUnneededStepSucceeds(t *testing.T) {
 	}
 }
 
-// A chain that fails at its start ends to its last link, however long it is. The settle writes a note, no fold ends
-// more than it is asked for, and what all of them read grows with the chain and no faster.
+// A chain that fails at its start ends up to its last join, however long it is. The settle only writes a note, no fold
+// ends more than it is asked for, and the pages that all folds read grow linearly with the chain.
 func TestLongChain(t *testing.T) {
 	t.Parallel()
 	read := map[int]int{}
@@ -128,7 +128,7 @@ func TestLongChain(t *testing.T) {
 	}
 }
 
-// foldPages folds so many notes, and returns how many pages that reads.
+// foldPages folds the given number of notes, and returns how many pages that reads.
 func (f *fixture) foldPages(notes int) int {
 	f.Helper()
 	var plans []struct {
@@ -166,7 +166,7 @@ func TestRedrive(t *testing.T) {
 	f.wantNext(fan, released, notNeeded)
 }
 
-// After the end a redriven step is late, once, and what the join had counted stays.
+// After the end of the join, a redriven step is late, once, and the counts of the join stay.
 func TestRedriveAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -209,7 +209,7 @@ func TestRedriveAfterTheEnd(t *testing.T) {
 	}))
 }
 
-// A continuation that was ended can be redriven by hand: somebody decides that it shall run all the same.
+// A continuation that was ended can be redriven by hand: an operator decides that it runs all the same.
 func TestRedriveOfAContinuation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

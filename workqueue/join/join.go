@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	// ErrEnded says that the join is not pending any more.
+	// ErrEnded says that the join is no longer pending.
 	ErrEnded = errors.New("join has ended")
 )
 
@@ -22,7 +22,7 @@ var (
 type Status int16
 
 const (
-	Pending   Status = 0 // steps are still to settle
+	Pending   Status = 0 // not all steps have settled
 	Completed Status = 1 // on-complete was released
 	Failed    Status = 2 // on-fail was released
 	Cancelled Status = 3 // neither was
@@ -36,11 +36,11 @@ func (s Status) String() string { return name(statusNames[:], "status", int(s)) 
 type Policy int16
 
 const (
-	// WaitAll waits for all steps; then the join completes if none has failed, and else fails.
+	// WaitAll waits for all steps. Then the join completes if none has failed, and fails otherwise.
 	WaitAll Policy = 0
 	// FailFast fails the join with its first failed step. The others run on and are counted as late.
 	FailFast Policy = 1
-	// AnyOutcome completes the join when all steps have ended, however.
+	// AnyOutcome completes the join when all steps have ended, whether they succeeded or failed.
 	AnyOutcome Policy = 2
 )
 
@@ -48,13 +48,13 @@ var policyNames = [...]string{"wait_all", "fail_fast", "any_outcome"}
 
 func (p Policy) String() string { return name(policyNames[:], "policy", int(p)) }
 
-// Outcome is what was counted of a member.
+// Outcome is the counted outcome of a member.
 type Outcome int16
 
 const (
 	None          Outcome = 0 // nothing yet
 	StepSucceeded Outcome = 1 // Done, or deleted by its ack
-	StepFailed    Outcome = 2 // Failed for whatever reason, or deleted before it settled
+	StepFailed    Outcome = 2 // Failed for any reason, or deleted before it settled
 )
 
 var outcomeNames = [...]string{"none", "succeeded", "failed"}
@@ -68,20 +68,21 @@ func name(names []string, kind string, i int) string {
 	return names[i]
 }
 
-// A Join is what [Joins.Start] starts.
+// A Join describes a join for [Joins.Start].
 type Join struct {
 	// ID defaults to a new UUID version 7.
 	ID uuid.UUID
 
-	// Label is for people and for [ListOptions]; several joins may share one. At most [MaxLabel] bytes.
+	// Label informs operators and selects joins in [ListOptions]. Several joins may share one. At most [MaxLabel]
+	// bytes.
 	Label string
 
-	// Members are the steps: rows of the table, inserted in this transaction or before. Each is named
-	// once; a row may be a step of several joins. A join without members completes with the next fold.
+	// Members are the steps: rows of the table, inserted in this transaction or before. List each step once. A row may
+	// be a step of several joins. A join without members completes with the next fold.
 	Members []uuid.UUID
 
-	// OnComplete is the row that is released when the join completes: inserted with NewRow.Waiting, and
-	// continuing no other join. Optional.
+	// OnComplete is the row that is released when the join completes. It has to be inserted with NewRow.Waiting, and
+	// must not continue another join. Optional.
 	OnComplete uuid.UUID
 
 	// OnFail is the row that is released when the join fails. Optional. It may be the same row as
@@ -91,11 +92,11 @@ type Join struct {
 	// Policy defaults to [WaitAll].
 	Policy Policy
 
-	// Deadline fails the join if it is still pending then, by the database's clock. Zero: none.
+	// Deadline fails the join if it is still pending at that time, by the database's clock. Zero means none.
 	Deadline time.Time
 }
 
-// A State is a join as it stands.
+// A State is the current state of a join.
 type State struct {
 	ID     uuid.UUID
 	Label  string
@@ -103,8 +104,8 @@ type State struct {
 	Policy Policy
 
 	Expected  int // steps
-	Succeeded int // of those, counted while the join was pending
-	Failed    int // likewise
+	Succeeded int // steps that succeeded, counted while the join was pending
+	Failed    int // steps that failed, counted while the join was pending
 	Late      int // steps that settled after the join had ended
 
 	OnComplete, OnFail uuid.UUID // zero: none

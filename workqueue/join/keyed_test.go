@@ -29,14 +29,14 @@ func newKeyed(t *testing.T) *fixture {
 	return f
 }
 
-// through gives a row a key; nil is none.
+// through gives a row a key; nil means none.
 func through(g keyed.Rule) func(*workqueue.NewRow) {
 	return func(r *workqueue.NewRow) { r.Values = append(r.Values, keyed.Values(g)...) }
 }
 
 var rules = map[string]keyed.Rule{"serial": keyed.Ordered{Key: "k"}, "limited": keyed.Limited{Key: "k", MaxRunning: 1}}
 
-// A row that waits for its key would not wait for the join: it runs when its key has room.
+// A row that waits for its key cannot be a continuation: it would not wait for the join, but run when its key has room.
 func TestARowThatOnlyItsKeyHoldsContinuesNoJoin(t *testing.T) {
 	t.Parallel()
 	for name, g := range rules {
@@ -44,13 +44,13 @@ func TestARowThatOnlyItsKeyHoldsContinuesNoJoin(t *testing.T) {
 			t.Parallel()
 			f := newKeyed(t)
 			step := f.steps(1, through(nil))
-			rows := f.steps(2, through(g)) // of which the second, at least, waits
+			rows := f.steps(2, through(g)) // at least the second one waits
 			equal(t, f.fate(rows[1]), waits)
 			_, err := f.start(join.Join{Members: step, OnComplete: rows[1]})
 			if !errors.Is(err, workqueue.ErrInvalid) {
 				t.Errorf("error %v, want it refused", err)
 			}
-			_, err = f.start(join.Join{Members: rows}) // as steps they are as good as any
+			_, err = f.start(join.Join{Members: rows}) // they may be steps
 			f.ok(err)
 		})
 	}
@@ -68,7 +68,7 @@ func TestAReleasedRowEntersItsKey(t *testing.T) {
 	}
 }
 
-// wantReleased ends a join while another row of its continuation's key is through.
+// wantReleased ends a join while another row of its continuation's key is released.
 func (f *fixture) wantReleased(g keyed.Rule, before func(continuation uuid.UUID)) {
 	f.Helper()
 	other := f.steps(1, through(g), due)
@@ -92,7 +92,7 @@ func (f *fixture) wantReleased(g keyed.Rule, before func(continuation uuid.UUID)
 
 func due(r *workqueue.NewRow) { r.DueAt = time.Time{} }
 
-// cancelAndRedrive leaves the continuation in its key, and the join behind.
+// cancelAndRedrive makes the continuation wait for its key, and no longer for its join.
 func (f *fixture) cancelAndRedrive(continuation uuid.UUID) {
 	f.Helper()
 	_, err := f.queue.Cancel(f.Context(), []uuid.UUID{continuation}, "no")

@@ -12,14 +12,15 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// A holder is what an application has done in a transaction that it leaves open, to a join of three members whose first
-// it is given. What the other two, which are settled meanwhile, make of it comes after the transaction's end.
+// A holder is a statement of an application in a transaction that stays open. It concerns a join of three members, or
+// its first member. The other two members are settled meanwhile, and the join has the wanted counts after the
+// transaction's end.
 type holder struct {
 	hold func(f *fixture, tx workqueue.Tx, fan fan) error
 	want counts
 }
 
-// locks is a holder that has locked what the query finds.
+// locks is a holder that locks the rows that the query finds.
 func locks(query string, of func(fan) uuid.UUID) holder {
 	return holder{func(f *fixture, tx workqueue.Tx, fan fan) error {
 		_, err := tx.Exec(f.Context(), query+" FOR UPDATE", of(fan))
@@ -62,8 +63,8 @@ var holders = map[string]holder{
 	}, counts{join.Pending, 2, 0, 0}},
 }
 
-// Whatever an application holds, others settle, fold, reap and read at once, also members of the same join. What it
-// holds goes on when it has ended.
+// Whatever an application locks, others settle, fold, reap and read at once, even members of the same join. The locked
+// rows continue when its transaction has ended.
 func TestNobodyWaitsForAnApplication(t *testing.T) {
 	t.Parallel()
 	for name, h := range holders {
@@ -89,7 +90,7 @@ func TestNobodyWaitsForAnApplication(t *testing.T) {
 	}
 }
 
-// settlesAtOnce settles rows, and folds, in transactions that wait for nobody.
+// settlesAtOnce settles rows and folds, in transactions that fail if they have to wait for a lock.
 func (f *fixture) settlesAtOnce(token uuid.UUID, done []uuid.UUID, failed uuid.UUID) {
 	f.Helper()
 	f.atOnce(func(tx workqueue.Tx) error {
@@ -110,7 +111,7 @@ func (f *fixture) settlesAtOnce(token uuid.UUID, done []uuid.UUID, failed uuid.U
 	})
 }
 
-// maintainsAtOnce does what reapers and people do, likewise.
+// maintainsAtOnce does what reapers and operators do, in such transactions.
 func (f *fixture) maintainsAtOnce(id uuid.UUID) {
 	f.Helper()
 	f.atOnce(func(tx workqueue.Tx) error {
@@ -122,7 +123,7 @@ func (f *fixture) maintainsAtOnce(id uuid.UUID) {
 	})
 }
 
-// eventually folds as often as the folds ask for it, until the join is as it has to be.
+// eventually folds as often as the folds ask for it, until the join has the wanted counts.
 func (f *fixture) eventually(id uuid.UUID, want counts) {
 	f.Helper()
 	if !pgtest.Await(20*time.Second, func() bool {
@@ -133,7 +134,7 @@ func (f *fixture) eventually(id uuid.UUID, want counts) {
 	}
 }
 
-// What somebody holds is looked at again in half a second, and until then nobody looks: neither at once, nor often.
+// Folds try locked rows again after half a second, and not before.
 func TestWhatIsHeldIsFoldedLater(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -143,7 +144,7 @@ func TestWhatIsHeldIsFoldedLater(t *testing.T) {
 		for _, id := range fan.members {
 			_, err := f.queue.Ack(t.Context(), token, []uuid.UUID{id})
 			f.ok(err)
-			// The time that passes meanwhile is the machine's: the note says when.
+			// How much time passes meanwhile depends on the machine, so the test reads the time in the note.
 			begun := ask[time.Time](f, "SELECT clock_timestamp()")
 			if again := ask[float64](f, "SELECT again FROM steps_join_fold(10)"); again > 0.5 {
 				t.Errorf("the next fold is due in %v s, want half a second at most", again)
@@ -162,7 +163,7 @@ func TestWhatIsHeldIsFoldedLater(t *testing.T) {
 	f.wantNext(fan, released, notNeeded)
 }
 
-// A row that its ack has deleted is not taken for one that was taken away, however long its note has to wait.
+// A row that its ack has deleted counts as succeeded, and not as deleted by hand, however long its note waits.
 func TestADeletedRowIsCountedByItsNote(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, deleteDone)
@@ -172,12 +173,12 @@ func TestADeletedRowIsCountedByItsNote(t *testing.T) {
 		_, err := f.queue.Ack(t.Context(), token, fan.members)
 		f.ok(err)
 		f.lookNow()
-		f.sweep() // the join is counted anew: of both members nothing is known but by their notes
+		f.sweep() // the join is counted anew: only the notes say how both members ended
 	})
 	f.eventually(fan.id, counts{join.Completed, 2, 0, 0})
 }
 
-// What the database refuses to end keeps no other join from its end, and ends when it is let.
+// If the database refuses to end a join, other joins still end. The refused join ends once the database accepts it.
 func TestARefusedEndIsPutOff(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -202,7 +203,7 @@ func TestARefusedEndIsPutOff(t *testing.T) {
 	f.wantNext(refused, released, notNeeded)
 }
 
-// One folder at a time: another is told so. So is one that could not see what others did.
+// Only one session folds at a time. A second one gets NULLs, and so does a transaction with an old snapshot.
 func TestOneFolderAtATime(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -229,7 +230,7 @@ func TestOneFolderAtATime(t *testing.T) {
 	}))
 }
 
-// Notes commit, and roll back, with what they tell of; and a fold that rolls back leaves them.
+// Notes commit and roll back with the change that they are about. A fold that rolls back leaves them.
 func TestNotesBelongToTheirTransaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -260,7 +261,7 @@ func TestNotesBelongToTheirTransaction(t *testing.T) {
 	f.want(fan.id, counts{join.Completed, 1, 0, 0})
 }
 
-// A fold takes no more notes than it is asked for, and none from before since.
+// A fold takes at most max_notes notes, and none from before since.
 func TestAFoldTakesWhatItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// A join whose continuation somebody holds ends half a second later, and others end meanwhile.
+// A join whose continuation is locked ends half a second later, and other joins end meanwhile.
 func TestAHeldContinuationHoldsUpNoOtherJoin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -30,7 +30,7 @@ func TestAHeldContinuationHoldsUpNoOtherJoin(t *testing.T) {
 		if got := ask[int](f, "SELECT status FROM steps_join WHERE id = $1", other.id); got != int(join.Completed) {
 			t.Errorf("another join has the status %d, want it completed", got)
 		}
-		// What the database refuses is put off for a minute.
+		// A refusal of the database would postpone it for a minute.
 		if later := ask[float64](f, "SELECT extract(epoch FROM max(at) - now()) FROM steps_join_note"); later > 10 {
 			t.Errorf("the join is looked at again in %v s, want half a second", later)
 		}
@@ -39,7 +39,7 @@ func TestAHeldContinuationHoldsUpNoOtherJoin(t *testing.T) {
 	f.wantNext(held, released, notNeeded)
 }
 
-// A purge leaves memberships that somebody holds, and their join with them.
+// A purge leaves locked memberships and their joins.
 func TestAPurgeLeavesWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -62,12 +62,12 @@ func TestAPurgeLeavesWhatIsHeld(t *testing.T) {
 	}
 }
 
-// However many joins a fold looks at, it notes those alone that are over and still have to end: the rest would be
-// looked at again and again.
+// However many joins a fold looks at, it writes notes only for those that are over and have not ended. It would
+// otherwise look at the others for ever.
 func TestAFoldOfManyJoinsComesToAnEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	const many = 301 // one more than end at once
+	const many = 301 // one more than a fold ends at once
 	steps := f.steps(3 * many)
 	joins := make([]join.Join, many)
 	for i := range joins {
@@ -107,8 +107,8 @@ func (f *fixture) foldsUp(what string, status join.Status, joins int) {
 	f.Fatalf("joins %s, and folds of them come to no end", what)
 }
 
-// enrolling begins a call that makes memberships, and stops it before the first: meanwhile what the call has locked
-// stands still. It goes on, and commits, when the function that is returned is called.
+// enrolling begins a call that inserts memberships, and stops it before the first one, while it holds its locks. The
+// call continues and commits when the returned function is called.
 func (f *fixture) enrolling(call func(ctx context.Context, tx workqueue.Tx) error) (goOn func()) {
 	f.Helper()
 	f.exec(`CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(hashtext(TG_TABLE_SCHEMA)); RETURN NEW; END'`)
@@ -129,7 +129,7 @@ func (f *fixture) enrolling(call func(ctx context.Context, tx workqueue.Tx) erro
 	}
 }
 
-// waitingForLocks waits until so many sessions of the test's schema wait for a lock.
+// waitingForLocks waits until n sessions wait for a lock in the test's schema.
 func (f *fixture) waitingForLocks(n int) {
 	f.Helper()
 	if !pgtest.Await(20*time.Second, func() bool { return f.locked() == n }) {
@@ -137,13 +137,13 @@ func (f *fixture) waitingForLocks(n int) {
 	}
 }
 
-// locked counts the sessions that wait for a lock of what is the schema's.
+// locked counts the sessions that wait for a lock in the test's schema.
 func (f *fixture) locked() int {
 	return ask[int](f, `SELECT count(DISTINCT l.pid) FROM pg_locks AS w JOIN pg_locks AS l USING (pid)
 		WHERE NOT w.granted AND l.relation IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace)`, f.Schema)
 }
 
-// A join does not end while somebody adds to it.
+// A join does not end while a transaction that adds steps to it is open.
 func TestAJoinThatIsAddedToStaysPending(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -161,7 +161,7 @@ func TestAJoinThatIsAddedToStaysPending(t *testing.T) {
 	f.want(fan.id, counts{join.Completed, 2, 0, 0})
 }
 
-// A settle of a row that becomes a step, and is one of another join already, waits and is counted by both.
+// A row that is a step of a join becomes a step of another one. Its settle waits for that, and both joins count it.
 func TestASettleMeetsTheStartOfAJoin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// Steps that have settled count although the notes that say so are gone, and so does a redrive.
+// The sweep counts settled steps whose notes are lost, and redrives, too.
 func TestLostNotes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -46,7 +46,7 @@ func (f *fixture) claimUnfolded(ids ...uuid.UUID) (token uuid.UUID) {
 	return token
 }
 
-// A join whose memberships are gone fails, since nobody knows what its steps came to.
+// A join whose memberships are gone fails, since the outcomes of its steps are unknown.
 func TestLostMemberships(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -63,7 +63,7 @@ func TestLostMemberships(t *testing.T) {
 	f.want(whole.id, counts{join.Pending, 0, 0, 0})
 }
 
-// What a join has come to stays, whatever becomes of its steps and memberships: only pending ones are counted anew.
+// An ended join keeps its result, whatever happens to its steps and memberships. Only pending joins are counted anew.
 func TestLostMembershipsOfEndedJoins(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -81,19 +81,19 @@ func TestLostMembershipsOfEndedJoins(t *testing.T) {
 	f.want(redriven.id, counts{join.Failed, 1, 1, 0})
 }
 
-// A row that is gone has failed, whatever else is noted for later.
+// A step whose row is gone has failed, even if there are notes of other rows or joins.
 func TestLostStepsBesideNotes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	lost := f.fan(1)
-	f.fan(1, deadline(time.Hour)) // is a note of a join, due then
+	f.fan(1, deadline(time.Hour)) // writes a note of a join, which is due then
 	f.unnoticed(func() { f.exec("DELETE FROM steps WHERE id = ANY ($1)", lost.members) })
 	f.lookNow()
 	f.sweep()
 	f.want(lost.id, counts{join.Failed, 0, 1, 0})
 }
 
-// To count anew waits for nobody: a membership that somebody holds is counted by a later sweep.
+// A recount never waits: a later sweep counts a membership that is locked.
 func TestAMembershipThatIsHeldIsCountedLater(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -115,7 +115,7 @@ func TestAMembershipThatIsHeldIsCountedLater(t *testing.T) {
 	f.want(fan.id, counts{join.Completed, 1, 0, 0})
 }
 
-// Rows whose join is gone wait for nobody: they are dead letters, which somebody may redrive.
+// Waiting rows whose join is gone become dead letters, which an operator may redrive.
 func TestLostJoins(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -146,13 +146,13 @@ func TestLostJoins(t *testing.T) {
 	f.wantNext(kept, released, notNeeded)
 }
 
-// fromTheStart has the next sweep look at rows that wait, from the first.
+// fromTheStart makes the next sweep look at waiting rows from the first.
 func (f *fixture) fromTheStart() {
 	f.Helper()
 	f.exec("UPDATE steps_join_cursor SET row_id = '00000000-0000-0000-0000-000000000000', swept_at = '-infinity'")
 }
 
-// A sweep looks at some of the rows that wait, the next goes on behind them, and the one after the last from the start.
+// A sweep looks at some of the waiting rows, the next one continues after them, and at the end it starts over.
 func TestTheSweepGoesThroughWhatWaits(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -172,7 +172,7 @@ func TestTheSweepGoesThroughWhatWaits(t *testing.T) {
 	if n := sweep(); n != 0 {
 		t.Errorf("a sweep within five seconds ended %d rows", n)
 	}
-	// they wait again, behind its back
+	// they wait again, without the triggers
 	f.exec("UPDATE steps SET status = 0, completed_at = NULL, failed_at = NULL WHERE status = 3 AND cancelled_at IS NULL")
 	for _, want := range []int{2, 1, 2} { // the third finds two of the first
 		f.exec("UPDATE steps_join_cursor SET swept_at = '-infinity'")
@@ -182,7 +182,7 @@ func TestTheSweepGoesThroughWhatWaits(t *testing.T) {
 	}
 }
 
-// A sweep waits for nobody, neither for the cursor nor for a row that somebody holds.
+// A sweep waits neither for a lock on the cursor nor for a locked row.
 func TestTheSweepLeavesWaitingRowsThatAreHeld(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -195,7 +195,7 @@ func TestTheSweepLeavesWaitingRowsThatAreHeld(t *testing.T) {
 	f.atOnceSweep(2)
 }
 
-// Rows that wait for a join are only looked at: nobody else waits for the sweep.
+// The sweep only reads rows that wait for an existing join, so no other session has to wait for the sweep.
 func TestTheSweepHoldsNoRowThatWaitsForItsJoin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -209,7 +209,7 @@ func TestTheSweepHoldsNoRowThatWaitsForItsJoin(t *testing.T) {
 	})
 }
 
-// atOnceSweep sweeps, fails if that waits for a lock, and compares what it dealt with.
+// atOnceSweep sweeps, fails if that waits for a lock, and compares how many rows it handled.
 func (f *fixture) atOnceSweep(want int) {
 	f.Helper()
 	f.atOnce(func(tx workqueue.Tx) error {

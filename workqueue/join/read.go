@@ -12,19 +12,18 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Get reads a join. The error is [workqueue.ErrNotFound] if there is none: it was never started, or has
-// been purged.
+// Get reads a join. The error is [workqueue.ErrNotFound] if it was never started or has been purged.
 func (j *Joins) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (State, error) {
 	return j.one(ctx, tx, "join", "WHERE j.id = $1::uuid", id)
 }
 
-// ContinuedBy reads the join that a row continues: what the handler of a continuation asks for the outcome
-// and the steps. The error is [workqueue.ErrNotFound] if there is none.
+// ContinuedBy reads the join that a row continues. The handler of a continuation uses it to get the outcome and the
+// steps. The error is [workqueue.ErrNotFound] if the row continues no join.
 func (j *Joins) ContinuedBy(ctx context.Context, tx workqueue.Tx, row uuid.UUID) (State, error) {
 	return j.one(ctx, tx, "join continued by", "WHERE j.on_complete = $1::uuid OR j.on_fail = $1::uuid", row)
 }
 
-// one reads a join; what names it in the error, before the id.
+// one reads a join. The error describes the join as what, followed by the id.
 func (j *Joins) one(ctx context.Context, tx workqueue.Tx, what, where string, id uuid.UUID) (State, error) {
 	states, err := j.states(ctx, tx, where, id)
 	if err == nil && len(states) == 0 {
@@ -36,15 +35,15 @@ func (j *Joins) one(ctx context.Context, tx workqueue.Tx, what, where string, id
 	return states[0], nil
 }
 
-// ListOptions select joins. The zero value lists all, the first page of them.
+// ListOptions select joins. The zero value selects the first page of all joins.
 type ListOptions struct {
 	Label  string    // only those with this label
 	Status *Status   // only those in this state
-	Before uuid.UUID // only those with smaller ids: the last id of the page before
+	Before uuid.UUID // only those with smaller ids: the last id of the previous page
 	Limit  int       // default 100, at most [workqueue.MaxBatch]
 }
 
-// List reads joins in descending order of their ids, which is newest first where Start made the ids.
+// List reads joins in descending order of their ids: the newest first, if Start generated the ids.
 func (j *Joins) List(ctx context.Context, tx workqueue.Tx, o ListOptions) ([]State, error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -91,8 +90,8 @@ func (j *Joins) states(ctx context.Context, tx workqueue.Tx, where string, args 
 	return states, err
 }
 
-// Members reads up to limit steps of a join in the order of their ids, after the given one: the zero UUID
-// starts.
+// Members reads up to limit steps of a join in the order of their ids, after the given id. The zero UUID reads from the
+// start.
 func (j *Joins) Members(ctx context.Context, tx workqueue.Tx, id, after uuid.UUID, limit int) ([]Member, error) {
 	if limit < 1 || limit > workqueue.MaxBatch {
 		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// hold runs work while another transaction has what the statement locks.
+// hold runs work while another transaction holds the locks of a statement.
 func (f *fixture) hold(statement string, work func()) {
 	f.Helper()
 	f.ok(f.inTx(func(tx workqueue.Tx) error {
@@ -32,7 +32,7 @@ func (f *fixture) atOnce(work func(tx workqueue.Tx) error) {
 	}))
 }
 
-// Statements of an application that touch or remove steps which ended long ago are no settles: a step counts once.
+// An application's statements that update or delete steps which have ended are not settles: a step counts once.
 func TestAStepThatHasEndedIsNotCountedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -47,7 +47,7 @@ func TestAStepThatHasEndedIsNotCountedAgain(t *testing.T) {
 	f.want(fan.id, want)
 }
 
-// An attempt that is to be repeated is nothing to the join: neither does it wait for the join's row.
+// An attempt that will be retried does not concern the join, and does not wait for the join's row.
 func TestARetryDoesNotTouchTheJoin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -63,8 +63,7 @@ func TestARetryDoesNotTouchTheJoin(t *testing.T) {
 	f.want(fan.id, counts{join.Pending, 0, 0, 0})
 }
 
-// A continuation that somebody cancelled is a dead letter, also where Done rows are deleted: it is kept for people to
-// see.
+// A continuation that was cancelled stays as a Failed row for operators to see, even if the table deletes Done rows.
 func TestACancelledContinuationIsKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, deleteDone)
@@ -77,7 +76,7 @@ func TestACancelledContinuationIsKept(t *testing.T) {
 	}
 }
 
-// The end of a join that releases nothing wakes nobody: every worker of the table would look for nothing.
+// The end of a join that releases nothing is not announced: every worker of the table would look for rows in vain.
 func TestAJoinThatReleasesNothingWakesNobody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,8 +109,8 @@ func TestAJoinThatReleasesNothingWakesNobody(t *testing.T) {
 	}
 }
 
-// In a table that deletes Done rows, a step that succeeded is gone like one that was taken away: the sweep must not
-// take the one for the other.
+// In a table that deletes Done rows, a succeeded step is gone like a step that was deleted by hand. The sweep must not
+// count a succeeded step as failed.
 func TestTheSweepLeavesWhatHasCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, deleteDone)
@@ -134,7 +133,7 @@ func TestAJoinThatTheSweepEndsIsKept(t *testing.T) {
 	f.want(fan.id, counts{join.Failed, 0, 0, 0})
 }
 
-// Sweeps, purges and cancels leave alone what somebody holds, or what is not their business.
+// Sweeps, purges and cancels do not wait for rows that other sessions hold, and do not lock rows that they do not need.
 func TestNobodyWaitsForOthersRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -161,7 +160,7 @@ func TestNobodyWaitsForOthersRows(t *testing.T) {
 	f.want(pending.id, counts{join.Cancelled, 1, 0, 1})
 }
 
-// Each further version of a row is another one to vacuum.
+// Each step is written once, since every further version of a row is another one to vacuum.
 func TestRowsAreWrittenOnceAStep(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

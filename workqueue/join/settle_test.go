@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// A way is one of those in which a step may end.
+// A way is one in which a step may end.
 type way struct {
 	name string
 	end  func(f *fixture, id uuid.UUID)
@@ -63,7 +63,7 @@ var failures = []way{
 	{"delete", func(f *fixture, id uuid.UUID) { f.exec("DELETE FROM steps WHERE id = $1", id) }},
 }
 
-// An ending is what two steps with these outcomes make of a join, after the first and after both.
+// An ending is the state of a join of two steps with these outcomes, after the first step and after both.
 type ending struct {
 	policy        join.Policy
 	first, second bool // succeeded
@@ -85,7 +85,7 @@ var endings = []ending{
 	{join.AnyOutcome, false, false, counts{join.Pending, 0, 1, 0}, counts{join.Completed, 0, 2, 0}},
 }
 
-// Every policy, in both orders, by every way in which a step ends.
+// Every policy with every way in which a step ends, in both orders.
 func TestEveryWayOfSettling(t *testing.T) {
 	t.Parallel()
 	for kind, configure := range map[string]func(*workqueue.Spec){
@@ -101,7 +101,7 @@ func TestEveryWayOfSettling(t *testing.T) {
 					for _, l := range failures {
 						if e.first && e.second && l.name != failures[0].name || !e.first && !e.second &&
 							s.name != successes[0].name {
-							continue // the way that does not occur
+							continue // a combination that does not occur
 						}
 						f.checkEnding(e, s, l)
 					}
@@ -136,7 +136,7 @@ func (f *fixture) checkEnding(e ending, success, failure way) {
 	}
 }
 
-// A failed join says why, in its own row and in that of the step which will not run.
+// A failed join stores the reason in its own row and in the continuation that will not run.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -178,7 +178,7 @@ func TestRetriesDoNotCount(t *testing.T) {
 	f.want(fan.id, counts{join.Completed, 1, 0, 0})
 }
 
-// A settle that is rolled back has counted nothing, also where only a savepoint was.
+// A settle that is rolled back counts nothing, even if only its savepoint was rolled back.
 func TestRolledBackSettle(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -198,7 +198,7 @@ func TestRolledBackSettle(t *testing.T) {
 	f.wantNext(fan, waits, waits)
 }
 
-// A row that is a step of nothing costs the trigger's test only, and a settle of both kinds counts its steps.
+// A row that is not a step costs only the trigger's test. A settle of steps and other rows counts the steps.
 func TestOtherRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -13,14 +13,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Start starts joins over rows that exist already, in the application's transaction, and returns their ids
-// in order. Everything is checked before anything is written; what is wrong is a [workqueue.InvalidError].
-// At most [workqueue.MaxBatch] joins with as many members in all fit one call; [Joins.Add] adds more.
+// Start starts joins over existing rows in the application's transaction, and returns their ids in order. It checks
+// everything before it writes anything; the error of an invalid join is a [workqueue.InvalidError]. One call takes at
+// most [workqueue.MaxBatch] joins with as many members in all; [Joins.Add] adds more.
 //
-// Insert the members and continuations in the same transaction, the members with [Column] true: nobody else
-// sees them, and nobody waits. Members of earlier transactions work as well, and those that have ended are
-// counted by the next fold; but settles of the others wait until this transaction ends, and where the table deletes on
-// ack a member that was acknowledged is unknown.
+// Insert the members and continuations in the same transaction, the members with [Column] true: then no other
+// transaction sees them, and none waits. Members of earlier transactions work as well. The next fold counts those that
+// have ended, but settles of the others wait until this transaction ends. In a table that deletes rows on ack, a member
+// that was acknowledged does not exist.
 func (j *Joins) Start(ctx context.Context, tx workqueue.Tx, joins ...Join) ([]uuid.UUID, error) {
 	if len(joins) == 0 {
 		return nil, nil
@@ -50,7 +50,7 @@ type start struct {
 	rows  map[uuid.UUID]row
 }
 
-// A row is what a join has to know of a member or a continuation.
+// A row is the state of a member or a continuation, as far as a join needs it.
 type row struct {
 	status          workqueue.Status
 	waiting, joined bool
@@ -77,7 +77,7 @@ func newStart(joins []Join) (*start, error) {
 	return s, s.checkCall()
 }
 
-// about names the join of several.
+// about adds to an error which of several joins it is about.
 func (s *start) about(i, n int, err error) error {
 	if err == nil || n == 1 {
 		return err
@@ -123,7 +123,7 @@ func (s *start) continuations() (ids []uuid.UUID) {
 	return ids
 }
 
-// continuations are the rows that continue the join, each once.
+// continuations returns the rows that continue the join, without duplicates.
 func (join Join) continuations() (ids []uuid.UUID) {
 	if join.OnComplete != uuid.Nil {
 		ids = append(ids, join.OnComplete)
@@ -195,7 +195,7 @@ func (s *start) records(retention time.Duration) (records []record) {
 	return records
 }
 
-// optional is NULL for a zero value.
+// optional returns nil, which is NULL, for a zero value.
 func optional[T comparable](v T) *T {
 	var zero T
 	if v == zero {

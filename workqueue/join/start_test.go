@@ -22,7 +22,7 @@ func TestStartWithoutMembers(t *testing.T) {
 	f.wantNext(fan, released, notNeeded)
 }
 
-// Members of earlier transactions, without the flag, are counted at once where they have ended.
+// Members of earlier transactions that have ended are counted at once, even without the flag.
 func TestStartOverRowsThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -73,8 +73,8 @@ func TestRolledBackStart(t *testing.T) {
 	}
 }
 
-// A settle that is under way when a join is started over its row is waited for and counted; one that comes
-// while the starting transaction is open waits for that, and is counted too.
+// Start waits for a settle of its row that is under way, and the join counts it. A settle that comes while the starting
+// transaction is open waits for that, and is counted, too.
 func TestStartMeetsSettle(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -110,7 +110,7 @@ func TestStartMeetsSettle(t *testing.T) {
 	f.want(joins[0], counts{join.Completed, 2, 0, 0})
 }
 
-// awaitLockWait waits until somebody waits for a lock in this schema's table.
+// awaitLockWait waits until a session waits for a lock in this schema's table.
 func (f *fixture) awaitLockWait() {
 	f.Helper()
 	if !pgtest.Await(20*time.Second, func() bool {
@@ -244,7 +244,7 @@ func TestStepThatFansOut(t *testing.T) {
 	f.want(fan.id, counts{join.Completed, 6, 0, 0})
 }
 
-// Every operation through database/sql, which has no arrays of ids.
+// Every operation works through database/sql, which does not support arrays of ids.
 func TestDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -307,7 +307,7 @@ func TestDatabaseSQL(t *testing.T) {
 		}
 		f.ok(err)
 		n, err := f.joins.Purge(t.Context(), tx, 0, 10)
-		if n != 0 { // it ended before this transaction, but not before its start by the clock of now()
+		if n != 0 { // it has ended, but not before now(), which is the start of this transaction
 			_, err = f.joins.Get(t.Context(), tx, id)
 			if !errors.Is(err, workqueue.ErrNotFound) {
 				t.Errorf("purged: got the error %v", err)

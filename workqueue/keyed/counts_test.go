@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// A count already sees what has ended; the note of that is still to come and must not be taken off once more.
+// A count sees that a row has ended. The note of that end comes later, and must not be subtracted again.
 func TestACountAndALateNoteCountOnce(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
@@ -29,7 +29,7 @@ func TestACountAndALateNoteCountOnce(t *testing.T) {
 			g := keyed.Limited{Key: "k", MaxRunning: 1}
 			r.insert(row(1, g))
 			_, ids := r.expect(1)
-			old := r.begin() // a handler that commits its own work and the ack
+			old := r.begin() // a handler that acks in its own transaction
 			_, err := old.Exec(t.Context(), "SELECT now()")
 			r.ok(err)
 			r.insert(row(2, g), row(3, g), row(4, g))
@@ -50,7 +50,7 @@ func TestACountAndALateNoteCountOnce(t *testing.T) {
 	}
 }
 
-// The same, where a fold takes the first notes only.
+// The same, if a fold takes only the first notes.
 func TestACountAndNotesOfTheNextFoldCountOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -70,7 +70,7 @@ func TestACountAndNotesOfTheNextFoldCountOnce(t *testing.T) {
 	}
 }
 
-// Ordered rows of a key and its limited ones have nothing to do with each other: neither their places nor their notes.
+// The ordered rows of a key and its limited rows are independent of each other, in their places and in their notes.
 func TestACountLeavesOrderedRowsOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -83,7 +83,7 @@ func TestACountLeavesOrderedRowsOut(t *testing.T) {
 	r.expect(2)
 }
 
-// An ended row made ready again by plain SQL, or by a domain as timers do it, without waiting.
+// An ended row becomes Ready again without waiting, by plain SQL or by a domain such as timers.
 func TestARowThatComesBackWithoutWaitingCounts(t *testing.T) {
 	t.Parallel()
 	for name, g := range map[string]keyed.Rule{"ordered": keyed.Ordered{Key: "k"}, "limited": keyed.Limited{Key: "k",
@@ -107,7 +107,7 @@ func TestARowThatComesBackWithoutWaitingCounts(t *testing.T) {
 	}
 }
 
-// Settles, folds and arrivals at the same time, and keys that come to be known meanwhile: no limit is exceeded.
+// No limit is exceeded while settles, folds and inserts run at the same time, and keys get rows in work_key_state.
 func TestLimitsHoldUnderLoad(t *testing.T) {
 	t.Parallel()
 	keys, rows := pgtest.Size(150, 700), int64(pgtest.Size(1500, 7000))

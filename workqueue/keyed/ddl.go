@@ -18,24 +18,25 @@ var sqlFiles embed.FS
 
 var templates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
-// KeyColumn is the KeyColumn of the Spec of a table with keyed rows.
+// KeyColumn is the Spec.KeyColumn of a table with keyed rows.
 const KeyColumn = "concurrency_key"
 
-// SweepSuffix is what a table with keyed rows adds to its Spec's Sweeps.
+// SweepSuffix belongs in the Spec.Sweeps of a table with keyed rows.
 const SweepSuffix = "key_sweep"
 
-// Fold is what a table with keyed rows adds to its Spec's Folds.
+// Fold belongs in the Spec.Folds of a table with keyed rows.
 var Fold = workqueue.Fold{Suffix: "key_fold", Notes: "key_note", Column: KeyColumn, Fronts: true}
 
-// sweepKeys bounds the keys that one sweep looks at: some tens of milliseconds.
+// sweepKeys bounds the keys of each sort that one sweep looks at, which takes some tens of milliseconds.
 const sweepKeys = 1000
 
-// ahead is how far ahead of their time rows of a rate are let through. It is longer than the time between two folds,
-// also on a busy machine, so that no part of the rate is lost.
+// ahead is how long before their time rows of a key with a rate are released. It is longer than the time between two
+// folds, even on a busy machine, so that no part of the rate is lost.
 const ahead = 250 * time.Millisecond
 
-// DDL renders what keyed rows need beside the table of a Spec that has [Columns], [Fold] and [SweepSuffix], and
-// the way back. Append it to [workqueue.Spec.DDL] of the Spec, and put its way back before that one's.
+// DDL renders the statements that create what keyed rows need in addition to the table of a Spec that has [Columns],
+// [Fold] and [SweepSuffix], and the statements that drop it. Append up to the up of [workqueue.Spec.DDL], and put down
+// before the down of that.
 func DDL(spec workqueue.Spec) (up, down string, err error) {
 	if err := spec.Validate(); err != nil {
 		return "", "", err
@@ -59,7 +60,7 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 	return sqltext.Execute(templates, "keyed.up", v) + "\n", sqltext.Execute(templates, "keyed.down", v) + "\n", nil
 }
 
-// view is what the templates see of a Spec.
+// A view is the data of the templates.
 type view struct {
 	schema, table string
 	spec          workqueue.Spec
@@ -76,20 +77,21 @@ func newView(spec workqueue.Spec) view {
 // Table is the qualified name of the table.
 func (v view) Table() string { return fmt.Sprintf("%q.%q", v.schema, v.table) }
 
-// Named is a qualified name that derives from the table's.
+// Named is a qualified name that derives from the table's name.
 func (v view) Named(suffix string) string { return fmt.Sprintf("%q.%q", v.schema, v.table+"_"+suffix) }
 
-// Constraint is the same without the schema, as constraints, triggers and new indexes are named.
+// Constraint is Named without the schema, as in the definition of a constraint, a trigger or an index.
 func (v view) Constraint(suffix string) string { return fmt.Sprintf("%q", v.table+"_"+suffix) }
 
-// AnnounceFolded wakes them for what a fold has let through.
+// AnnounceFolded notifies workers of the rows that a fold has released.
 func (v view) AnnounceFolded() string { return v.spec.AnnounceFolded() }
 
-// AnnounceFronts leads claims back to where it has put them, Front is the earliest due time that it may give a row.
+// AnnounceFronts moves the cursors of claims back to the rows that a fold has released. Front is the earliest due time
+// that the fold may give a row.
 func (v view) AnnounceFronts() string  { return v.spec.AnnounceFronts() }
 func (v view) Front(row string) string { return v.spec.Front(row) }
 
-// AnnounceNote has them fold, MustAnnounceNote tells whether the writer of a note has not promised to.
+// AnnounceNote makes workers fold. MustAnnounceNote is true unless the writer of a note folds itself.
 func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }
 func (v view) MustAnnounceNote() string { return v.spec.MustAnnounceNote() }
 
@@ -98,33 +100,34 @@ func (v view) WriterLock(key string) string {
 	return fmt.Sprintf("hashtextextended('%s.%s ' || %s, 1)", v.schema, v.table, key)
 }
 
-// FoldLock is the advisory lock of the one folder.
+// FoldLock is the advisory lock that lets only one session fold at a time.
 func (v view) FoldLock() string {
 	return fmt.Sprintf("hashtextextended('%s.%s key_fold', 0)", v.schema, v.table)
 }
 
-// MaxTurns is how many ordered keys one transaction may write: a quarter of the locks that the whole server shares.
+// MaxTurns is how many ordered keys one transaction may write: a quarter of the server's shared lock table.
 func (view) MaxTurns() string {
 	return "current_setting('max_locks_per_transaction')::integer" +
 		" * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4"
 }
 
-// Settings pin what these functions' plans depend on: each has one good plan, by index. They are few
-// because a settle of a keyed row sets and resets them.
+// Settings pin the planner settings of the functions, whose statements each have one good plan, by index. There are few
+// of them because every settle of a keyed row sets and resets them.
 func (view) Settings() string {
 	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET " +
 		"enable_sort = off\nSET jit = off"
 }
 
-// FoldSettings are those of a fold, and of what it calls. Its plans are the same for all arguments, which the server
-// finds out by making them again for each fold: that takes twice as long as to fold.
+// FoldSettings are the settings of a fold, and of the functions that it calls. The plans are the same for all
+// arguments. Without force_generic_plan the server would plan each fold anew, which takes twice as long as the fold
+// itself.
 func (v view) FoldSettings() string {
 	return v.Settings() + "\nSET plan_cache_mode = force_generic_plan"
 }
 
-// A condition that rows of the indexes by key meet. It is written so that it implies no other index's condition: by the
-// statistics of a table that was last analysed while all rows waited, the claim index has one row and is as good as the
-// index by key, and a plan that was made then reads all live rows for each key.
+// condition renders the condition of an index by key. It is a CASE so that it does not imply the condition of another
+// index. If the table was last analysed while all rows waited, the claim index seems to have one row, and to be as good
+// as the index by key. A plan that was made then would read all live rows for each key.
 func condition(row, of, is string) string {
 	if row != "" {
 		row += "."
@@ -138,8 +141,8 @@ const (
 	waits   = "%[1]swaiting"
 )
 
-// OrderedWaits and LimitedWaits are the conditions of rows that wait for their key, Live is that of rows which are
-// through. Obstacle is that of a dead letter that others wait for.
+// OrderedWaits and LimitedWaits are the conditions of rows that wait for their key. Live is the condition of released
+// rows, and Obstacle that of dead letters that block their key.
 func (view) OrderedWaits(row string) string { return condition(row, ordered, waits) }
 func (view) LimitedWaits(row string) string { return condition(row, limited, waits) }
 func (view) Live(row string) string {
@@ -149,24 +152,25 @@ func (view) Obstacle(row string) string {
 	return condition(row, "%[1]sfailed_at IS NOT NULL AND %[1]scancelled_at IS NULL", "%[1]skey_policy > 0")
 }
 
-// SweepKeys is sweepKeys for the template.
+// SweepKeys is sweepKeys for the templates.
 func (view) SweepKeys() int { return sweepKeys }
 
-// MaxReleased bounds the rows of a key that one fold lets through.
+// MaxReleased bounds the rows of a key that one fold releases.
 func (view) MaxReleased() int { return 1000 }
 
-// MaxUpdates is how often a row of what is known of a key is updated before another takes its place: so many dead
-// versions are in the way of who looks for it.
+// MaxUpdates is how often a row of <table>_key_state is updated before a new row replaces it. It bounds the dead
+// versions that a fold passes to find the row.
 func (view) MaxUpdates() int { return 64 }
 
-// Marked is true for one place in KnownEvery, a power of two: the row of that place makes its key known. Keys with few
-// rows cost nothing so. The places are hashed because those of a key may be multiples of anything.
+// Marked is true for one place in KnownEvery, a power of two: when the row of that place is released, the key gets a
+// row in <table>_key_state. So keys with few rows cost nothing. The places are hashed because the places of a key may
+// all be multiples of some number.
 func (view) KnownEvery() int { return 8 }
 func (v view) Marked(place string) string {
 	return fmt.Sprintf("hashint8(%s) & %d = 0", place, v.KnownEvery()-1)
 }
 
-// Ahead is ahead for the comments, AheadInterval for the statements.
+// Ahead is the constant ahead for the comments, and AheadInterval for the statements.
 func (view) Ahead() string { return ahead.String() }
 func (view) AheadInterval() string {
 	return fmt.Sprintf("interval '%d milliseconds'", ahead.Milliseconds())
@@ -175,13 +179,13 @@ func (view) AheadInterval() string {
 // Unlimited is the limit of keys that only have a rate.
 func (view) Unlimited() int { return unlimited }
 
-// MinRate and MaxRate are what a bucket can be filled by, whatever time has passed.
+// MinRate and MaxRate are the package's constants for the templates.
 func (view) MinRate() float64 { return MinRate }
 func (view) MaxRate() float64 { return MaxRate }
 
 type function struct{ Name, Types string }
 
-// Functions are those of the template, in the order in which they may be dropped.
+// Functions are the functions that the migration creates, in an order in which they can be dropped.
 func (view) Functions() []function {
 	return []function{
 		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_note", ""}, {"key_forget", ""},

@@ -73,7 +73,7 @@ func (r *rig) exec(sql string, args ...any) {
 	r.ok(err)
 }
 
-// atOnce executes a statement and fails if that waits for a lock.
+// atOnce executes a statement, and fails the test if it waits for a lock.
 func (r *rig) atOnce(sql string) {
 	r.Helper()
 	r.ok(pgx.BeginFunc(context.Background(), r.pool, func(tx pgx.Tx) error {
@@ -95,21 +95,21 @@ func row(n int, g keyed.Rule) workqueue.NewRow {
 	return workqueue.NewRow{Values: append([]any{n}, keyed.Values(g)...)}
 }
 
-// held waits for something else first, such as a join.
+// held is a row that waits for something else first, such as a join.
 func held(n int, g keyed.Rule) workqueue.NewRow {
 	r := row(n, g)
 	r.Waiting = true
 	return r
 }
 
-// late is due in an hour.
+// late is a row that is due in an hour.
 func late(n int, g keyed.Rule) workqueue.NewRow {
 	r := row(n, g)
 	r.DueAt = time.Now().Add(time.Hour)
 	return r
 }
 
-// serial is an ordered key whose dead letters nobody waits for.
+// serial is an ordered key that its dead letters do not block.
 func serial(key string) keyed.Rule { return keyed.Ordered{Key: key, OnFailure: keyed.Skip} }
 
 func (r *rig) insertIn(tx pgx.Tx, rows ...workqueue.NewRow) []uuid.UUID {
@@ -140,7 +140,7 @@ func (r *rig) begin() pgx.Tx {
 	return tx
 }
 
-// claim folds, as a worker does, and takes all it can get.
+// claim folds, as a worker does, and claims all rows it can.
 func (r *rig) claim() (token uuid.UUID, ns []int, ids []uuid.UUID) {
 	r.Helper()
 	r.fold()
@@ -154,7 +154,7 @@ func (r *rig) claim() (token uuid.UUID, ns []int, ids []uuid.UUID) {
 	return token, ns, ids
 }
 
-// expect claims and compares what it got.
+// expect claims rows and compares them with those that are wanted.
 func (r *rig) expect(want ...int) (uuid.UUID, []uuid.UUID) {
 	r.Helper()
 	token, ns, ids := r.claim()
@@ -164,7 +164,7 @@ func (r *rig) expect(want ...int) (uuid.UUID, []uuid.UUID) {
 	return token, ids
 }
 
-// fold lets through what there is room for, and returns how many rows are through.
+// fold releases the rows that their keys have room for, and returns how many.
 func (r *rig) fold() int {
 	r.Helper()
 	before := r.through()
@@ -178,7 +178,7 @@ func (r *rig) through() int {
 	return ask[int](r, "SELECT count(*) FROM work WHERE completed_at IS NULL AND NOT waiting")
 }
 
-// sweep repairs now, however long ago the last sweep was.
+// sweep runs a sweep now, even if the last one was less than five seconds ago.
 func (r *rig) sweep() {
 	r.Helper()
 	r.exec("UPDATE work_key_cursor SET swept_at = '-infinity'")
@@ -199,7 +199,7 @@ func (r *rig) eventually(what string, condition func() bool) {
 	}
 }
 
-// body is a claimed row.
+// A body is the domain columns of a claimed row.
 type body struct {
 	N   int64
 	Key *string
@@ -215,7 +215,7 @@ func (r *rig) work(o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
 	r.workIn(nil, o, handle)
 }
 
-// workIn is of some lanes of a table with a queue and a priority.
+// workIn runs a worker of some lanes of a table with a queue and a priority.
 func (r *rig) workIn(lanes [][]any, o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
 	r.Helper()
 	d := workqueue.Domain[body]{Table: r.table, Fields: (*body).fields, Lanes: lanes}

@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Where workers cannot keep up, a row of a key runs when rows without a key that were due at the same time do: it
-// does not queue up anew when its key lets it through.
+// If workers cannot keep up, a row with a key runs together with the rows without a key that were due at the same time:
+// it keeps its due time when it is released.
 func TestRowsOfAKeyKeepTheirPlaceInABacklog(t *testing.T) {
 	t.Parallel()
 	for name, g := range map[string]keyed.Rule{
@@ -32,18 +32,18 @@ func TestRowsOfAKeyKeepTheirPlaceInABacklog(t *testing.T) {
 }
 
 const (
-	every = 10                    // so many rows there are for each one that has a key
-	work  = 20 * time.Millisecond // of a row without a key: a worker claims those of 100 ms ahead
+	every = 10                    // one row in this many has a key
+	work  = 20 * time.Millisecond // for a row without a key: a worker fetches the rows of 100 ms in advance
 )
 
-// A backlog is of rows that are due one after the other, all of them long ago.
+// A backlog has rows that were due one after the other, all of them long ago.
 type backlog struct {
 	*rig
 	lanes [][]any
 	rows  int
 
 	started atomic.Int64
-	ended   atomic.Int64 // of those with a key
+	ended   atomic.Int64 // rows with a key
 }
 
 func newBacklog(t *testing.T, g keyed.Rule, lane []any) *backlog {
@@ -70,7 +70,7 @@ func newBacklog(t *testing.T, g keyed.Rule, lane []any) *backlog {
 	return b
 }
 
-// handle has time stand still until what has ended of the key is settled and its next row is through.
+// handle waits until the rows of the key that have ended are settled and the key's next row is released.
 func (b *backlog) handle(_ context.Context, c *workqueue.Claim[body]) error {
 	place := b.started.Add(1) - 1
 	if c.Body.Key == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// What keys do while a transaction stays open, so that nothing that was deleted or updated since can be cleaned up: one
-// key alone, whose rows all lie side by side in the indexes, and many.
+// The throughput of keys while a transaction stays open, so that vacuum cannot clean up rows that were deleted or
+// updated since: with one key, whose rows are all adjacent in the indexes, and with many.
 func BenchmarkHeld(b *testing.B) {
 	for _, c := range []struct {
 		name  string

@@ -6,7 +6,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// A row that waits for something else, such as a join, comes to its key when that releases it.
+// A row that waits for something else, such as a join, enters its key when that releases it.
 func TestReleasedRowsComeToTheirKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -19,7 +19,7 @@ func TestReleasedRowsComeToTheirKey(t *testing.T) {
 	r.expect(1)
 }
 
-// A join or the like may hold rows of any sort.
+// A join may hold rows without a key, too.
 func TestAReleasedRowWithoutAKeyWaitsForNone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -28,7 +28,7 @@ func TestAReleasedRowWithoutAKeyWaitsForNone(t *testing.T) {
 	r.expect(1)
 }
 
-// A row that waits for a join has not come to its key, whoever else writes to it.
+// A row that waits for a join does not enter its key when something else writes to it.
 func TestARowThatIsHeldDoesNotComeToItsKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -39,8 +39,8 @@ func TestARowThatIsHeldDoesNotComeToItsKey(t *testing.T) {
 	r.expect(0, 1)
 }
 
-// A trigger of an application that fails a row in the moment in which a join releases it: the row never came to its
-// key, and must not stand there as a dead letter that blocks the key.
+// A trigger of an application fails a row at the moment when a join releases it. The row never entered its key, so it
+// must not block the key as a dead letter.
 func TestARowThatEndsBeforeItsKeyBlocksNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

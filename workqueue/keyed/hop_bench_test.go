@@ -36,8 +36,8 @@ func benchWork(b *testing.B, pool *pgxpool.Pool, table *workqueue.Table, workers
 	b.Cleanup(func() { stop(); running.Wait() })
 }
 
-// How long it takes from the end of a row's handler to the start of the next row of its key, and so how many rows of a
-// key run in a second. Every key always has rows that wait.
+// The time from the end of a row's handler to the start of the next row of its key, and so how many rows of a key run
+// in a second. Every key always has waiting rows.
 func BenchmarkHop(b *testing.B) {
 	for _, keys := range []int{1, 10} {
 		b.Run(fmt.Sprintf("%d keys", keys), func(b *testing.B) {
@@ -70,7 +70,7 @@ func BenchmarkHop(b *testing.B) {
 	}
 }
 
-// How much of a rate is used, by rate, burst and number of workers.
+// Which share of a rate is used, by rate, burst and number of workers.
 func BenchmarkRate(b *testing.B) {
 	for _, c := range []struct {
 		rate    float64
@@ -96,7 +96,7 @@ func BenchmarkRate(b *testing.B) {
 				pgtest.Pass(time.Millisecond)
 			}
 			pgtest.Pass(time.Until(time.Unix(0, first.Load()).Add(window)))
-			n := float64(handled.Load() - int64(c.burst)) // the burst comes on top
+			n := float64(handled.Load() - int64(c.burst)) // the burst comes in addition to the rate
 			b.ReportMetric(100*n/(c.rate*window.Seconds()), "%of-rate")
 		})
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// While somebody keeps a transaction open, nothing that has ended can be cleaned up. What a fold reads for a key, and
-// an insert, must not grow with all that has gone through it since.
+// While a transaction stays open, vacuum cannot clean up ended rows. The pages that a fold or an insert reads for a key
+// must not grow with the rows that the key has had since.
 func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
-	const first, last = 60, 40 // rows before the first that are looked at, and how many are, at the end too
+	const first, last = 60, 40 // rows before those measured at the start, and rows measured, also at the end
 	rows := pgtest.Size(180, 700)
 	for name, test := range map[string]struct {
 		rule    keyed.Rule
@@ -44,8 +44,8 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 					r.insert(row(i, g))
 				}
 			}
-			// The least of some rows counts: after a CREATE SCHEMA of another test, a function is planned anew, which
-			// reads the catalogs.
+			// The minimum counts: after a CREATE SCHEMA of another test, the server plans functions anew, and reads the
+			// catalogs for that.
 			early, late, updates := math.MaxInt, math.MaxInt, 0
 			since := ask[string](r, "SELECT now()::text") // where a folder goes on that has taken all notes before
 			for i := range rows {
@@ -61,7 +61,7 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 				if i >= rows-last {
 					late = min(late, pages)
 				}
-				if i >= rows-70 { // in which a limited key's row is replaced
+				if i >= rows-70 { // enough rows that the limited key's state row is replaced once
 					updates = max(updates, ask[int](r, "SELECT coalesce(max(updates), 0) FROM work_key_state"))
 				}
 				token, ns, ids := r.claim()

@@ -16,10 +16,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// MaxKey is the length of the longest key in bytes. Keys are indexed.
+// MaxKey is the maximal length of a key in bytes. Keys are indexed.
 const MaxKey = 255
 
-// MinRate and MaxRate bound a Rate: a bucket can be filled by those, whatever time has passed.
+// MinRate and MaxRate bound a Rate. Within them, the arithmetic of rates cannot overflow, however much time has passed.
 const (
 	MinRate = 1e-9
 	MaxRate = 1e9
@@ -105,7 +105,7 @@ func (p *Policy) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// columns is how many [Columns] there are.
+// columns is the number of [Columns].
 const columns = 6
 
 // Columns are the domain columns of a table with keyed rows. The core's inserts fill them from [Values].
@@ -136,7 +136,7 @@ func Values(r Rule) []any {
 	return values
 }
 
-// stored is the column key_policy, whose values are those of sql/keyed.up.sql.
+// stored is the policy's value in the column key_policy, as sql/keyed.up.sql reads it.
 func (p Policy) stored() int {
 	switch p {
 	case Skip:
@@ -147,11 +147,11 @@ func (p Policy) stored() int {
 	return 1
 }
 
-// An entry is what the columns of a row say of its key. Without a key there is no rule.
+// An entry is a rule as a row's columns store it. Without a key there is no rule.
 type entry struct {
 	key    string
 	limit  int // 0: ordered
-	policy int // Policy.stored; 0 where nothing is in order
+	policy int // Policy.stored; 0 for a limited key
 	rate   float64
 	burst  int
 }
@@ -176,7 +176,7 @@ func (l Limited) burst() int {
 	return int(max(1, math.Ceil(min(l.Rate, unlimited))))
 }
 
-// Validate reports the first thing that is wrong with a Rule, naming the field. Nil is [None].
+// Validate reports the first invalid field of a Rule. Nil is [None].
 func Validate(r Rule) error {
 	switch r.(type) {
 	case nil:
@@ -219,9 +219,9 @@ func checkKey(field, key string) error {
 	return cmp.Or(validate.Size(field, len(key), MaxKey), validate.Text(field, key))
 }
 
-// Lock takes the locks of the ordered keys among rules before their rows are inserted, in one order for
-// everybody. Two transactions that write rows of several keys then cannot deadlock on those of one call.
-// One key needs none: its insert takes the lock.
+// Lock takes the locks of the ordered keys among rules before their rows are inserted, in the same order in every
+// transaction. Two transactions that write rows of several keys then cannot deadlock on the keys of one call. For one
+// key it does nothing: the insert takes the lock.
 func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, rules ...Rule) error {
 	var keys []string
 	for _, r := range rules {
@@ -240,8 +240,8 @@ func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, rules ..
 	return err
 }
 
-// Unblock takes dead letters out of the way of the rows behind them, as if their policy had been [Skip],
-// and returns the ids that it changed. Rows that were parked stay dead letters until they are redriven.
+// Unblock lets the rows behind dead letters continue, as if the policy of the dead letters had been [Skip], and returns
+// the ids that it changed. Rows that were parked stay dead letters until they are redriven.
 func Unblock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	var changed []uuid.UUID
 	err := table.In(tx).Query(ctx, func(scan func(...any) error) error {

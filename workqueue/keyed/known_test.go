@@ -18,7 +18,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// mostPlacesAreMarked makes most rows that are let through make their key known, in the place of one in some.
+// mostPlacesAreMarked changes the functions so that most places are marked, and not one in eight: the release of almost
+// every row then writes work_key_state.
 func (r *rig) mostPlacesAreMarked() {
 	r.Helper()
 	for _, name := range []string{"work_key_next", "work_key_fill", "work_key_come"} {
@@ -34,8 +35,8 @@ func (r *rig) mostPlacesAreMarked() {
 
 var markedPlace = regexp.MustCompile(`(hashint8\([a-z._]+\) & \d+) = 0`)
 
-// A row that a join releases draws its place before a row which is through when it is committed. It is next once that
-// has ended.
+// A row that a join releases draws an earlier place than another row, which is already released when the join commits.
+// It is next when that row has ended.
 func TestARowThatComesBeforeTheOneThatIsThroughIsNext(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -46,7 +47,7 @@ func TestARowThatComesBeforeTheOneThatIsThroughIsNext(t *testing.T) {
 		join := r.begin()
 		_, err := join.Exec(t.Context(), "UPDATE work SET waiting = false WHERE n = $1", n+1)
 		r.ok(err)
-		// the join's row passes over marked places
+		// the place of the join's row skips marked places
 		r.exec("SELECT nextval('work_key_seq') FROM generate_series(1, 100)")
 		r.insert(row(n+2, k))
 		token, ids := r.expect(n + 2)
@@ -57,7 +58,7 @@ func TestARowThatComesBeforeTheOneThatIsThroughIsNext(t *testing.T) {
 	}
 }
 
-// What is known costs a row, which a key of a few rows is not worth.
+// A key with a few rows is not worth a row in work_key_state.
 func TestFewKeysAreKnown(t *testing.T) {
 	t.Parallel()
 	const keys = 400
@@ -77,7 +78,7 @@ func TestFewKeysAreKnown(t *testing.T) {
 	}
 }
 
-// A sweep forgets what is not in use any more, and that alone.
+// A sweep deletes the state of keys that are not in use, and only that.
 func TestSweepsKeepWhatIsInUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -108,7 +109,7 @@ func TestSweepsKeepWhatIsInUse(t *testing.T) {
 	}
 }
 
-// Somebody holds what is known of a key: a fold goes on and has the key known by another row.
+// If another session holds a key's row in work_key_state, a fold continues and writes another row.
 func TestAFoldWaitsForNobodyWhoHoldsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, updates := range map[string]int{"a row to be updated": 0, "a row to be replaced": 64} {
@@ -135,9 +136,9 @@ func TestAFoldWaitsForNobodyWhoHoldsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A row that a join releases draws its place while the transaction of a writer, which has drawn an earlier one, is
-// open. Whatever of this is known: the writer's row comes before those that are written after it, also where a fold
-// takes the notes of the later ones alone.
+// A row that a join releases draws its place while a writer's transaction with an earlier place is open. The writer's
+// row comes before the rows that are written after it, whatever work_key_state says, and even if a fold takes only the
+// notes of the later rows.
 func TestARowThatIsReleasedHidesNoneThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -166,8 +167,8 @@ func TestARowThatIsReleasedHidesNoneThatIsBeingWritten(t *testing.T) {
 	}
 }
 
-// What is known of an ordered key comes and goes without what is known of a limited one, also where both are one key. A
-// rate that was forgotten would have its whole burst again.
+// The states of an ordered key and of a limited key come and go independently, even if both have the same name. A rate
+// whose state is lost would get its whole burst again.
 func TestARateIsKeptBesideOrderedRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -185,7 +186,7 @@ func TestARateIsKeptBesideOrderedRows(t *testing.T) {
 	}
 }
 
-// What folders know of a key is what a count would come to, whatever has happened to its rows.
+// The stored state of a key equals a fresh count, whatever has happened to its rows.
 func TestWhatIsKnownIsTrue(t *testing.T) {
 	t.Parallel()
 	for range pgtest.Size(2, 8) {
@@ -204,7 +205,7 @@ func TestWhatIsKnownIsTrue(t *testing.T) {
 	}
 }
 
-// A walk does to rows what can be done to them, at random.
+// A walk changes rows at random in all possible ways.
 type walk struct {
 	*rig
 	random  *rand.Rand
@@ -214,8 +215,8 @@ type walk struct {
 	since   time.Time
 }
 
-// knownIsWrong compares what is known with what is. Notes that are still to come are taken into account, those that
-// have the key counted anew excuse everything.
+// knownIsWrong compares the stored state with the rows. It takes pending notes into account; keys with a note that has
+// them counted anew are left out.
 const knownIsWrong = `
 	WITH known AS (SELECT DISTINCT ON (concurrency_key, limited) * FROM work_key_state ORDER BY concurrency_key, limited, n DESC),
 	real AS (SELECT k.*, p.*,
@@ -240,7 +241,7 @@ func (w *walk) step() {
 	switch w.random.IntN(14) {
 	case 0, 1, 2:
 		w.insertSome(nil)
-	case 3: // an application that takes its time
+	case 3: // an application that keeps its transaction open
 		if len(w.open) == 2 {
 			break // the pool has few connections
 		}
@@ -287,7 +288,7 @@ func (w *walk) step() {
 	}
 }
 
-// disturb does what is nobody's business to do, and what time does.
+// disturb changes the tables in ways that no application should, and in ways that time does.
 func (w *walk) disturb() {
 	w.Helper()
 	switch w.random.IntN(6) {
@@ -314,7 +315,7 @@ func (w *walk) disturb() {
 	}
 }
 
-// some are up to three rows.
+// some returns up to three rows.
 func (w *walk) some(condition string) (ids []uuid.UUID) {
 	w.Helper()
 	rows, err := w.pool.Query(context.Background(), "SELECT id FROM work WHERE "+condition+" ORDER BY random() LIMIT 3")
@@ -359,7 +360,7 @@ func (w *walk) claimSome() (token uuid.UUID, ids []uuid.UUID) {
 	return token, ids
 }
 
-// settle ends one that runs, in one of the ways there are.
+// settle ends a running row in one of the possible ways.
 func (w *walk) settle() {
 	w.Helper()
 	ctx := context.Background()
@@ -385,7 +386,7 @@ func (w *walk) settle() {
 	}
 }
 
-// lost lets pass that a row is somebody else's or nobody's by now.
+// lost accepts the error of a claim that is no longer current.
 func (w *walk) lost(err error) {
 	w.Helper()
 	var lost *workqueue.SettleError
@@ -394,10 +395,10 @@ func (w *walk) lost(err error) {
 	}
 }
 
-// fold folds all notes or some, and compares what is known with what is.
+// fold folds all notes or some, and compares the stored state with the rows.
 func (w *walk) fold() {
 	w.Helper()
-	switch w.random.IntN(4) { // all notes, or some, or those that are not old
+	switch w.random.IntN(4) { // all notes, or some, or only recent ones
 	case 0:
 		w.exec("SELECT work_key_fold(1000)")
 	case 1:
@@ -420,7 +421,7 @@ func (w *walk) fold() {
 	}
 }
 
-// end has all come to an end: nobody waits for what nobody knows of.
+// end waits until all rows have ended: no row waits without a note that will release it.
 func (w *walk) end() {
 	w.Helper()
 	for _, tx := range w.open {
@@ -446,7 +447,7 @@ func (w *walk) end() {
 	})
 }
 
-// Everything at the same time, and what is known is true in every snapshot.
+// The stored state is right in every snapshot while all kinds of changes run concurrently.
 func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(s *workqueue.Spec) { s.MaxAttempts = 50 })

@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// dueNotes counts the notes that a folder is to look at within a minute.
+// dueNotes counts the notes that are due within a minute.
 func (r *rig) dueNotes() int {
 	r.Helper()
 	return ask[int](r, "SELECT count(*) FROM work_key_note WHERE at < now() + interval '1 minute'")
@@ -25,7 +25,7 @@ func (r *rig) cancel(ids ...uuid.UUID) {
 	r.ok(err)
 }
 
-// A key in which nothing is left to do leaves no note behind: folders would look at it for ever.
+// A key in which nothing is left to do leaves no note, or folders would look at it for ever.
 func TestNotesAreDoneWith(t *testing.T) {
 	t.Parallel()
 	fast := keyed.Limited{Key: "k", Rate: 1000, Burst: 1}
@@ -80,8 +80,8 @@ func TestNotesAreDoneWith(t *testing.T) {
 	}
 }
 
-// Notes of few keys are taken together, however many there are, or what the rows that run have noted would wait behind
-// all of them. Those of many keys are taken in pieces.
+// A fold takes all notes of few keys together, however many there are. Otherwise the notes of settles would wait behind
+// all of them. It takes the notes of many keys in pieces.
 func TestAFoldTakesMoreNotesOfFewerKeys(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -111,7 +111,7 @@ func TestAFoldTakesMoreNotesOfFewerKeys(t *testing.T) {
 	}
 }
 
-// What the folder could not do is noted again: no sweep is needed when it can.
+// A fold writes a new note for what it could not do, so no sweep is needed later.
 func TestFoldsComeBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -140,7 +140,7 @@ func TestFoldsComeBack(t *testing.T) {
 	}
 }
 
-// A limited row that is due later is noted for its time, whatever gave it that.
+// A limited row that is due later has a note for its due time, whatever set that time.
 func TestRowsDueLaterAreNotedForTheirTime(t *testing.T) {
 	t.Parallel()
 	const soon = 200 * time.Millisecond
@@ -178,7 +178,7 @@ func TestRowsDueLaterAreNotedForTheirTime(t *testing.T) {
 	}
 }
 
-// Notes that somebody holds locked are not asked for again at once.
+// A fold that skips locked notes does not ask for another fold at once.
 func TestLockedNotesKeepNoFolderBusy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -190,7 +190,7 @@ func TestLockedNotesKeepNoFolderBusy(t *testing.T) {
 	}
 }
 
-// A transaction with an old snapshot does not see what the folder before it let through.
+// A transaction with an old snapshot does not see what the previous fold released.
 func TestFoldsNeedANewSnapshot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -208,7 +208,7 @@ func TestFoldsNeedANewSnapshot(t *testing.T) {
 	r.expect(1)
 }
 
-// The dead letter may have been redriven, cancelled or skipped since the folder saw it.
+// The dead letter may have been redriven, cancelled or unblocked since the fold read it.
 func TestNothingIsParkedBehindWhatIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	parks := keyed.Ordered{Key: "k", OnFailure: keyed.Park}
@@ -234,7 +234,7 @@ func TestNothingIsParkedBehindWhatIsNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A row that was cancelled while it waited is not parked besides.
+// A row that was cancelled while it waited is not parked as well.
 func TestCancelledRowsAreNotParked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -249,7 +249,7 @@ func TestCancelledRowsAreNotParked(t *testing.T) {
 	}
 }
 
-// A key may have a limit and a rate: both hold.
+// If a key has a limit and a rate, both hold.
 func TestARateKeepsItsLimit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -260,7 +260,7 @@ func TestARateKeepsItsLimit(t *testing.T) {
 	r.expect(2)
 }
 
-// The first row that waits and is due says what its key's rate is, and only such rows use it up.
+// The first waiting row that is due determines the rate of its key, and only rows with a rate use it up.
 func TestOnlyRowsThatAreNextUseARate(t *testing.T) {
 	t.Parallel()
 	rate := func(n, burst int) workqueue.NewRow {
@@ -303,7 +303,7 @@ func TestOnlyRowsThatAreNextUseARate(t *testing.T) {
 	}
 }
 
-// The locks of others are not counted among those of a transaction that writes ordered keys.
+// The limit of ordered keys in a transaction does not count the locks of other sessions.
 func TestTheLocksOfOthersRefuseNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -316,7 +316,7 @@ func TestTheLocksOfOthersRefuseNobody(t *testing.T) {
 	r.expect(1)
 }
 
-// A sweep looks every five seconds at most, waits for no rate, and keeps the keys of both sorts apart.
+// A sweep runs at most every five seconds, ignores rates, and treats ordered and limited keys separately.
 func TestSweepsAreModest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

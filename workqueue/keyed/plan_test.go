@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plans are made when the statistics say that all rows wait, and kept. What a fold reads for a key stays the same when
-// thousands of other keys have live rows: with a plan that goes through the claim index it is those rows each time.
+// The plans are made, and cached, while the statistics say that all rows wait. A fold reads as much for a key when
+// thousands of other keys have live rows. With a plan by the claim index it would read all those rows each time.
 func TestAFoldReadsItsKeysAlone(t *testing.T) {
 	t.Parallel()
 	const (
 		atOnce = 100
 		folds  = 20
-		warmUp = 8 // until plans are generic, and the session has looked up what it needs
+		warmUp = 8 // until plans are generic, and the session's caches are filled
 	)
 	r := newRig(t)
 	for first := 0; first < folds*atOnce; first += 500 { // a transaction writes a bounded number of keys

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A rate is met, at most 5 % below, and never exceeded, from one row in ten seconds to a thousand a second. The folds
-// are told what time it is, so that nothing here depends on the machine's pace: each comes up to 100 ms after the note
-// that asks for it, and more come in between, as with several processes.
+// A rate from one row in ten seconds to a thousand a second is met, with at most 5 % less, and never exceeded. The test
+// tells the folds what time it is, so it does not depend on the speed of the machine. Each fold comes up to 100 ms
+// after the note that asks for it, and further folds come in between, as with several processes.
 func TestRatesAreMet(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -46,7 +46,7 @@ func TestRatesAreMet(t *testing.T) {
 	}
 }
 
-// spend lets all rows of the key through and returns when they start, in seconds.
+// spend releases all rows of the key and returns when they start, in seconds.
 func (r *rig) spend(rows int) (starts []float64) {
 	r.Helper()
 	r.exec("DELETE FROM work_key_note")
@@ -68,7 +68,8 @@ func (r *rig) spend(rows int) (starts []float64) {
 	return starts
 }
 
-// spendAt adds when those rows start that a fold lets through: when they are due, and no earlier than that.
+// spendAt runs a fold at a time, and appends the start times of the rows that it releases: their due times, or now if
+// they are earlier.
 func (r *rig) spendAt(now time.Time, starts []float64) []float64 {
 	r.Helper()
 	r.exec("SELECT work_key_fill('{k}', '{true}', '{0}', '{null}', $1, '{}')", now)

@@ -6,7 +6,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Rows that are copied with their places, as a data-only restore, COPY and INSERT … SELECT do, go on where they were.
+// Rows that are copied with their places, as by a data-only restore, COPY or INSERT … SELECT, keep their order.
 func TestCopiedRowsKeepTheirPlaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -29,7 +29,7 @@ func TestCopiedRowsKeepTheirPlaces(t *testing.T) {
 	r.expect() // 11 and 12 are behind a dead letter
 }
 
-// A live row is the last of its key: what comes behind it is also behind it once it is a dead letter.
+// If a live row is the last of its key, a new row comes after it, also once the live row is a dead letter.
 func TestASequenceBehindItsTableLetsNobodyPast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

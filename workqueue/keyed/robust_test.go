@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// A transaction with an old snapshot does not see all that are through.
+// A transaction with an old snapshot does not see all released rows.
 func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -35,7 +35,7 @@ func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 			r.ok(err)
 			r.insert(row(5, g))
 			r.exec("UPDATE work SET due_at = due_at - interval '1 hour' WHERE n = 5")
-			r.fold() // 5 is through
+			r.fold() // releases 5
 
 			_, err = r.table.In(workqueue.Pgx(tx)).Ack(t.Context(), token, ids[:1])
 			r.ok(err)
@@ -48,7 +48,7 @@ func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 	}
 }
 
-// A fold does a bounded part and the next one goes on with it.
+// A fold releases or parks a bounded number of rows, and the next one continues.
 func TestFoldsOfWideKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -74,7 +74,7 @@ func TestFoldsOfWideKeysAreBounded(t *testing.T) {
 	}
 }
 
-// one is what a rate lets through: its bucket holds a single row's token.
+// one is a rate with a burst of one row.
 func one(key string, rate float64) keyed.Rule {
 	return keyed.Limited{Key: key, Rate: rate, Burst: 1}
 }
@@ -104,7 +104,7 @@ func TestClockThatIsSetBackTakesNoTokens(t *testing.T) {
 	two := keyed.Limited{Key: "k", Rate: 1, Burst: 2}
 	r.insert(row(1, two))
 	r.fold()
-	// as a clock leaves it
+	// as after a clock was set back
 	r.exec("UPDATE work_key_state SET next_at = clock_timestamp() + interval '900 milliseconds'")
 	r.insert(row(2, two))
 	r.expect(1, 2)
@@ -116,12 +116,13 @@ func TestSweepsGoOnAfterTruncate(t *testing.T) {
 	r := newRig(t)
 	r.insert(row(1, keyed.Limited{Key: "k", MaxRunning: 1}))
 	r.exec("TRUNCATE work_key_cursor, work_key_state, work_key_note")
-	r.sweep() // makes the cursor anew
+	r.sweep() // inserts the cursor again
 	r.sweep()
 	r.expect(1)
 }
 
-// Operators add columns to tables, for instance to say what writes to them. The functions name the columns that they use.
+// Operators add columns to tables, for instance to say what writes to them. The functions name the columns that they
+// use.
 func TestKeysGoOnWhenTheirTablesHaveMoreColumns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -135,7 +136,7 @@ func TestKeysGoOnWhenTheirTablesHaveMoreColumns(t *testing.T) {
 	r.sweep()
 }
 
-// A row with half a key would be found by no sweep.
+// A sweep would not find a row with an incomplete rule.
 func TestPlainSQLCannotWriteHalfAKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -152,7 +153,7 @@ func TestPlainSQLCannotWriteHalfAKey(t *testing.T) {
 	r.exec("INSERT INTO work (n, concurrency_key, key_limit, key_policy) VALUES (2, 'k', 0, 0)")
 }
 
-// A bucket that cannot be computed would fail every sweep, and with it the rates of all keys.
+// A rate whose arithmetic overflows would fail every fold, and so stop all keys.
 func TestPlainSQLCannotWriteARateThatOverflows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -167,7 +168,7 @@ func TestPlainSQLCannotWriteARateThatOverflows(t *testing.T) {
 	r.expect(1, 2)
 }
 
-// What stands in nobody's way keeps nobody: the next row of the key need not wait for a sweep.
+// An ended row that does not block its key leaves nothing to wait for: the next row does not have to wait for a sweep.
 func TestRowsThatEndedMakeNobodyWait(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*rig){
@@ -192,7 +193,7 @@ func TestRowsThatEndedMakeNobodyWait(t *testing.T) {
 	}
 }
 
-// What stands in nobody's way has not been taken out of it: the caller would report a repair that was none.
+// Unblock returns only the rows that blocked their keys, or the caller would report repairs that were none.
 func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -211,7 +212,7 @@ func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 	}
 }
 
-// A sweep repairs keys whatever has ended in them: only a dead letter that blocks the very row stands in its way.
+// A sweep repairs a key whatever rows have ended in it: only a dead letter before the waiting row may block that row.
 func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	blocks := func(n int) workqueue.NewRow { return row(n, keyed.Ordered{Key: "k", OnFailure: keyed.Block}) }
@@ -248,7 +249,7 @@ func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// Idle workers hear of a note, and of a row that a fold lets through.
+// Idle workers are notified of a note, and of a row that a fold releases.
 func TestARowThatIsLetThroughIsAnnounced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -270,7 +271,7 @@ func TestARowThatIsLetThroughIsAnnounced(t *testing.T) {
 	r.expect(2, 4)
 }
 
-// Whoever writes a note announces it, unless the transaction has said that its owner folds.
+// The writer of a note announces it, unless its transaction has declared that it folds itself.
 func TestWhoFoldsAnnouncesNoNotes(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -308,7 +309,7 @@ func TestWhoFoldsAnnouncesNoNotes(t *testing.T) {
 	}
 }
 
-// Whoever lets rows through past the triggers has them run. Their key goes on behind them, in order.
+// Rows that plain SQL releases run, although the triggers did not. The key continues after them, in order.
 func TestAKeyGoesOnBehindRowsThatPlainSQLLetThrough(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -340,7 +341,7 @@ func TestKeysGoOnAfterTruncateOfTheRows(t *testing.T) {
 	}
 }
 
-// Or the rows are deleted, and the notes.
+// The same if the rows end and the notes are truncated.
 func TestKeysGoOnAfterTruncateOfTheNotes(t *testing.T) {
 	t.Parallel()
 	for name, g := range map[string]keyed.Rule{"ordered": keyed.Ordered{Key: "k"}, "limited": keyed.Limited{Key: "k",
@@ -359,7 +360,7 @@ func TestKeysGoOnAfterTruncateOfTheNotes(t *testing.T) {
 	}
 }
 
-// How far a rate is used up is known of no row, and stays.
+// How far a rate is used up cannot be derived from rows, so it survives a TRUNCATE.
 func TestRatesAreKeptOverTruncate(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"work", "work_key_note"} {
@@ -381,7 +382,7 @@ func TestRatesAreKeptOverTruncate(t *testing.T) {
 	}
 }
 
-// A data-only restore has what is known, too. Rows that were through and not claimed wait again.
+// A data-only restore includes the stored state. Rows that were released but not claimed wait again.
 func TestRestoredKeysGoOnWithWhatWasKnown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -392,7 +393,7 @@ func TestRestoredKeysGoOnWithWhatWasKnown(t *testing.T) {
 	r.exec("TRUNCATE work, work_key_note, work_key_state; INSERT INTO work SELECT * FROM dump ORDER BY n DESC; " +
 		"INSERT INTO work_key_state SELECT * FROM known")
 	r.fold()
-	if n := r.through(); n != 1 { // which one is not the point: the first was due anew when it was let through
+	if n := r.through(); n != 1 { // either row will do: the release gave the first one a new due time
 		t.Errorf("%d rows are through, want 1\n%s", n, r.dump())
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// ways are how a claimed row can end as Done or Failed.
+// done and failed are the ways in which a claimed row can end as Done or Failed.
 var done = map[string]func(r *rig, token uuid.UUID, ids []uuid.UUID){
 	"ack": func(r *rig, token uuid.UUID, ids []uuid.UUID) {
 		_, err := r.queue.Ack(context.Background(), token, ids)
@@ -132,7 +132,7 @@ func TestFailurePolicies(t *testing.T) {
 	}
 }
 
-// finish claims and acks rows one after the other and expects this order.
+// finish claims and acks rows one after the other, and fails unless they come in this order.
 func (r *rig) finish(want ...int) {
 	r.Helper()
 	for _, n := range want {
@@ -200,7 +200,7 @@ func TestCancelledRowsObstructNobody(t *testing.T) {
 	r.expect(4)
 }
 
-// The writers of a key take turns; those of others do not wait for them, and neither does a settle.
+// The writers of a key take turns. Writers of other keys do not wait for them, and neither do settles.
 func TestWritersOfAKeyTakeTurnsAndNobodyElseWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -235,7 +235,7 @@ func TestRowsOfStricterTransactionsWait(t *testing.T) {
 	r.finish(1, 2)
 }
 
-// Rows of one call in many keys, in opposite orders at the same time.
+// Two calls lock many keys in opposite orders at the same time.
 func TestLockOrdersKeys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -265,7 +265,7 @@ func TestLockOrdersKeys(t *testing.T) {
 	all.Wait()
 }
 
-// Everything at once: writers that commit, roll back and dawdle, workers that fail and lose their leases.
+// Writers commit, roll back or delay their commits, while workers fail and lose their leases.
 func TestOrderOfEffectsIsThatOfCommits(t *testing.T) {
 	t.Parallel()
 	const keys, writers, each = 5, 4, 60
@@ -304,7 +304,7 @@ func TestOrderOfEffectsIsThatOfCommits(t *testing.T) {
 					tx.Rollback(t.Context())
 					continue
 				}
-				mu.Lock() // the key is still ours: nobody can commit in between
+				mu.Lock() // this transaction still holds the key, so no other writer can commit in between
 				committed[key] = append(committed[key], n)
 				mu.Unlock()
 				if err := tx.Commit(t.Context()); err != nil {
@@ -330,7 +330,7 @@ func TestOrderOfEffectsIsThatOfCommits(t *testing.T) {
 	}
 }
 
-// Dead letters of many keys, redriven in one call: no mark is forced. The ids come in any order.
+// One call redrives dead letters of many keys, with the ids in any order. The test does not force marked places.
 func TestRedrivenRowsRunInTheirOrder(t *testing.T) {
 	t.Parallel()
 	const keys = 700
@@ -358,7 +358,7 @@ func TestRedrivenRowsRunInTheirOrder(t *testing.T) {
 	}
 	slices.Reverse(dead)
 	r.fold()
-	// redriven one after the other, the last first, before anybody folds
+	// redriven one after the other, the last first, before the next fold
 	for chunk := range slices.Chunk(dead, 350) {
 		_, err := r.queue.Redrive(t.Context(), chunk, "somebody")
 		r.ok(err)

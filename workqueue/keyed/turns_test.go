@@ -16,13 +16,13 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// An application that cancels a waiting row and takes its time holds up neither settles nor sweeps.
+// An application that cancels a waiting row and does not commit delays neither settles nor sweeps.
 func TestSettlesWaitForNoRowThatAnApplicationHolds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		rule       keyed.Rule
 		first      string // how the first row ends
-		held, then []int  // what is claimed while the second is held, and then
+		held, then []int  // the rows claimed while the second row is held, and afterwards
 	}{
 		"serial":  {keyed.Ordered{Key: "k"}, "ack", nil, []int{3}},
 		"limited": {keyed.Limited{Key: "k", MaxRunning: 1}, "ack", []int{3}, nil},
@@ -54,7 +54,7 @@ func TestSettlesWaitForNoRowThatAnApplicationHolds(t *testing.T) {
 }
 
 // An application is writing the key's first row. Rows that joins release meanwhile wait for it, but neither a sweep nor
-// whoever deletes one of them does.
+// a deletion of one of them does.
 func TestSweepsAndDeletesWaitForNoWriter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -69,7 +69,7 @@ func TestSweepsAndDeletesWaitForNoWriter(t *testing.T) {
 	r.finish(2, 1)
 }
 
-// Of two folders neither sees what the other has not committed, so the second leaves all to the first.
+// Two folders cannot see each other's uncommitted changes, so the second one leaves all notes to the first.
 func TestFoldersTakeTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -85,7 +85,7 @@ func TestFoldersTakeTurns(t *testing.T) {
 	r.finish(1, 2)
 }
 
-// A sweep that finds another at work, or any lock on its cursor, leaves it at that and waits for nobody.
+// A sweep that finds another sweep, or any other lock on its cursor, does nothing and does not wait.
 func TestSweepsTakeTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -100,7 +100,7 @@ func TestSweepsTakeTurns(t *testing.T) {
 	}
 }
 
-// Whatever somebody holds locked, the keys of others go on, and so does this one once it is let go.
+// If another session locks a row, other keys continue at once, and the row's key continues once the lock is released.
 func TestFoldsWaitForNoRow(t *testing.T) {
 	t.Parallel()
 	for name, holds := range map[string]string{
@@ -143,7 +143,7 @@ func TestFoldsWaitForNoRow(t *testing.T) {
 	}
 }
 
-// Producers of one key that overlap all the time: delivery keeps up with them.
+// The transactions of a key's producers overlap all the time. Delivery still keeps up with them.
 func TestAKeyThatIsAlwaysBeingWritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -175,7 +175,7 @@ func TestAKeyThatIsAlwaysBeingWritten(t *testing.T) {
 	producers.Wait()
 }
 
-// A place among several is free, and somebody has cancelled a row of the key and not committed.
+// A limited key has a free place, and another session has cancelled a row of the key and not committed.
 func TestAnOpenCancelStopsNoLimitedKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -189,7 +189,7 @@ func TestAnOpenCancelStopsNoLimitedKey(t *testing.T) {
 	r.expect(2, 3, 4)
 }
 
-// Each ordered key holds a lock of those that the whole server shares.
+// Each ordered key holds a lock in the server's shared lock table.
 func TestATransactionWritesABoundedNumberOfOrderedKeys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -200,7 +200,7 @@ func TestATransactionWritesABoundedNumberOfOrderedKeys(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != "54000" || refused.Hint == "" {
 		t.Errorf("20,000 keys: %v, want them refused with a hint", err)
 	}
-	r.exec(many, 500) // so many rows of few keys
+	r.exec(many, 500) // as many rows of few keys
 	rules := make([]keyed.Rule, 20000)
 	for i := range rules {
 		rules[i] = serial(fmt.Sprint(i))
@@ -208,7 +208,7 @@ func TestATransactionWritesABoundedNumberOfOrderedKeys(t *testing.T) {
 	r.ok(keyed.Lock(t.Context(), workqueue.Pgx(r.begin()), r.table, rules...)) // takes none: the insert refuses them
 }
 
-// A key went live after the snapshot of the transaction that redrives a row of it.
+// A row of the key was released after the snapshot of the transaction that redrives another one.
 func TestRedriveUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -17,8 +17,8 @@ import (
 type record struct {
 	slog.Handler
 	mu    sync.Mutex
-	vain  int // claims that brought nothing
-	awake int // an announcer woke up
+	vain  int // claims that found no row
+	awake int // how often an announcer woke up
 }
 
 func (r *record) Enabled(context.Context, slog.Level) bool { return true }
@@ -39,7 +39,7 @@ func (r *record) Handle(_ context.Context, l slog.Record) error {
 	return nil
 }
 
-// drained works through rows of ordered keys with one worker, and returns what it logged and how long it took.
+// drained processes rows of ordered keys with one worker, and returns what it logged and how long it took.
 func drained(t *testing.T, rows, keys int) (*record, time.Duration) {
 	t.Helper()
 	r := newRig(t)
@@ -65,20 +65,20 @@ func drained(t *testing.T, rows, keys int) (*record, time.Duration) {
 	return &record{vain: log.vain, awake: log.awake}, time.Since(start)
 }
 
-// Each row of a key is released by a fold of its own. Its worker learns of that from the fold, and from the
-// notification for others: it claims once.
+// Each row of a key is released by a separate fold. The worker learns of the row from its own fold, and again from the
+// notification for other workers, but it claims only once.
 func TestAFoldWakesAWorkerOnce(t *testing.T) {
 	t.Parallel()
 	const rows = 200
 	log, took := drained(t, rows, 1)
-	others := int(took/(100*time.Millisecond)) + 10 // looks for what cursors may have passed over
+	others := int(took/(100*time.Millisecond)) + 10 // claims that look for rows which cursors may have passed
 	if log.vain > rows/4+others {
 		t.Errorf("%d claims in vain for %d rows, want next to none", log.vain, rows)
 	}
 }
 
-// Folds notify often, and from several sessions. That is no sign of busy producers, whose notifications an announcer
-// could spare them.
+// Folds notify often, and from several sessions. That does not mean that producers are busy and that an announcer could
+// save them notifications.
 func TestFoldsWakeNoAnnouncer(t *testing.T) {
 	t.Parallel()
 	if log, _ := drained(t, 2000, 25); log.awake > 0 {

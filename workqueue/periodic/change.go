@@ -7,8 +7,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Pause stops a schedule until [Plan.Resume]. Pausing a paused one does nothing. Occurrences that were written
-// already are left to the domain; one that waits for the end of another is dropped.
+// Pause stops a schedule until [Plan.Resume]. Pausing a paused schedule does nothing. Occurrences that were already
+// written are left to the domain; one that waits for the end of another is dropped.
 func (p *Plan) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
 	if _, err := p.find(ctx, tx, name); err != nil {
 		return err
@@ -17,8 +17,8 @@ func (p *Plan) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
 	return err
 }
 
-// Resume ends a pause: the schedule goes on from now. What it would have fired meanwhile is not caught up,
-// whatever its misfire policy; [Plan.Backfill] does that. An interval keeps its phase. Resuming a schedule
+// Resume ends a pause: the schedule continues from now. Occurrences that it would have fired meanwhile are not caught
+// up, regardless of the misfire policy; [Plan.Backfill] writes them. An interval keeps its phase. Resuming a schedule
 // that is not paused does nothing.
 func (p *Plan) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
 	s, err := p.find(ctx, tx, name)
@@ -36,7 +36,7 @@ func (p *Plan) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
 	return p.table.In(tx).Query(ctx, discard, p.statements.resume, s.ID, next, p.dueAt(s.Rule, next))
 }
 
-// Delete removes a schedule. Occurrences that were written already are left to the domain.
+// Delete removes a schedule. Occurrences that were already written are left to the domain.
 func (p *Plan) Delete(ctx context.Context, tx workqueue.Tx, name string) error {
 	if _, err := p.find(ctx, tx, name); err != nil {
 		return err

@@ -89,7 +89,7 @@ func TestADeletedScheduleIsGone(t *testing.T) {
 	})
 }
 
-// newHeldPlan is a plan whose first occurrence is held up in the scheduler's transaction.
+// newHeldPlan is a plan whose Insert stops in the scheduler's transaction at the first occurrence.
 func newHeldPlan(t *testing.T) (f *fixture, inside, goOn chan struct{}) {
 	inside, goOn = make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -102,7 +102,8 @@ func newHeldPlan(t *testing.T) (f *fixture, inside, goOn chan struct{}) {
 	return f, inside, goOn
 }
 
-// duringTheDecision has a change wait for a scheduler that is about to write an occurrence of the schedule s.
+// duringTheDecision runs a change while a scheduler is about to write an occurrence of the schedule s, so that the
+// change waits.
 func (f *fixture) duringTheDecision(inside, goOn chan struct{}, change func()) {
 	f.Helper()
 	f.missed("s", time.Hour)
@@ -118,7 +119,7 @@ func (f *fixture) duringTheDecision(inside, goOn chan struct{}, change func()) {
 	<-changed
 }
 
-// What is changed while a scheduler holds the claim is what it decides by.
+// A scheduler decides by changes that are made while it holds the claim.
 func TestAChangeDuringTheDecision(t *testing.T) {
 	t.Parallel()
 	f, inside, goOn := newHeldPlan(t)
@@ -137,7 +138,7 @@ func TestAChangeDuringTheDecision(t *testing.T) {
 	})
 }
 
-// A deployment that pauses what is to rest, each time it runs, leaves the row of a schedule that rests as it is.
+// A deployment that pauses schedules each time it runs does not write the rows of those that are paused already.
 func TestPausingAPausedScheduleWritesNothing(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t)
@@ -151,8 +152,8 @@ func TestPausingAPausedScheduleWritesNothing(t *testing.T) {
 	}
 }
 
-// A program that starts puts the schedules it has, which changes nothing. One whose occurrence is being written this
-// moment goes on from there, and not from what it was before.
+// A program puts the same schedules whenever it starts, which changes nothing. A schedule whose occurrence is being
+// written at that moment continues after that occurrence, and does not fall back to the previous state.
 func TestPuttingTheSameDuringTheDecision(t *testing.T) {
 	t.Parallel()
 	f, inside, goOn := newHeldPlan(t)

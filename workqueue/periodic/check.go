@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// MaxKey is how long an [Occurrence]'s key may be, in bytes: what domains allow for theirs.
+	// MaxKey is the maximal length of an [Occurrence]'s key in bytes. Domains allow as much for their keys.
 	MaxKey = 255
 
-	// MaxName leaves room in a key of [MaxKey] bytes for what is added to a name.
+	// MaxName is the maximal length of a name in bytes. It leaves room in a key of [MaxKey] bytes for the nominal time.
 	MaxName = 200
 
-	// MaxExpr is far more than any expression needs, in bytes.
+	// MaxExpr is the maximal length of an expression in bytes, far more than any needs.
 	MaxExpr = 1000
 
-	// MaxTemplate is how many bytes a template may have: a domain's payload and what is around it.
+	// MaxTemplate is the maximal size of a template in bytes: a domain's payload and its encoding.
 	MaxTemplate = 2 << 20
 )
 
-// A refusal is an [workqueue.InvalidError] with what package schedule said.
+// A refusal is a [workqueue.InvalidError] that wraps an error of package schedule.
 type refusal struct {
 	*workqueue.InvalidError
 	cause error
@@ -38,7 +38,7 @@ func refuse(name string, cause error) error {
 		cause.Error()}, cause}
 }
 
-// check refuses what the table could not hold and what can never be due.
+// check refuses schedules that the table could not hold, or that can never be due.
 func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
 	err := cmp.Or(
 		checkName(s.Name),
@@ -69,8 +69,8 @@ func checkName(name string) error {
 	)
 }
 
-// first is a schedule's next nominal time after now. Intervals count from the anchor, or from the second
-// in which now lies where there is none.
+// first is a schedule's next nominal time after now. Intervals count from the anchor, or without one from the second in
+// which now lies.
 func first(s *schedule.Schedule, anchor *time.Time, now time.Time) (time.Time, bool) {
 	if !s.IsInterval() {
 		return s.Next(now)

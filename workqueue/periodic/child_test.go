@@ -16,16 +16,16 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// Environment of a child: what it works on.
+// The environment variables that tell a child process what to work on.
 const (
 	childEnv       = "TXWORK_TEST_CHILD_URL"
 	childSchemaEnv = "TXWORK_TEST_CHILD_SCHEMA"
 )
 
-// killed is how a child ends that did what it is for.
+// killed is the exit code of a child process that has done its work.
 const killed = 9
 
-// TestMain lets the test binary stand in for a scheduler's process.
+// TestMain lets the test binary also run as a scheduler's process.
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		sdktest.Install()
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(sdktest.Under(m))
 }
 
-// runChild is a scheduler whose process ends when it has written an occurrence and not committed it.
+// runChild runs a scheduler whose process ends after it has written an occurrence and before it commits.
 func runChild() int {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// abandoned claims the schedule that is due, as a scheduler does that dies then. The lease ends in a moment.
+// abandoned claims the due schedule like a scheduler that dies afterwards. The lease expires soon.
 func (f *fixture) abandoned() {
 	f.Helper()
 	rows, err := f.plan.Table().On(f.Pool).Claim(f.Context(), uuid.New(), workqueue.MinLease, 1)
@@ -32,13 +32,13 @@ func (f *fixture) reaped() {
 	})
 }
 
-// What is changed while a scheduler holds the claim that dies keeps nobody from taking the claim back at the end of its
-// lease, whenever the schedule is due then.
+// A scheduler dies with a claim, and the schedule is changed meanwhile. The reaper still takes the claim back when the
+// lease expires, whenever the schedule is due then.
 func TestAChangeWhileADeadSchedulerHoldsTheClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(f *fixture, tx workqueue.Tx) error
-		runs   int // that are owed afterwards
+		runs   int // occurrences that are owed afterwards
 	}{
 		"paused": {func(f *fixture, tx workqueue.Tx) error { return f.plan.Pause(f.Context(), tx, "s") }, 0},
 		"resumed": {func(f *fixture, tx workqueue.Tx) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// A domain makes rows of occurrences: it needs a unique key, and to leave alone what is there.
+// A domain writes a row for each occurrence. Its table needs a unique key, and Insert has to skip existing rows.
 func ExampleOpen() {
 	plan, err := periodic.Open(periodic.Options{
 		Table: "reports_schedule", // made by DDL
@@ -60,7 +60,7 @@ func ExamplePlan_Put() {
 	_ = run
 }
 
-// A range that was missed is caught up in one call, and a second call finds it done.
+// One call writes the occurrences of a missed range. A second call finds that they exist.
 func ExamplePlan_Backfill() {
 	catchUp := func(ctx context.Context, tx pgx.Tx, plan *periodic.Plan, day time.Time) error {
 		n, err := plan.Backfill(ctx, workqueue.Pgx(tx), "daily", day, day.AddDate(0, 0, 1))

@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// Nothing is lost, the error is there to be read, and past failures do not count for ever.
+// Failed writes lose no occurrence, LastError has the error, and a success resets the count of failures.
 func TestOccurrencesThatCannotBeWrittenAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -42,8 +42,7 @@ func TestOccurrencesThatCannotBeWrittenAreTriedAgain(t *testing.T) {
 	})
 }
 
-// A panic in a domain's part of a decision fails that decision and nothing else: other schedules fire, and this one
-// does when it is over.
+// A panic in a domain's Insert fails only that decision: other schedules fire, and this one fires once the panics stop.
 func TestPanicsOfADecisionAreContained(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -68,7 +67,7 @@ func TestPanicsOfADecisionAreContained(t *testing.T) {
 	f.until("it fires", func() bool { return f.get("s").Fired == 1 })
 }
 
-// An expression or a zone that this program cannot read, because another version wrote it.
+// A schedule whose expression or zone this program cannot read, because another version wrote it, is retried.
 func TestAScheduleThatCannotBeReadIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t)

@@ -10,12 +10,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// MaxBackfill is how many occurrences one [Plan.Backfill] writes at most: more are refused, so that a slip
-// in a date does not fill the domain's table. Go on in several calls.
+// MaxBackfill is how many occurrences one [Plan.Backfill] writes at most. It refuses larger ranges, so that a wrong
+// date does not fill the domain's table. Split them into several calls.
 const MaxBackfill = 1000
 
-// Trigger writes an occurrence outside the plan, due now, and returns it. It may be called for a paused or an
-// ended schedule, asks no policy, and leaves the plan and its counts as they are.
+// Trigger writes an occurrence outside the plan, due now, and returns it. It works for a paused or ended schedule too,
+// applies no policy, and leaves the plan and its counts unchanged.
 func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occurrence, error) {
 	s, err := p.find(ctx, tx, name)
 	if err != nil {
@@ -26,10 +26,10 @@ func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occur
 	return o, err
 }
 
-// Backfill writes the occurrences that a schedule has from one time to another, both included, as if it had
-// fired them, and returns how many that were. What has fired already is not fired again, for as long as the
-// domain keeps its row. They are due at once; no policy is asked. The range must lie in the past and hold at
-// most [MaxBackfill] occurrences.
+// Backfill writes the occurrences of a schedule between two times, both included, as if they had fired, and returns how
+// many it wrote. An occurrence that has fired already is not written again, for as long as the domain keeps its row.
+// They are due at once, and no policy applies. The range must lie in the past and contain at most [MaxBackfill]
+// occurrences.
 func (p *Plan) Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error) {
 	s, err := p.find(ctx, tx, name)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *Plan) Backfill(ctx context.Context, tx workqueue.Tx, name string, from,
 	return p.options.Insert(ctx, tx, planned(s.Schedule, missed))
 }
 
-// between are a schedule's nominal times; those of an interval count from where it stands.
+// between returns a schedule's nominal times in a range. The times of an interval count from its anchor.
 func (r row) between(from, to time.Time) ([]time.Time, error) {
 	parsed, err := schedule.Parse(r.Expr, r.Zone)
 	if err != nil {

@@ -58,8 +58,8 @@ func TestBackfill(t *testing.T) {
 			want     int
 		}{
 			{day(28), day(30), 3},                      // both ends included
-			{day(27), day(31), 2},                      // three are there
-			{day(27), day(31), 0},                      // all are there
+			{day(27), day(31), 2},                      // three exist already
+			{day(27), day(31), 0},                      // all exist already
 			{day(27).Add(1), day(28).Add(-1), 0},       // none
 			{day(31).Add(-25 * time.Hour), day(31), 0}, // on 31 March 2024 the clock jumped at two
 		} {
@@ -89,7 +89,7 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
-// An interval has no calendar: what it would have fired counts back from where it stands.
+// An interval has no calendar: its past occurrences count back from its next one.
 func TestBackfillOfAnIntervalIsIdempotentWithWhatHasFired(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t)

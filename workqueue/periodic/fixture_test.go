@@ -18,7 +18,7 @@ import (
 
 const patience = pgtest.Patience
 
-// fixture is a plan for a domain as small as can be: a table of runs.
+// A fixture is a plan for a minimal domain: a table of runs.
 type fixture struct {
 	*testing.T
 	*pgtest.DB
@@ -119,7 +119,7 @@ func (f *fixture) get(name string) (i periodic.Info) {
 	return i
 }
 
-// missed makes a schedule as if nobody had looked at it for a while: its next time moves into the past.
+// missed moves the next time of a schedule into the past, as if no scheduler had run for a while.
 func (f *fixture) missed(name string, by time.Duration) {
 	f.Helper()
 	f.exec("UPDATE "+f.table+" SET next_at = next_at - $2 * interval '1 microsecond', due_at = now() WHERE name = $1",
@@ -127,7 +127,7 @@ func (f *fixture) missed(name string, by time.Duration) {
 	f.exec("SELECT pg_notify($1, '0')", f.table)
 }
 
-// scheduler runs one until the test ends or it is stopped.
+// scheduler runs a scheduler until the test ends or stop is called.
 func (f *fixture) scheduler() (stop func()) {
 	f.Helper()
 	return f.schedulerOf(f.Pool, f.plan)
@@ -167,7 +167,7 @@ func (f *fixture) schedulerOn(pool *pgxpool.Pool, plan *periodic.Plan, o periodi
 	return stop
 }
 
-// decided waits until a scheduler has looked at a schedule that was due.
+// decided waits until a scheduler has decided about a due schedule.
 func (f *fixture) decided(name string) periodic.Info {
 	f.Helper()
 	f.until("the scheduler has decided about "+name, func() bool {
@@ -185,7 +185,7 @@ func (f *fixture) until(what string, holds func() bool) {
 
 func (f *fixture) somebodyWaits() bool { return pgtest.SomebodyWaits(f, f.Pool, f.table) }
 
-// runs are the nominal times of a schedule's occurrences.
+// runs returns the nominal times of a schedule's occurrences.
 func (f *fixture) runs(name string) []time.Time {
 	f.Helper()
 	rows, err := f.Pool.Query(f.Context(), "SELECT nominal FROM runs WHERE schedule = $1 ORDER BY nominal", name)

@@ -12,11 +12,11 @@ import (
 )
 
 // MaxWait is how long a change of a schedule waits for another transaction that holds it, unless the application has
-// set a lock_timeout of its own. It is longer than a scheduler may hold it, even one that is frozen.
+// set a lock_timeout of its own. Even a frozen scheduler cannot hold a schedule that long.
 const MaxWait = 15 * time.Second
 
-// A LockedError says that a schedule could not be changed because another transaction has locked it and does not
-// end. Your transaction has failed: roll it back, and try again when the other one has ended.
+// A LockedError says that a schedule could not be changed because another transaction has locked it and has not ended
+// in time. Your transaction has failed: roll it back, and try again when the other one has ended.
 type LockedError struct {
 	Schedule string
 	PID      int    // of the server process that has locked it; 0 if unknown
@@ -46,7 +46,7 @@ func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, err
 	return found, notFound(name, err)
 }
 
-// await locks a schedule that somebody holds, or tells that it does not exist.
+// await locks a schedule that another transaction holds, or returns that it does not exist.
 func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found row, err error) {
 	locked := &LockedError{Schedule: name}
 	exists := workqueue.ErrNotFound
@@ -67,7 +67,7 @@ func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found r
 	return found, err
 }
 
-// bounded runs what may wait for another transaction, for at most [MaxWait].
+// bounded runs a function that may wait for another transaction, for at most [MaxWait].
 func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, locked *LockedError, wait func() error) error {
 	var own, ours string
 	err := p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&own, &ours) },
@@ -86,13 +86,13 @@ func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, locked *LockedError
 	return errors.Join(err, restore)
 }
 
-// isLockTimeout knows the error of any driver that tells the SQLSTATE.
+// isLockTimeout recognizes the error of every driver that reports the SQLSTATE.
 func isLockTimeout(err error) bool {
 	var pg interface{ SQLState() string }
 	return errors.As(err, &pg) && pg.SQLState() == "55P03"
 }
 
-// load reads the schedule that a scheduler has claimed, as it is now and not as it was when it was claimed.
+// load reads the current version of the schedule that a scheduler has claimed, which may be newer than the claim.
 func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found row, version string, err error) {
 	err = workqueue.ErrNotFound
 	readErr := p.table.In(tx).Query(ctx, func(scan func(...any) error) error {
@@ -105,7 +105,7 @@ func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found r
 	return found, version, err
 }
 
-// lock locks that schedule until the transaction ends, and tells whether it is still the version that was read.
+// lock locks the schedule until the transaction ends, and returns whether it is still the version that load has read.
 func (p *Plan) lock(ctx context.Context, tx workqueue.Tx, id uuid.UUID, version string) (same bool, err error) {
 	err = workqueue.ErrNotFound
 	readErr := p.table.In(tx).Query(ctx, func(scan func(...any) error) error {

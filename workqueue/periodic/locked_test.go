@@ -18,8 +18,8 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// A process that is stopped in the middle of a decision says nothing more: its session holds the row until the server
-// ends it, which takes no longer than the lease. Others change the schedule, reap it and decide.
+// A process freezes in the middle of a decision. Its session holds the row until the server ends the session, after at
+// most the lease. Then others change the schedule, reap it and decide.
 func TestASchedulerThatIsFrozenInTheDecision(t *testing.T) {
 	t.Parallel()
 	inside, thaw := make(chan struct{}), make(chan struct{})
@@ -55,7 +55,7 @@ func TestASchedulerThatIsFrozenInTheDecision(t *testing.T) {
 	}
 }
 
-// stopped is a process that says nothing from when it is frozen until it thaws, renewals neither.
+// stopped is a process that sends nothing while it is frozen, not even renewals.
 type stopped struct {
 	frozen atomic.Bool
 	thaw   chan struct{}
@@ -78,13 +78,13 @@ func (c stoppedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Somebody's open transaction has the schedule: whoever wants to change it waits for a while and is told who that is.
+// An open transaction holds the schedule. A change waits for a while, and its error then names the session.
 func TestAChangeOfAScheduleThatIsHeld(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		hold   func(f *fixture, tx workqueue.Tx) error
 		change func(f *fixture, tx workqueue.Tx) error
-		unseen bool // who holds it
+		unseen bool // whether the holder cannot be found
 	}{
 		"put": {holdPut, holdPut, false},
 		"pause": {holdPut, func(f *fixture, tx workqueue.Tx) error { return f.plan.Pause(f.Context(), tx, "s") },
@@ -150,7 +150,8 @@ func backfill(f *fixture, tx workqueue.Tx) error {
 	return err
 }
 
-// The bound holds where the application has none, and the transaction keeps the application's own afterwards.
+// The bound applies if the application has no lock_timeout, and the transaction has the application's setting
+// afterwards.
 func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(f *fixture, do func(func(workqueue.Tx) error)) {
@@ -198,7 +199,7 @@ func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 	})
 }
 
-// An occurrence of a schedule that is being deleted would be left behind.
+// A trigger waits for an open delete, or its occurrence would be left without a schedule.
 func TestATriggerWaitsForTheDelete(t *testing.T) {
 	t.Parallel()
 	for name, fire := range map[string]func(*fixture, workqueue.Tx) error{"trigger": trigger, "backfill": backfill} {
@@ -227,7 +228,7 @@ func TestATriggerWaitsForTheDelete(t *testing.T) {
 	}
 }
 
-// The application and the scheduler write the same occurrence, and both want the schedule's row.
+// An application and the scheduler write the same occurrence, and both lock the schedule's row.
 func TestABackfillDoesNotDeadlockWithTheDecision(t *testing.T) {
 	t.Parallel()
 	f, inside, goOn := newHeldPlan(t)
@@ -257,7 +258,7 @@ func TestABackfillDoesNotDeadlockWithTheDecision(t *testing.T) {
 	}
 }
 
-// beforeTheLock calls something before a scheduler locks the row that it has read, once.
+// beforeTheLock calls change once, before a scheduler locks the row that it has read.
 type beforeTheLock struct{ change func() }
 
 func (b *beforeTheLock) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
@@ -271,7 +272,7 @@ func (b *beforeTheLock) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.
 
 func (*beforeTheLock) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// What was decided by a row that somebody has changed meanwhile is not carried out.
+// A decision is not carried out if the row was changed after it was read.
 func TestAChangeBeforeTheLockOfTheDecision(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

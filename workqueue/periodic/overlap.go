@@ -6,15 +6,15 @@ import (
 	"github.com/txwork/txwork/schedule"
 )
 
-// A verdict is what becomes of the occurrences that a schedule owes.
+// A verdict says what happens to the occurrences that a schedule owes.
 type verdict struct {
 	start    []time.Time
 	buffered *time.Time // waits for the end of another
 	skipped  int
 }
 
-// judge applies the overlap policy to what is owed, oldest first, as if it came one by one: the first
-// occurrence that may start is live for those behind it.
+// judge applies the overlap policy to the owed occurrences one by one, oldest first: the first one that may start is
+// live for those after it.
 func judge(policy schedule.Overlap, owed []time.Time, live int) verdict {
 	if policy == schedule.OverlapAllow || len(owed) == 0 {
 		return verdict{start: owed}

@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/schedule"
 )
 
-// Whatever is owed is started, kept or counted as skipped; and nothing overlaps that must not.
+// Every owed occurrence is started, buffered or counted as skipped, and none overlaps unless the policy allows it.
 func TestNothingOwedGetsLost(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []schedule.Overlap{schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapBuffer} {

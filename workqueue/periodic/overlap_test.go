@@ -23,7 +23,7 @@ func TestOverlap(t *testing.T) {
 			f := newPlan(t)
 			f.put(hourly(schedule.Rule{Misfire: schedule.MisfireAll, Overlap: c.overlap}))
 			f.scheduler()
-			for range 3 { // one after the other, none of which ends
+			for range 3 { // three in a row, and none of them ends
 				f.missed("s", time.Hour+time.Minute) // another nominal time whenever it is called
 				f.decided("s")
 			}
@@ -49,7 +49,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// The one that waits is judged by the new policy.
+// The new policy decides about a buffered occurrence.
 func TestAPolicyThatChangesWhileAnOccurrenceWaits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

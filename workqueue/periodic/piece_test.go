@@ -13,13 +13,13 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// calls are what a plan's Insert was called with.
+// calls records the calls of a plan's Insert.
 type calls struct {
 	mu    sync.Mutex
 	sizes []int
 }
 
-// counted notes the size of each call, after what another has to say about it.
+// counted replaces Insert: it records the size of each call, calls before, and then inserts the runs.
 func (c *calls) counted(before func(occurrences []periodic.Occurrence)) func(*periodic.Options) {
 	return func(o *periodic.Options) {
 		o.Insert = func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
@@ -32,7 +32,7 @@ func (c *calls) counted(before func(occurrences []periodic.Occurrence)) func(*pe
 	}
 }
 
-// everySecond owes the newest thousand of four thousand occurrences.
+// everySecond puts a schedule that owes the newest thousand of four thousand occurrences.
 func (f *fixture) everySecond(template []byte) (first time.Time) {
 	f.Helper()
 	f.put(periodic.Schedule{Name: "s", Expr: "@every 1s", Template: template,
@@ -60,7 +60,7 @@ func (f *fixture) caughtUp(first time.Time) {
 	}
 }
 
-// However much is owed, each of its transactions is short, and what one has written stays.
+// However many occurrences are owed, each transaction is short, and the occurrences that it has written stay.
 func TestADecisionIsMadeInPieces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ template, most int }{"many": {1, 250}, "large": {1 << 20, 8}} {
@@ -73,7 +73,7 @@ func TestADecisionIsMadeInPieces(t *testing.T) {
 			f.exec("ALTER TABLE runs ALTER COLUMN template DROP NOT NULL")
 			f.exec("CREATE FUNCTION small() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.template := NULL; " +
 				"RETURN NEW; END $$")
-			// the disk is not what is tested
+			// so that the test does not depend on the disk
 			f.exec("CREATE TRIGGER small BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION small()")
 			first := f.everySecond(bytes.Repeat([]byte("t"), c.template))
 			f.scheduler()
@@ -96,7 +96,7 @@ func TestADecisionIsMadeInPieces(t *testing.T) {
 	}
 }
 
-// What is left after a piece is due at once: the pause that keeps a handler's snoozes apart is not for it.
+// The rest after a piece is due at once, without the minimal pause between a handler's snoozes.
 func TestNoPauseBetweenPieces(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t)
@@ -114,7 +114,7 @@ func TestNoPauseBetweenPieces(t *testing.T) {
 	}
 }
 
-// A decision that would outlive its lease is thrown away whole, and the next one the same.
+// A decision that takes longer than its lease is rolled back entirely, and so is the next one.
 func TestADecisionThatTakesLongerThanItsLease(t *testing.T) {
 	t.Parallel()
 	var c calls
@@ -126,7 +126,7 @@ func TestADecisionThatTakesLongerThanItsLease(t *testing.T) {
 	f.caughtUp(first)
 }
 
-// Where even a piece is too much, the next is half of it.
+// If one piece is too large for a transaction, the next attempt writes half of it.
 func TestAPieceThatFailsIsHalved(t *testing.T) {
 	t.Parallel()
 	var c calls

@@ -17,26 +17,26 @@ type Options struct {
 	// Schema holds the table. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// Table is the table of schedules, made by [DDL].
+	// Table is the table of schedules, which [DDL] creates.
 	Table string
 
-	// Insert writes occurrences, at least one and all of one schedule and Template, in tx and returns how many it
-	// wrote. It leaves out those whose key is there already. An error undoes the decision; it is made again after a
-	// backoff.
+	// Insert writes occurrences in tx and returns how many it wrote. There is at least one, and all have the same
+	// schedule and Template. It skips those whose key exists already. An error undoes the decision, which is made again
+	// after a backoff.
 	Insert func(ctx context.Context, tx workqueue.Tx, occurrences []Occurrence) (int, error)
 
-	// Live counts the occurrences of a schedule that have not ended; it may stop at the first. Default: none, and then
+	// Live counts the occurrences of a schedule that have not ended. It may stop at the first one. Without Live,
 	// schedules whose occurrences must not overlap are refused.
 	Live func(ctx context.Context, tx workqueue.Tx, schedule string) (int, error)
 
-	// Lead is how long before their nominal time occurrences are written, so that they are late only by what
-	// the domain's own workers need. It has no effect on schedules whose occurrences must not overlap: whether
-	// they do is known at the nominal time. Default 0; at most [MaxLead].
+	// Lead is how long before their nominal time occurrences are written, so that they are late only by the latency of
+	// the domain's workers. It has no effect on schedules whose occurrences must not overlap, because whether they
+	// overlap is known only at the nominal time. Default 0; at most [MaxLead].
 	//
-	// What was written ahead is not taken back when a schedule is changed, paused or deleted.
+	// Occurrences that were written ahead stay when a schedule is changed, paused or deleted.
 	Lead time.Duration
 
-	// Telemetry says where spans, metrics, logs and events go.
+	// Telemetry receives spans, metrics, logs and events.
 	Telemetry workqueue.Telemetry
 }
 
@@ -50,8 +50,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// A Plan is the schedules of one domain. It holds no connection and is safe for concurrent use; open it once
-// and keep it.
+// A Plan holds the schedules of one domain. It has no connection and is safe for concurrent use; open it once and keep
+// it.
 type Plan struct {
 	table      *workqueue.Table
 	statements statements

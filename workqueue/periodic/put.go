@@ -14,15 +14,15 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// maxVanished is how often in a row a schedule may be deleted and made again while it is put.
+// maxVanished is how often in a row a schedule may be deleted and created again while Put tries to change it.
 const maxVanished = 10
 
-// Put creates schedules and changes those that exist, by name. A new expression or zone plans anew from now;
-// all else leaves the next occurrence where it is, so that a program may put its schedules whenever it
-// starts. A paused schedule stays paused. One that has ended, or was given up, begins again.
+// Put creates schedules and changes existing ones, by name. A new expression or zone is planned anew from now. Any
+// other change keeps the next occurrence, so a program may put its schedules whenever it starts. A paused schedule
+// stays paused. A schedule that has ended, or that has failed for good, begins again.
 //
-// Schedules are validated before the first is written: the error of one that is refused is a
-// [*workqueue.InvalidError] that names it. So is a schedule that is never due again.
+// Schedules are validated before the first one is written. If one is refused, such as a schedule that is never due
+// again, the error is a [*workqueue.InvalidError] that names it.
 func (p *Plan) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
 	parsed := make([]definition, len(schedules))
 	for i, s := range schedules {
@@ -32,7 +32,7 @@ func (p *Plan) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) 
 		}
 		parsed[i] = d
 	}
-	// By name, so that concurrent calls lock in one order. Of several of one name the last holds.
+	// By name, so that concurrent calls lock in the same order. If several have one name, the last one wins.
 	slices.SortStableFunc(parsed, func(a, b definition) int { return cmp.Compare(a.Name, b.Name) })
 	for _, d := range parsed {
 		if err := p.put(ctx, tx, d); err != nil {
@@ -48,7 +48,7 @@ type definition struct {
 	parsed *schedule.Schedule
 }
 
-// define writes a schedule as the table has it.
+// define validates a schedule and normalizes its expression and zone, as the table stores them.
 func (p *Plan) define(s Schedule) (definition, error) {
 	parsed, err := p.check(s)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Plan) define(s Schedule) (definition, error) {
 	}
 	if s.Rule.Overlap != schedule.OverlapAllow && p.options.Live == nil {
 		return definition{}, validate.Errorf("overlap",
-			"of schedule %q is %v, but nobody tells which occurrences are live", s.Name, s.Rule.Overlap)
+			"of schedule %q is %v, which needs Options.Live to count its running occurrences", s.Name, s.Rule.Overlap)
 	}
 	s.Expr, s.Zone = parsed.String(), parsed.Zone()
 	return definition{s, parsed}, nil
@@ -79,7 +79,7 @@ func (p *Plan) put(ctx context.Context, tx workqueue.Tx, d definition) error {
 		d.Name)
 }
 
-// create reports false where somebody else was quicker.
+// create reports false if another transaction has created the schedule first.
 func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool, error) {
 	now, err := p.clock(ctx, tx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (d definition) first(anchor *time.Time, now time.Time) (time.Time, error) {
 // dueAt is when a scheduler has to look at a schedule.
 func (p *Plan) dueAt(r schedule.Rule, next time.Time) time.Time { return next.Add(-p.lead(r)) }
 
-// lead is zero where an occurrence must not overlap another: whether it does is known at its time.
+// lead is zero if occurrences must not overlap, because whether they do is known only at the nominal time.
 func (p *Plan) lead(r schedule.Rule) time.Duration {
 	if r.Overlap != schedule.OverlapAllow {
 		return 0
@@ -130,12 +130,12 @@ func (p *Plan) lead(r schedule.Rule) time.Duration {
 	return p.options.Lead
 }
 
-// clock reads the database's.
+// clock reads the database's clock.
 func (p *Plan) clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
 	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
 		"SELECT clock_timestamp()")
 	return now, err
 }
 
-// discard reads nothing of a row.
+// discard scans no columns of a row.
 func discard(func(...any) error) error { return nil }

@@ -126,7 +126,7 @@ func TestSchedulesOfARolledBackTransaction(t *testing.T) {
 	}
 }
 
-// refused are schedules with what the error has to say.
+// refused are invalid schedules and the texts that their errors must contain.
 var refused = map[string]struct {
 	schedule periodic.Schedule
 	want     string

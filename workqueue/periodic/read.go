@@ -18,11 +18,11 @@ const MaxPage = 1000
 // A Filter selects schedules. The zero value selects the first [MaxPage].
 type Filter struct {
 	Prefix string // of the name
-	After  string // the last name of the page before
-	Limit  int    // of the page; 0 is [MaxPage], which is the most
+	After  string // the last name of the previous page
+	Limit  int    // of the page; 0 is [MaxPage], the maximum
 }
 
-// Get reads a schedule as tx sees it. The error is [workqueue.ErrNotFound] where there is none of that name.
+// Get reads a schedule as tx sees it. The error is [workqueue.ErrNotFound] if there is none with that name.
 func (p *Plan) Get(ctx context.Context, tx workqueue.Tx, name string) (Info, error) {
 	found, err := p.read(ctx, tx, name)
 	return found.shown(), err
@@ -45,7 +45,7 @@ func (p *Plan) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, err
 	return list, err
 }
 
-// read is a schedule that is not to be changed.
+// read reads a schedule without locking it.
 func (p *Plan) read(ctx context.Context, tx workqueue.Tx, name string) (row, error) {
 	if err := checkName(name); err != nil {
 		return row{}, err
@@ -61,13 +61,13 @@ func notFound(name string, err error) error {
 	return fmt.Errorf("txwork: schedule %q %w", name, workqueue.ErrNotFound)
 }
 
-// A row is a schedule as it was read, and when.
+// A row is a schedule and the time at which it was read.
 type row struct {
 	Info
 	now time.Time // by the database's clock
 }
 
-// shown is the row as others see it: a paused schedule has no next time, it has one where it stopped.
+// shown is the row for readers. A paused schedule stores the next time at which it stopped, but readers see none.
 func (r row) shown() Info {
 	if r.Paused || r.Status >= workqueue.Done {
 		r.NextAt = nil
@@ -75,7 +75,7 @@ func (r row) shown() Info {
 	return r.Info
 }
 
-// one is [workqueue.ErrNotFound] where there is no row.
+// one reads a row. The error is [workqueue.ErrNotFound] if there is none.
 func (p *Plan) one(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (found row, err error) {
 	err = workqueue.ErrNotFound
 	readErr := p.rows(ctx, tx, func(r row) { found, err = r, nil }, statement, args...)

@@ -13,7 +13,7 @@ var sqlFiles embed.FS
 
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
-// statements are what a plan does with its table beside the core's own.
+// statements are a plan's own statements, in addition to those of the core.
 type statements struct {
 	find, try, holder, limit, load, lock, get, list, advance, put, pause, resume, remove string
 }
@@ -38,5 +38,5 @@ func render(spec workqueue.Spec) statements {
 	}
 }
 
-// view is what the statements see of a plan. [workqueue.Open] has validated the names.
+// A view is the data of the statements' templates. [workqueue.Open] has validated the names.
 type view struct{ Table, Announce string }

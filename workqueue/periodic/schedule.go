@@ -14,7 +14,7 @@ const (
 	minute = time.Minute
 )
 
-// A Schedule says when occurrences come and what they are made of.
+// A Schedule says when occurrences are due and what they contain.
 type Schedule struct {
 	// Name is the schedule's key: 1 to [MaxName] bytes.
 	Name string
@@ -25,44 +25,46 @@ type Schedule struct {
 	// Zone is the IANA zone in which Expr is read. Default: UTC.
 	Zone string
 
-	// Rule says what becomes of late and of overlapping occurrences, and spreads them in time.
+	// Rule says what happens to late and to overlapping occurrences, and spreads occurrences in time.
 	Rule schedule.Rule
 
-	// Template is what the domain makes an occurrence of: at most [MaxTemplate] bytes, opaque to this package.
+	// Template is the data from which the domain makes an occurrence: at most [MaxTemplate] bytes, opaque to this
+	// package.
 	Template []byte
 }
 
-// An Info is a schedule as the table has it. Times are the database's.
+// An Info is a stored schedule. Times are by the database's clock.
 type Info struct {
 	Schedule
 	ID         uuid.UUID
 	Status     workqueue.Status // Done: it never fires again
 	Paused     bool
-	NextAt     *time.Time // nominal time of the next occurrence; nil where there is none or it is paused
+	NextAt     *time.Time // nominal time of the next occurrence; nil if there is none or the schedule is paused
 	LastAt     *time.Time // nominal time of the last occurrence that was written
 	BufferedAt *time.Time // nominal time of the occurrence that waits for the end of another
 	Fired      int64      // planned occurrences that were written
 	Skipped    int64      // planned occurrences that were dropped, by the misfire or the overlap policy
-	LastError  string     // why occurrences could not be written, the last time that happened
+	LastError  string     // the last error of writing occurrences
 	CreatedAt  time.Time
 }
 
-// An Occurrence is what a domain makes a row of.
+// An Occurrence is one due time of a schedule, for which a domain writes a row.
 type Occurrence struct {
 	Schedule string
-	// Key is unique to the occurrence, at most [MaxKey] bytes: that of a planned one says the schedule's name
-	// and the nominal time. The domain's table has to keep it unique and to ignore what is there already.
+	// Key identifies the occurrence, with at most [MaxKey] bytes. The key of a planned occurrence consists of the
+	// schedule's name and the nominal time. The domain's table has to keep keys unique, and Insert has to skip existing
+	// ones.
 	Key string
-	// Nominal is when the plan has it, by which the application tells one occurrence from another.
+	// Nominal is the planned time, by which an application distinguishes occurrences.
 	Nominal time.Time
-	// DueAt is Nominal and the schedule's jitter.
+	// DueAt is Nominal plus the schedule's jitter.
 	DueAt    time.Time
 	Template []byte
-	// Triggered says that it is not of the plan, see [Plan.Trigger].
+	// Triggered says that the occurrence is not part of the plan, see [Plan.Trigger].
 	Triggered bool
 }
 
-// planned are occurrences of a schedule at nominal times.
+// planned returns a schedule's occurrences at nominal times.
 func planned(s Schedule, nominal []time.Time) []Occurrence {
 	occurrences := make([]Occurrence, len(nominal))
 	for i, at := range nominal {
@@ -78,7 +80,7 @@ func planned(s Schedule, nominal []time.Time) []Occurrence {
 	return occurrences
 }
 
-// triggered is an occurrence outside the plan.
+// triggered returns an occurrence outside the plan.
 func triggered(s Schedule, now time.Time) Occurrence {
 	return Occurrence{
 		Schedule:  s.Name,

@@ -16,44 +16,45 @@ import (
 )
 
 const (
-	// DefaultConcurrency is how many schedules are decided at once. A decision takes milliseconds and one
-	// connection of the pool.
+	// DefaultConcurrency is how many decisions about schedules run at the same time. A decision takes milliseconds and
+	// one connection of the pool.
 	DefaultConcurrency = 4
 
-	// DefaultLease is how long a crashed scheduler keeps others from its schedules, beside the reaper's
-	// interval: less than for other workers, since a decision is short.
+	// DefaultLease is how long a crashed scheduler blocks its schedules, in addition to the reaper's interval. It is
+	// shorter than for other workers, because a decision is short.
 	DefaultLease = 10 * time.Second
 
-	// DefaultLockWait is how long a decision waits for a lock that somebody holds, such as an application that has
-	// changed the schedule and not committed: it then gives up its place, and is made again.
+	// DefaultLockWait is how long a decision waits for a lock, such as that of an application that has changed the
+	// schedule and not committed. After that the decision is given up, and made again later.
 	DefaultLockWait = 2 * time.Second
 
-	// maxPiece and maxPieceBytes bound the occurrences of one transaction and their templates: some ten to a hundred
-	// milliseconds, far from a lease, however much is owed.
+	// maxPiece and maxPieceBytes bound the occurrences of one transaction and their templates, however many are owed.
+	// Such a transaction takes ten to a hundred milliseconds, far less than a lease.
 	maxPiece, maxPieceBytes = 250, 8 << 20
 
-	// bufferPoll is how often a schedule looks whether the occurrence has ended for which another one waits.
+	// bufferPoll is how often a schedule with a buffered occurrence checks whether the earlier occurrence has ended.
 	bufferPoll = time.Second
 
-	// paused is how long a scheduler puts a paused schedule back for that it has claimed all the same.
+	// paused is for how long a scheduler puts back a schedule that was paused after the claim.
 	paused = 365 * 24 * time.Hour
 )
 
-// SchedulerOptions configure a [Scheduler]: those of a worker, with [DefaultConcurrency], [DefaultLease] and, as
-// TxLimits, the lease, but at most [DefaultLease], for Idle and Statement, and [DefaultLockWait] for Lock.
+// SchedulerOptions configure a [Scheduler]. They are a worker's options with other defaults: [DefaultConcurrency],
+// [DefaultLease], and as TxLimits the lease, but at most [DefaultLease], for Idle and Statement, and [DefaultLockWait]
+// for Lock.
 type SchedulerOptions struct {
 	workqueue.WorkerOptions
 }
 
-// A Scheduler writes the occurrences of a plan when they are due. Any number of them, in any number of
-// processes, share a plan; there is no leader.
+// A Scheduler writes the occurrences of a plan when they are due. Any number of schedulers in any number of processes
+// may share a plan, without a leader.
 type Scheduler struct {
 	plan   *Plan
 	worker *workqueue.Worker
 }
 
-// SchedulerOptionsOf are the options of a scheduler that runs together with a worker: it has the same runtime, and
-// stops in the same time.
+// SchedulerOptionsOf returns the options of a scheduler that runs together with a worker: it uses the same runtime and
+// shutdown times.
 func SchedulerOptionsOf(o workqueue.WorkerOptions) SchedulerOptions {
 	return SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{
 		PollInterval:    o.PollInterval,
@@ -65,7 +66,7 @@ func SchedulerOptionsOf(o workqueue.WorkerOptions) SchedulerOptions {
 	}}
 }
 
-// NewScheduler makes a scheduler; Run starts it.
+// NewScheduler returns a scheduler. Run starts it.
 func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, error) {
 	if p == nil {
 		return nil, validate.Errorf("plan", "is nil")
@@ -99,17 +100,17 @@ func (s *Scheduler) Workers() []*workqueue.Worker { return s.worker.Workers() }
 // Tables is the table of the plan.
 func (s *Scheduler) Tables() []*workqueue.Table { return s.worker.Tables() }
 
-// Wake makes the scheduler look now. It never blocks.
+// Wake makes the scheduler look for due schedules now. It never blocks.
 func (s *Scheduler) Wake() { s.worker.Wake() }
 
-// Drain is the scheduler as a [workqueue.Drain], each of whose runs writes what is owed and returns.
+// Drain returns the scheduler as a [workqueue.Drain]: each run writes the owed occurrences and returns.
 func (s *Scheduler) Drain() (*workqueue.Drain, error) { return s.worker.Drain() }
 
-// DrainIn is [Scheduler.Drain] inside a transaction, see [workqueue.Worker.DrainIn]. It makes one decision about a
-// schedule: of more than 250 occurrences that are owed it writes the first.
+// DrainIn is [Scheduler.Drain] inside a transaction, see [workqueue.Worker.DrainIn]. It makes one decision about each
+// schedule: if more than 250 occurrences are owed, it writes the first 250.
 func (s *Scheduler) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) { return s.worker.DrainIn(tx) }
 
-// columns receive what a claim returns. It is not used: only what is read after it holds.
+// columns receive the row of a claim. They are not used: a scheduler decides by what it reads after the claim.
 type columns struct{ values [14]any }
 
 func (c *columns) fields() []any {
@@ -120,14 +121,15 @@ func (c *columns) fields() []any {
 	return dest
 }
 
-// handle decides about one schedule, in the transaction that settles its claim: the decision, the occurrences
-// and the next due time commit together or not at all. What does not fit one transaction is left to the next claim.
+// handle decides about one schedule, in the transaction that settles its claim: the decision, the occurrences and the
+// next due time commit together or not at all. Occurrences that exceed one transaction are left to the next claim.
 func (s *Scheduler) handle(ctx context.Context, c *workqueue.Claim[columns]) error {
 	return c.Tx(ctx, func(tx pgx.Tx) error { return s.plan.advance(ctx, workqueue.Pgx(tx), c.ID, c.Attempt) })
 }
 
-// advance returns the outcome of the claim: put back until the schedule is due again, or done where it never is. All
-// that takes long is done before the row is locked. Where somebody has changed it meanwhile, all is decided anew.
+// advance returns the outcome of the claim: a snooze until the schedule is due again, or done if it is never due again.
+// Everything slow happens before the row is locked. If another transaction has changed the row meanwhile, advance
+// decides anew.
 func (p *Plan) advance(ctx context.Context, tx workqueue.Tx, id uuid.UUID, attempt int) error {
 	r, version, err := p.load(ctx, tx, id)
 	if err != nil {
@@ -153,7 +155,7 @@ func (p *Plan) advance(ctx context.Context, tx workqueue.Tx, id uuid.UUID, attem
 	return p.carryOut(ctx, tx, r, d)
 }
 
-// unlessDeleted leaves a schedule that is gone to the settle, which finds that, too.
+// unlessDeleted ignores that a schedule is gone: the settle notices that, too.
 func unlessDeleted(err error) error {
 	if errors.Is(err, workqueue.ErrNotFound) {
 		return nil
@@ -161,7 +163,7 @@ func unlessDeleted(err error) error {
 	return err
 }
 
-// A decision is a verdict and when to decide again.
+// A decision is a verdict and the time of the next decision.
 type decision struct {
 	verdict
 	missed int        // skipped by the misfire policy
@@ -169,7 +171,7 @@ type decision struct {
 	wake   *time.Time // nil for never
 }
 
-// owed are the nominal times that the misfire policy wants fired, and when the schedule is due next.
+// owed returns the nominal times that should fire by the misfire policy, and when the schedule is due next.
 func (p *Plan) owed(r row) (owed []time.Time, d decision, err error) {
 	if r.BufferedAt != nil {
 		owed = []time.Time{*r.BufferedAt}
@@ -190,7 +192,7 @@ func (p *Plan) owed(r row) (owed []time.Time, d decision, err error) {
 	return append(owed, fire...), d, nil
 }
 
-// judge applies the overlap policy to what is owed.
+// judge applies the overlap policy to the owed occurrences.
 func (p *Plan) judge(ctx context.Context, tx workqueue.Tx, r row, owed []time.Time) (verdict, error) {
 	if r.Rule.Overlap == schedule.OverlapAllow || len(owed) == 0 || p.options.Live == nil {
 		return judge(r.Rule.Overlap, owed, 0), nil
@@ -199,8 +201,8 @@ func (p *Plan) judge(ctx context.Context, tx workqueue.Tx, r row, owed []time.Ti
 	return judge(r.Rule.Overlap, owed, live), err
 }
 
-// limit leaves all but the first of the occurrences to the next decision, which is due at once, and has an
-// occurrence that waits looked at again soon.
+// limit leaves all but the first occurrences to the next decision, which is due at once. If an occurrence is buffered,
+// the next decision is due after bufferPoll.
 func (d *decision) limit(r row, most int) {
 	switch {
 	case len(d.start) > most:
@@ -214,8 +216,8 @@ func (d *decision) limit(r row, most int) {
 	}
 }
 
-// pieceOf is how many occurrences a transaction writes. Each failed attempt halves it: a database that is too slow
-// for a piece may be quick enough for a smaller one.
+// pieceOf is how many occurrences a transaction writes. Each failed attempt halves it, because a database that is too
+// slow for one transaction may be fast enough for a smaller one.
 func pieceOf(r row, attempt int) int {
 	return max(min(maxPiece, maxPieceBytes/max(len(r.Template), 1))>>(attempt-1), 1)
 }

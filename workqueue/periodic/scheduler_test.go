@@ -37,7 +37,7 @@ func TestAnOccurrenceIsWrittenOnceItsTimeHasCome(t *testing.T) {
 	}
 }
 
-// No leader: each occurrence exactly once, none missing, none early, and none much later than it has to be.
+// Without a leader, each occurrence is written exactly once: none is missing, none is early, and none is much too late.
 func TestThreeSchedulersShareFiftySchedules(t *testing.T) {
 	t.Parallel()
 	const schedules = 50
@@ -136,7 +136,7 @@ func TestJitterIsTheSameForEverybody(t *testing.T) {
 	}
 }
 
-// With a lead the occurrence is there before its time, due at its time.
+// With a lead, an occurrence is written before its time, and due at its time.
 func TestLead(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t, func(o *periodic.Options) { o.Lead = 10 * time.Minute })
@@ -166,7 +166,7 @@ func TestAScheduleThatIsNeverDueAgainIsDone(t *testing.T) {
 	f.until("it is done", func() bool { return f.get("s").Status == workqueue.Done })
 }
 
-// Behind a pooler no notification arrives, and statements are not prepared.
+// Behind a pooler no notifications arrive, and statements are not prepared.
 func TestASchedulerThatPolls(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t)

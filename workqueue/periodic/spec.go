@@ -2,8 +2,8 @@ package periodic
 
 import "github.com/txwork/txwork/workqueue"
 
-// maxAttempts is more than any schedule reaches: a schedule whose occurrences cannot be written is tried
-// again, every minute in the end, and is never given up. Every success starts the count again.
+// maxAttempts is more than any schedule reaches: a schedule whose occurrences cannot be written is retried, at last
+// every minute, and never given up. Every success resets the count.
 const maxAttempts = 1_000_000
 
 // retry is the backoff of a schedule whose occurrences could not be written.
@@ -47,7 +47,7 @@ func DDL(schema, table string) (up, down string, err error) {
 func values(s Schedule, next any) []any {
 	template := s.Template
 	if template == nil {
-		template = []byte{} // a nil slice would be NULL
+		template = []byte{} // because a nil slice is NULL
 	}
 	return []any{
 		s.Name, s.Expr, s.Zone, s.Rule.Misfire.String(), s.Rule.Cap, s.Rule.Grace.Microseconds(),

@@ -1,5 +1,5 @@
--- InProgress -> Ready after the delay, or Failed where the attempts are used up or a cancel was asked
--- for. A NULL delay is the table's own backoff. Same guard and lock order as ack.sql.
+-- InProgress -> Ready after the delay, or Failed if the attempts are used up or the row was cancelled. A NULL delay
+-- means the table's own backoff. Same guard and lock order as ack.sql.
 UPDATE {{.Table}} AS t
 SET {{template "retry_or_fail" retry "t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL" .AbandonDue}}
     last_error = {{reason "coalesce(s.error, 'abandoned without an error')"}}

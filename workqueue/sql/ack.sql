@@ -1,10 +1,10 @@
--- InProgress -> Done, guarded by id and owner token. A plain UPDATE, so that a row which a renewal has
--- just changed is followed to its newest version. The token stays: a repeated ack can be told from a
--- lost lease. Callers sort the ids, so two batches lock in one order.
+-- InProgress -> Done, guarded by id and owner token. A plain UPDATE, so that a row which a renewal has just changed is
+-- followed to its newest version. The token stays, so that a repeated ack can be distinguished from a lost lease.
+-- Callers sort the ids, so two batches lock rows in the same order.
 --
--- The ids stand there twice, and the status in a form without statistics, for the planner: where it believes
--- that next to no row is in progress, and the table is small, it would otherwise read all of it and compare
--- every row in progress with every one of the batch.
+-- The ids appear twice, and the status in a form without statistics, for the planner. If it estimated that almost no
+-- row is in progress and the table is small, it would otherwise scan the table and compare every row in progress with
+-- every row of the batch.
 UPDATE {{.Table}} AS t
 SET status = 2,
     completed_at = clock_timestamp(),

@@ -1,5 +1,5 @@
--- The lanes that have rows, one step of the claim index for each. Bounded: who has more lanes than that is told of the
--- rest by the announcement that comes in any case.
+-- The lanes that have rows, found by one step of the claim index for each. The number is bounded; rows of further lanes
+-- are covered by the general announcement, which is sent in any case.
 {{template "lanes" .}}
 SELECT ARRAY[{{range $i, $l := .Lanes}}{{if $i}}, {{end}}l.{{.Alias}}::text{{end}}] AS lane
 FROM lane AS l

@@ -1,10 +1,11 @@
--- What is due beyond a place of each lane: its last row, claimed or not, which is where the next look begins, and the
--- first that is ready. Neither reads more than a row where claims keep up. Both go by the claim index.
+-- For each lane, the rows that are due after a given place: the last one, claimed or not, where the next look begins,
+-- and the first Ready one. Each reads only one row as long as claims keep up. Both use the claim index.
 SELECT l.ord::int AS ord,
        (extract(epoch FROM f.due_at) * 1000000)::bigint AS first,
        (extract(epoch FROM b.due_at) * 1000000)::bigint AS last_due,
        b.id::text AS last_id
-FROM unnest(@after_due::text::timestamptz[], @after_id::text::uuid[]{{range .Lanes}}, @lane_{{.Name}}::text::text[]{{end}})
+FROM unnest(@after_due::text::timestamptz[], @after_id::text::uuid[]
+    {{- range .Lanes}}, @lane_{{.Name}}::text::text[]{{end}})
     WITH ORDINALITY AS l (after_due, after_id{{range .Lanes}}, {{.Alias}}{{end}}, ord)
 CROSS JOIN LATERAL (
     SELECT r.due_at, r.id

@@ -1,5 +1,5 @@
--- Ready -> Failed. For InProgress the wish and its reason are recorded and announced once: the worker
--- that holds the row cancels its handler's context, and whatever does not ack the row then ends it.
+-- Ready -> Failed. For a row in progress, the cancel and its reason are recorded and announced once: the worker that
+-- holds the row cancels its handler's context, and any settle but an ack, or the reaper, then makes the row Failed.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET cancelled_at = clock_timestamp(),

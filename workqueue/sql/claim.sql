@@ -1,10 +1,9 @@
--- Ready -> InProgress. Locks only the rows that it takes and waits for nobody (SKIP LOCKED).
--- Lanes are read in the order in which they are given, each behind its own cursor, until the claim is full:
--- one statement however many they are, and no row of a lane is read that is not taken.
--- The array is computed once, so the limit holds; its rows are then fetched by ctid, with no key
--- look-up. A row that changed between snapshot and lock is locked but not returned: the next sweep
--- finds it. status = 0 is a literal because a parameter would hide the index from a generic plan.
--- No changed column stands in an index, so the update is heap-only.
+-- Ready -> InProgress. Locks only the rows that it takes and never waits for a lock (SKIP LOCKED). Lanes are read in
+-- the given order, each after its own cursor, until the claim is full. One statement serves any number of lanes, and it
+-- reads no row of a lane that it does not take. The array is computed once, so the limit holds; its rows are then
+-- fetched by ctid, without an index look-up. A row that changed between snapshot and lock is locked but not returned:
+-- the next claim from the start finds it. status = 0 is a literal because a parameter would hide the index from a
+-- generic plan. No changed column is indexed, so the update is heap-only.
 UPDATE {{.Table}} AS t
 SET status = 1,
     attempts = t.attempts + 1,
@@ -29,6 +28,6 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT @batch_size::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT @batch_size::int))
-RETURNING {{if .WholeRows}}t AS claimed{{else}}t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers,
-    {{.Noted "t"}} AS noted
+RETURNING {{if .WholeRows}}t AS claimed{{else}}t.id, t.due_at, t.created_at, t.attempts, t.max_attempts,
+    t.headers::text AS headers, {{.Noted "t"}} AS noted
     {{- range .Columns}}{{if not .Internal}}, t.{{.Quoted}}{{end}}{{end}}{{end}}

@@ -1,8 +1,9 @@
--- Ready -> InProgress of what the rules of a lane let pass: the domain's functions admit and take around the claim, all
--- in one call, so that no process can freeze in between. Every row says what admit said, also the one without a claim.
+-- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's function admit before the
+-- claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the result of
+-- admit; if no row was claimed, one row has only that.
 --
--- admit has the claims of one rule follow each other until they commit. take is called when the update is complete, whose
--- rows it is given together.
+-- admit serializes the claims of one rule until they commit. take is called once, after the update is complete, with
+-- the ids of all its rows.
 CREATE FUNCTION {{.Function "claim_admitted"}}(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[]
     {{- range .Lanes}}, {{.Quoted}} {{.Type}}[]{{end}}
@@ -26,7 +27,9 @@ BEGIN
     WITH changed AS (
 {{.AdmittedClaim}}
     ), taken AS MATERIALIZED (
-        SELECT {{.Function "take"}}({{.RuleArgument}}[1], array_agg((c.claimed).id)) FROM changed AS c HAVING count(*) > 0 AND rule.bounded
+        SELECT {{.Function "take"}}({{.RuleArgument}}[1], array_agg((c.claimed).id))
+        FROM changed AS c
+        HAVING count(*) > 0 AND rule.bounded
     )
     SELECT rule.admitted, rule.again, rule.bounded, c.claimed
     FROM (SELECT count(*) FROM taken) AS t
@@ -34,4 +37,6 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Function "claim_admitted"}}(uuid, interval, integer, timestamptz[], uuid[]{{range .Lanes}}, {{.Bind}}[]{{end}}) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Function "claim_admitted"}}(
+    uuid, interval, integer, timestamptz[], uuid[]{{range .Lanes}}, {{.Bind}}[]{{end}}
+) FROM PUBLIC;

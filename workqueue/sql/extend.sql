@@ -1,6 +1,6 @@
--- InProgress -> InProgress: the lease moves, the token stays. Rows that somebody holds locked, such as
--- one whose handler is committing its own settle, are skipped, so a renewal never waits. The outer
--- join is by id, not by ctid: a row that changed before its lock is followed to its newest version.
+-- InProgress -> InProgress: the lease moves, the token stays. Locked rows, such as one whose handler is committing its
+-- own settle, are skipped, so a renewal never waits. The outer join is by id, not by ctid: a row that changed before it
+-- was locked is followed to its newest version.
 UPDATE {{.Table}} AS t
 SET locked_until = clock_timestamp() + @lease::interval
 FROM (

@@ -1,4 +1,4 @@
--- InProgress -> Failed: the dead letter, whatever attempts are left. Same guard and lock order as ack.sql.
+-- InProgress -> Failed: a dead letter, however many attempts are left. Same guard and lock order as ack.sql.
 UPDATE {{.Table}} AS t
 SET status = 3,
     completed_at = clock_timestamp(),

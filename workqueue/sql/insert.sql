@@ -1,9 +1,8 @@
--- Nothing -> Ready, in the caller's transaction. A due time in the past means now, by the database's
--- clock. One statement, however many rows. What all rows have in common is one parameter, what no row has
--- is none, and the rest comes as one array a column. The table's trigger announces the insert once a
--- transaction.
+-- Nothing -> Ready, in the caller's transaction. A due time in the past means now, by the database's clock. One
+-- statement inserts any number of rows. A value that all rows share is one parameter, a column that no row sets has
+-- none, and each other column is one array. The table's trigger announces the insert once per transaction.
 --
--- Only rows that hold unique values ask for conflicts: such a row is written to the log in two steps.
+-- ON CONFLICT is added only for rows with unique values, because a speculative insertion writes to the log twice.
 INSERT INTO {{.Table}} (id{{range .Fields}}, {{.Quoted}}{{end}})
 SELECT {{if .One}}@id::uuid{{else}}s.id{{end}}{{range .Fields}}, {{.Value}}{{end}}
 {{- if not .One}}
@@ -14,6 +13,7 @@ FROM unnest(
 ORDER BY s.ord
 {{- end}}
 {{- if .Guarded}}
-ON CONFLICT ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}}) WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}} DO NOTHING
+ON CONFLICT ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}})
+    WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}} DO NOTHING
 RETURNING id
 {{- end}}

@@ -1,9 +1,10 @@
--- For each of several workers: whether a claim of its lanes, each from its cursor on, would find a row, how long until
--- the next row is due that was not due yet when the worker last asked (see next_due), and when it was asked now. One
--- statement in the place of an empty claim and a question for each of them; it locks nothing.
+-- For each of several workers: whether a claim of its lanes, each from its cursor on, would find a row; in how many
+-- seconds the next row is due that was not due yet when the worker last asked (see next_due); and the time of this
+-- look. One statement replaces an empty claim and a next_due for each worker; it locks nothing.
 SELECT l.worker, bool_or(d.found) AS found, now() AS asked_at,
     extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds, min(d.due_at) AS due_at
-FROM unnest(@worker::int[], @asked_before::timestamptz[], @after_due::timestamptz[], @after_id::uuid[]{{range .Lanes}}, @{{.Param}}::{{.Bind}}[]{{end}})
+FROM unnest(@worker::int[], @asked_before::timestamptz[], @after_due::timestamptz[], @after_id::uuid[]
+    {{- range .Lanes}}, @{{.Param}}::{{.Bind}}[]{{end}})
     AS l (worker, since, after_due, after_id{{range .Lanes}}, {{.Alias}}{{end}})
 CROSS JOIN LATERAL (
     SELECT EXISTS (

@@ -1,4 +1,5 @@
--- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+-- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
+-- they claim.
 CREATE FUNCTION {{.Function "fold"}}(max_notes integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -16,9 +17,13 @@ BEGIN
 END
 $txwork$;
 
--- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
--- counted and kept like done ones.
-CREATE FUNCTION {{.Function "purge"}}(max_rows integer DEFAULT 1000, retention interval DEFAULT {{.DoneAge}}, failed_retention interval DEFAULT {{.FailedAge}}) RETURNS TABLE (done integer, failed integer)
+-- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
+-- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
+CREATE FUNCTION {{.Function "purge"}}(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT {{.DoneAge}},
+    failed_retention interval DEFAULT {{.FailedAge}}
+) RETURNS TABLE (done integer, failed integer)
 LANGUAGE plpgsql
 {{.FunctionSettings}}
 AS $txwork$
@@ -40,8 +45,11 @@ BEGIN
 END
 $txwork$;
 
--- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
-CREATE FUNCTION {{.Function "maintain_step"}}(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+-- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
+-- get their turn.
+CREATE FUNCTION {{.Function "maintain_step"}}(
+    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -64,11 +72,16 @@ BEGIN
 END
 $txwork$;
 
--- All maintenance of the table, each kind until nothing is left, at most {{.MaxSteps}} transactions of each. It commits, so a
--- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
--- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
--- note, as one of an application's own tables, or the role may not write there.
-CREATE PROCEDURE {{.Function "maintain"}}(max_rows integer DEFAULT 1000, retention interval DEFAULT {{.DoneAge}}, failed_retention interval DEFAULT {{.FailedAge}})
+-- All maintenance of the table: each kind until nothing is left, in at most {{.MaxSteps}} transactions. It commits, so
+-- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
+-- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
+-- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
+-- the role may not write to it.
+CREATE PROCEDURE {{.Function "maintain"}}(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT {{.DoneAge}},
+    failed_retention interval DEFAULT {{.FailedAge}}
+)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
@@ -81,7 +94,8 @@ BEGIN
         FOR step IN 1..{{.MaxSteps}} LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said FROM {{.Function "maintain_step"}}(kind, max_rows, retention, failed_retention) AS s;
+            SELECT s.more, s.problem INTO more, said
+            FROM {{.Function "maintain_step"}}(kind, max_rows, retention, failed_retention) AS s;
             EXIT WHEN more IS NOT TRUE;
         END LOOP;
         IF said IS NOT NULL THEN

@@ -1,4 +1,4 @@
--- Done and cancelled rows past their retention, a bounded batch at a time, oldest first.
+-- Deletes done and cancelled rows past their retention, a bounded batch at a time, oldest first.
 DELETE FROM {{.Table}} AS t
 WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid

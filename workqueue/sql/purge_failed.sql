@@ -1,4 +1,5 @@
--- Dead letters past their retention, a bounded batch at a time, oldest first. A cancelled row is none.
+-- Deletes dead letters past their retention, a bounded batch at a time, oldest first. A cancelled row is not a dead
+-- letter.
 DELETE FROM {{.Table}} AS t
 WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid

@@ -1,12 +1,13 @@
--- InProgress with an ended lease -> Ready with backoff, or Failed. The limit counts expired rows only,
--- so long jobs with good leases cannot hide them. SKIP LOCKED leaves alone a row that is being settled
--- or renewed this moment; one that was renewed since the snapshot is checked again and left alone.
--- The backoff runs from the end of the lease: the attempt was over by then.
+-- InProgress with an expired lease -> Ready with backoff, or Failed. The limit counts expired rows only, so long jobs
+-- with valid leases cannot hide them. SKIP LOCKED skips a row that is being settled or renewed at the same time; a row
+-- that was renewed since the snapshot is checked again and skipped too. The backoff counts from the end of the lease,
+-- because the attempt was over by then.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET {{template "retry_or_fail" retry "t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL" .ReapDue}}
         owner_token = NULL,
-        last_error = {{reason "'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') || ' in attempt ' || t.attempts"}}
+        last_error = {{reason `'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts`}}
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM {{.Table}} AS r

@@ -1,4 +1,4 @@
--- Failed -> Ready, from the start: attempts 0, no token, due now. Who asked, and when, stays in the headers.
+-- Failed -> Ready as a new row: attempts 0, no token, due now. The headers record who redrove it, and when.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET status = 0,

@@ -1,5 +1,5 @@
-{{- /* The one place that decides between another attempt and the dead letter: a reported failure, a
-release and a reaped lease all end here, so they cannot disagree. */ -}}
+{{- /* The one place that decides between another attempt and the dead letter. Abandon, snooze and the reaper all use
+it, so they cannot disagree. */ -}}
 {{define "retry_or_fail" -}}
     status = CASE WHEN {{.Spent}} THEN 3 ELSE 0 END,
     due_at = CASE WHEN {{.Spent}} THEN t.due_at ELSE {{.Due}} END,

@@ -1,9 +1,10 @@
--- InProgress -> Ready with the attempt given back. A NULL delay leaves due_at alone: a worker that
--- shuts down puts its unstarted rows back where they were, and tells the others of them, whose cursors are past that
--- place. Same guard and lock order as ack.sql.
+-- InProgress -> Ready without counting the attempt. A NULL delay leaves due_at alone: a worker that shuts down puts its
+-- unstarted rows back where they were, and announces them to the other workers, whose cursors have passed that place.
+-- Same guard and lock order as ack.sql.
 WITH changed AS (
     UPDATE {{.Table}} AS t
-    SET {{template "retry_or_fail" retry "t.cancelled_at IS NOT NULL" "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"}}
+    SET {{template "retry_or_fail" retry "t.cancelled_at IS NOT NULL"
+        "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"}}
         attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
     FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[]) AS s (id, token, delay)
     WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)

@@ -1,7 +1,8 @@
--- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
--- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
--- operator has the very types of its operands, so that none of somebody's search_path fits better.
+-- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
+-- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
+-- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
+-- that are too large or too small make a multiplication fail. The types of each operator match its operands exactly, so
+-- that no operator in the caller's search_path fits better.
 CREATE DOMAIN {{.Function "retry"}} AS jsonb CONSTRAINT {{.Named "retry_check"}} CHECK (
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND {{.MaxDelayMicros}}
@@ -33,15 +34,18 @@ CREATE TABLE {{.Table}} (
     {{- range .OtherColumns}}
     {{.Quoted}} {{.Type}}{{if .NotNull}} NOT NULL{{end}},
     {{- end}}
-    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
-    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
+    -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
+    -- completed_at and failed_at (3).
     CONSTRAINT {{.Named "state_check"}} CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
         AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
-    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT {{.Named "attempts_check"}} CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
+    -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
+    -- attempt.
+    CONSTRAINT {{.Named "attempts_check"}}
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT {{.Named "due_check"}} CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -53,23 +57,27 @@ CREATE TABLE {{.Table}} (
 
 COMMENT ON TABLE {{.Table}} IS {{.VersionComment}};
 
-CREATE INDEX {{.Named "claim_idx"}} ON {{.Table}} ({{range .Lanes}}{{.Quoted}}, {{end}}due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+CREATE INDEX {{.Named "claim_idx"}} ON {{.Table}} ({{range .Lanes}}{{.Quoted}}, {{end}}due_at, id)
+    WHERE completed_at IS NULL AND NOT waiting;
 
 CREATE INDEX {{.Named "waiting_idx"}} ON {{.Table}} (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX {{.Named "done_idx"}} ON {{.Table}} (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
+CREATE INDEX {{.Named "done_idx"}} ON {{.Table}} (completed_at)
+    WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX {{.Named "failed_idx"}} ON {{.Table}} (failed_at, id) WHERE failed_at IS NOT NULL;
 {{- if .Unique}}
 
-CREATE UNIQUE INDEX {{.Named "unique_idx"}} ON {{.Table}} ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}}) WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}};
+CREATE UNIQUE INDEX {{.Named "unique_idx"}} ON {{.Table}}
+    ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}})
+    WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}};
 {{- end}}
 
--- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
--- rows no announcer looks, has it always notify by an argument.
+-- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
+-- table, which no announcer watches, passes an argument so that it always notifies.
 --
--- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
--- transaction that inserts one row costs the server.
+-- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
+-- a transaction that inserts one row.
 CREATE FUNCTION {{.Function "announce"}}() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$

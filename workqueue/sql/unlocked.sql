@@ -1,4 +1,4 @@
--- Which of the rows nobody holds locked this moment: waits for nobody, changes nothing.
+-- Which of the rows no other session holds locked at this moment. It never waits and changes nothing.
 SELECT r.id
 FROM {{.Table}} AS r
 WHERE r.id = ANY (@ids::uuid[])

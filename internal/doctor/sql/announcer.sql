@@ -1,9 +1,11 @@
--- Who has an announcer's lock exclusively and has done nothing for so many seconds. An announcer asks every few milliseconds.
-SELECT l.pid, coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role, coalesce(a.state, '') AS state,
-       extract(epoch FROM clock_timestamp() - a.state_change)::float8 AS silent
+-- The session that holds an announcer's exclusive lock and has been silent for $2 seconds. An announcer sends a
+-- statement every few milliseconds.
+SELECT l.pid, coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role,
+       coalesce(a.state, '') AS state, extract(epoch FROM clock_timestamp() - a.state_change)::float8 AS silent
 FROM pg_locks AS l
 JOIN pg_stat_activity AS a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.mode = 'ExclusiveLock'
   AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-  AND l.classid = (hashtextextended($1, 0) >> 32 & 4294967295)::oid AND l.objid = (hashtextextended($1, 0) & 4294967295)::oid
+  AND l.classid = (hashtextextended($1, 0) >> 32 & 4294967295)::oid
+  AND l.objid = (hashtextextended($1, 0) & 4294967295)::oid
   AND a.state_change < clock_timestamp() - $2::float8 * interval '1 second'

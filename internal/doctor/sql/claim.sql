@@ -1,4 +1,5 @@
--- What a claim reads, to be explained and not run. The values are no constants, as they are none in a claim.
+-- The read of a claim, for EXPLAIN only. OFFSET 0 hides the lanes' values from the planner, as parameters do in a
+-- claim.
 SELECT c.ctid
 FROM (SELECT {{range $i, $l := .Lanes}}{{if $i}}, {{end}}(SELECT NULL::{{.Type}} OFFSET 0) AS {{.Alias}}{{end}}) AS l
 CROSS JOIN LATERAL (

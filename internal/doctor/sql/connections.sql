@@ -1,4 +1,4 @@
--- Limits of connections of which nine tenths are in use.
+-- Connection limits of which nine tenths are in use.
 WITH client AS MATERIALIZED (
     SELECT a.datid, a.usesysid FROM pg_stat_activity AS a WHERE a.datid IS NOT NULL AND a.usesysid IS NOT NULL
 )

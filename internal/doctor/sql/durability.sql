@@ -1,7 +1,8 @@
--- What is set so that commits can be lost: on the server, and for roles and databases.
+-- Settings with which commits can be lost: those of the server, and those of roles and databases.
 SELECT s.name, s.setting AS value, '' AS role, '' AS database
 FROM pg_settings AS s
-WHERE s.name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND s.reset_val = 'off' AND s.source NOT IN ('database', 'user', 'database user', 'client', 'session')
+WHERE s.name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND s.reset_val = 'off'
+  AND s.source NOT IN ('database', 'user', 'database user', 'client', 'session')
 UNION ALL
 SELECT split_part(o.text, '=', 1), 'off', coalesce(r.rolname, '')::text, coalesce(d.datname, '')::text
 FROM pg_db_role_setting AS s

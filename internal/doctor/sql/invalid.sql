@@ -1,4 +1,4 @@
--- Indexes of the tables of the core, and of what belongs to them, that are invalid and that nobody is building.
+-- Invalid indexes of the core's tables, and of the tables that belong to them, that no session is building.
 SELECT i.indexrelid::regclass::text AS index, ic.relname::text AS name, c.relname::text AS table
 FROM pg_index AS i
 JOIN pg_class AS c ON c.oid = i.indrelid

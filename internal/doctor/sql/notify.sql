@@ -1,2 +1,2 @@
--- How full the queue of notifications is, from 0 to 1.
+-- How full the notification queue is, from 0 to 1.
 SELECT pg_notification_queue_usage() AS used

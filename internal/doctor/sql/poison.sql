@@ -1,5 +1,5 @@
--- The last dead letters by what they are about and by the first line of their error, in which numbers and ids do not count.
--- Rows without a handler have a finding of their own.
+-- The latest dead letters, grouped by label and by the first line of their error, with numbers and ids masked. Rows
+-- without a handler have a finding of their own.
 SELECT s.label, s.error, count(*) AS rows, count(*) AS failed, (array_agg(s.id ORDER BY s.failed_at DESC))[1:3] AS ids,
        extract(epoch FROM now() - max(s.failed_at))::float8 AS latest
 FROM (

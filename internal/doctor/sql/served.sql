@@ -1,4 +1,4 @@
--- The lanes of the rows that ended lately, of the last so many.
+-- The lanes of the rows that were done or cancelled in the last $1 seconds, among the last $2 such rows.
 SELECT DISTINCT {{with .Lanes}}s.c0{{else}}''::text{{end}} AS name
 FROM (
     SELECT {{with .Lanes}}r.{{(index . 0).Quoted}}::text AS c0{{else}}r.id{{end}}

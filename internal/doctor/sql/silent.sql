@@ -1,8 +1,9 @@
--- Sessions that may be of the process that had claims on the table, and have been silent for so many seconds, with the
--- reason. A listener of the schema, which may have taken the upkeep lock of a table since, and a session whose last
--- statement was one of a worker's on its own are surely a worker's. An open transaction that has written to the table, or
--- locked rows of it, may be a handler's, or a producer's. Neither open transactions beside the table nor sessions that have
--- just committed are named: any application has them. What the role may not see is NULL, so sessions of others are not among them.
+-- Sessions that may belong to the process that held claims on the table, and that have been silent for $2 seconds, with
+-- the reason. Two kinds surely belong to a worker: a listener of the schema, whose last statement may instead concern
+-- the upkeep lock of a table, and a session whose last statement was a worker's claim or settle. An open transaction
+-- that has written to the table, or locked rows of it, may belong to a handler or to a producer. Open transactions that
+-- do not touch the table, and sessions that have just committed, are left out, since every application has them.
+-- Columns that the role may not see are NULL, so sessions of other roles are left out.
 SELECT s.*
 FROM (
     SELECT a.pid, coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role,

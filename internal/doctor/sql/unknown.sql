@@ -1,6 +1,6 @@
--- Rows whose last attempt found no handler: of those that are due, the oldest first, of those that come again next, and of
--- the last dead letters. The text is that of the library. A row that is retried is due and comes again by turns, and
--- counts in either state.
+-- Rows whose last attempt found no handler: among the oldest due rows, the next rows to become due, and the latest dead
+-- letters. The library writes the error text. A row that is retried is due now or later in turn, and counts in both
+-- states.
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT s.label, min(s.last_error) AS error, count(*) AS rows, count(*) FILTER (WHERE s.failed) AS failed,
        (array_agg(s.id ORDER BY s.failed DESC))[1:3] AS ids, 0::float8 AS latest

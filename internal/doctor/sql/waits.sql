@@ -1,5 +1,5 @@
--- Sessions that have waited for so many seconds for a lock, and use or wait for a table of the schema, each with those that it
--- waits for.
+-- Sessions that have waited for a lock for $2 seconds, and that use or wait for a table of the schema, each with the
+-- sessions that block it.
 WITH late AS MATERIALIZED (
     SELECT DISTINCT ON (l.pid) l.pid, l.waitstart, l.locktype, l.relation, l.mode
     FROM pg_locks AS l
@@ -17,12 +17,13 @@ WITH late AS MATERIALIZED (
 SELECT w.pid, coalesce(a.application_name, '') AS application, coalesce(left(a.query, 200), '') AS query,
        CASE WHEN w.relation IS NULL THEN w.locktype ELSE w.mode || ' on ' || w.relation::regclass END AS waited,
        extract(epoch FROM clock_timestamp() - w.waitstart)::float8 AS seconds,
-       h.pid AS holder, coalesce(h.application_name, '') AS holder_application, coalesce(h.usename, '')::text AS holder_role,
-       coalesce(h.state, '') AS holder_state, coalesce(left(h.query, 200), '') AS holder_query,
+       h.pid AS holder, coalesce(h.application_name, '') AS holder_application,
+       coalesce(h.usename, '')::text AS holder_role, coalesce(h.state, '') AS holder_state,
+       coalesce(left(h.query, 200), '') AS holder_query,
        extract(epoch FROM clock_timestamp() - h.xact_start)::float8 AS holder_seconds
 FROM late AS w
 JOIN pg_stat_activity AS a ON a.pid = w.pid
 JOIN pg_stat_activity AS h ON h.pid = ANY (pg_blocking_pids(w.pid))
-WHERE NOT EXISTS (SELECT FROM late AS o WHERE o.pid = h.pid) -- who waits himself is not to blame
+WHERE NOT EXISTS (SELECT FROM late AS o WHERE o.pid = h.pid) -- a session that waits itself is not the cause
 ORDER BY seconds DESC
 LIMIT $3::int

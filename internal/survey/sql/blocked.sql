@@ -1,4 +1,4 @@
--- Ordered keys with a dead letter in the way, one step of its index for each, and what waits behind it.
+-- Ordered keys with a dead letter that blocks them, found by one step of its index for each, and the rows behind it.
 WITH RECURSIVE k AS (
     (SELECT r.concurrency_key
     FROM {{.Table}} AS r
@@ -11,19 +11,21 @@ WITH RECURSIVE k AS (
     CROSS JOIN LATERAL (
         SELECT r.concurrency_key
         FROM {{.Table}} AS r
-        WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END AND r.concurrency_key > k.concurrency_key
+        WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END
+          AND r.concurrency_key > k.concurrency_key
         ORDER BY r.concurrency_key, r.key_seq
         LIMIT 1) AS n
 ), few AS MATERIALIZED (
     SELECT k.concurrency_key FROM k LIMIT $1::int
 )
-SELECT s.concurrency_key AS key, f.id::text AS id, coalesce(f.last_error, '') AS error, f.label, extract(epoch FROM now() - f.failed_at)::float8 AS failed,
-       b.behind, b.oldest
+SELECT s.concurrency_key AS key, f.id::text AS id, coalesce(f.last_error, '') AS error, f.label,
+       extract(epoch FROM now() - f.failed_at)::float8 AS failed, b.behind, b.oldest
 FROM few AS s
 CROSS JOIN LATERAL (
     SELECT r.id, r.last_error, r.failed_at, r.key_seq, coalesce({{.Label}}, '') AS label
     FROM {{.Table}} AS r
-    WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END AND r.concurrency_key = s.concurrency_key
+    WHERE CASE WHEN r.failed_at IS NOT NULL AND r.cancelled_at IS NULL THEN r.key_policy > 0 END
+      AND r.concurrency_key = s.concurrency_key
     ORDER BY r.concurrency_key, r.key_seq
     LIMIT 1) AS f
 CROSS JOIN LATERAL (

@@ -1,4 +1,5 @@
--- Dead letters among the last so many rows that ended without success, and those of the last so many seconds.
+-- The number of dead letters among the last $1 rows that ended without success, and how many of them are of the last $2
+-- seconds.
 SELECT count(*) AS rows, count(*) FILTER (WHERE d.failed_at > now() - $2::float8 * interval '1 second') AS recent
 FROM (
     SELECT r.failed_at, r.cancelled_at

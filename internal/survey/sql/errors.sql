@@ -1,9 +1,11 @@
--- The last dead letters of so many seconds, and the rows that are about to be retried, by what they are about and by the first
--- line of their error, in which numbers and ids do not count.
+-- The dead letters of the last $1 seconds, and the rows that will be retried, grouped by label and by the first line of
+-- their error, with numbers and ids masked.
 SELECT s.label, s.error, count(*) FILTER (WHERE s.failed) AS failed, count(*) FILTER (WHERE NOT s.failed) AS retrying,
-       coalesce(extract(epoch FROM now() - max(s.at)), 0)::float8 AS latest, (array_agg(s.id ORDER BY s.failed DESC, s.at DESC))[1] AS id
+       coalesce(extract(epoch FROM now() - max(s.at)), 0)::float8 AS latest,
+       (array_agg(s.id ORDER BY s.failed DESC, s.at DESC))[1] AS id
 FROM (
-    (SELECT coalesce({{.Label}}, '') AS label, {{template "error"}} AS error, true AS failed, r.failed_at AS at, r.id::text AS id
+    (SELECT coalesce({{.Label}}, '') AS label, {{template "error"}} AS error, true AS failed, r.failed_at AS at,
+        r.id::text AS id
     FROM {{.Table}} AS r
     WHERE r.failed_at IS NOT NULL AND r.cancelled_at IS NULL AND r.failed_at > now() - $1::float8 * interval '1 second'
     ORDER BY r.failed_at DESC, r.id DESC

@@ -1,4 +1,4 @@
--- Rows that wait for something else, up to so many of those that came first: how many, and how long ago the first was written.
+-- The number of waiting rows, among the first $1 of them, and how long ago the oldest was created.
 SELECT count(*) AS rows, coalesce(extract(epoch FROM now() - min(w.created_at)), 0)::float8 AS oldest
 FROM (
     SELECT r.created_at

@@ -1,8 +1,8 @@
--- Some joins, the newest first, with one of their members that has not been counted, and what that one does. Of a join that has
--- not ended a bounded number of members is looked at.
-SELECT j.id::text AS id, coalesce(j.label, '') AS label, j.status, j.expected, j.succeeded, j.failed, j.created_at, j.deadline, j.completed_at,
-       coalesce(j.on_complete, j.on_fail)::text AS continuation, coalesce(j.last_error, '') AS error, o.member,
-       {{template "member_state"}} AS state
+-- The given joins, the newest first, each with one member that has not been counted, and the state of that member.
+-- Reads a bounded number of members of a pending join, and none of an ended one.
+SELECT j.id::text AS id, coalesce(j.label, '') AS label, j.status, j.expected, j.succeeded, j.failed, j.created_at,
+       j.deadline, j.completed_at, coalesce(j.on_complete, j.on_fail)::text AS continuation,
+       coalesce(j.last_error, '') AS error, o.member, {{template "member_state"}} AS state
 FROM (
     SELECT a.*
     FROM {{.Q "_join"}} AS a
@@ -22,6 +22,13 @@ LEFT JOIN LATERAL (
     ORDER BY r.waiting NULLS FIRST, b.member_id
     LIMIT 1) AS o ON true
 ORDER BY j.id DESC
-{{define "member_state"}}CASE WHEN o.member IS NULL THEN '' WHEN o.status IS NULL THEN 'gone' WHEN o.status = 3 THEN 'failed' WHEN o.status = 2 THEN 'done'
-           WHEN o.status = 1 AND o.locked_until < now() THEN 'expired' WHEN o.status = 1 THEN 'in_progress' WHEN o.waiting THEN 'waiting'
-           WHEN o.due_at > now() THEN 'scheduled' ELSE 'ready' END{{end}}
+{{define "member_state"}}CASE
+           WHEN o.member IS NULL THEN ''
+           WHEN o.status IS NULL THEN 'gone'
+           WHEN o.status = 3 THEN 'failed'
+           WHEN o.status = 2 THEN 'done'
+           WHEN o.status = 1 AND o.locked_until < now() THEN 'expired'
+           WHEN o.status = 1 THEN 'in_progress'
+           WHEN o.waiting THEN 'waiting'
+           WHEN o.due_at > now() THEN 'scheduled'
+           ELSE 'ready' END{{end}}

@@ -1,4 +1,4 @@
--- Members of a join, those that have not been counted first and then those that failed: of a bounded number of them.
+-- Members of a join, among a bounded number of them: first those that have not been counted, then those that failed.
 SELECT o.member, {{template "member_state"}} AS state,
        CASE o.outcome WHEN 1 THEN 'succeeded' WHEN 2 THEN 'failed' ELSE '' END AS counted, o.label, o.error
 FROM (

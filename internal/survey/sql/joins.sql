@@ -1,7 +1,7 @@
--- Pending joins, of those that are looked at first, that should have ended: by their deadline, by what they have counted, or
--- since a member is gone or has ended without being counted, so that they never will.
-SELECT j.id::text AS id, coalesce(j.label, '') AS label, o.reason, extract(epoch FROM now() - j.created_at)::float8 AS age,
-       j.expected, j.succeeded + j.failed AS counted, o.member
+-- Pending joins that should have ended, among those that the sweep looks at next: the deadline has passed, all members
+-- are counted, or a member is gone or has ended without being counted.
+SELECT j.id::text AS id, coalesce(j.label, '') AS label, o.reason,
+       extract(epoch FROM now() - j.created_at)::float8 AS age, j.expected, j.succeeded + j.failed AS counted, o.member
 FROM (
     SELECT a.*
     FROM {{.Q "_join"}} AS a

@@ -1,5 +1,5 @@
--- Ordered keys with rows that wait, one step of their index for each: how many wait, and what the first of them waits for. That is
--- a dead letter, or the row that was let through; without either the next fold lets it through.
+-- Ordered keys with waiting rows, found by one step of their index for each: how many rows wait, and what the first of
+-- them waits for. That is a dead letter, or the released row; without either, the next fold releases the first row.
 WITH RECURSIVE k AS (
     (SELECT r.concurrency_key
     FROM {{.Table}} AS r
@@ -18,10 +18,15 @@ WITH RECURSIVE k AS (
 ), few AS MATERIALIZED (
     SELECT k.concurrency_key FROM k LIMIT $2::int
 )
-SELECT s.concurrency_key AS key, w.waiting, w.oldest, w.next, coalesce(f.id, l.id)::text AS blocker, coalesce(f.label, l.label, '') AS label,
-       coalesce(f.last_error, l.last_error) AS error,
-       CASE WHEN f.id IS NOT NULL THEN 'dead_letter' WHEN l.status = 1 AND l.locked_until < now() THEN 'expired' WHEN l.status = 1 THEN 'in_progress'
-           WHEN l.due_at > now() THEN 'scheduled' WHEN l.id IS NOT NULL THEN 'ready' ELSE 'fold' END AS reason
+SELECT s.concurrency_key AS key, w.waiting, w.oldest, w.next, coalesce(f.id, l.id)::text AS blocker,
+       coalesce(f.label, l.label, '') AS label, coalesce(f.last_error, l.last_error) AS error,
+       CASE
+           WHEN f.id IS NOT NULL THEN 'dead_letter'
+           WHEN l.status = 1 AND l.locked_until < now() THEN 'expired'
+           WHEN l.status = 1 THEN 'in_progress'
+           WHEN l.due_at > now() THEN 'scheduled'
+           WHEN l.id IS NOT NULL THEN 'ready'
+           ELSE 'fold' END AS reason
 FROM few AS s
 CROSS JOIN LATERAL (
     SELECT count(*) AS waiting, coalesce(extract(epoch FROM now() - min(b.created_at)), 0)::float8 AS oldest,
@@ -47,4 +52,6 @@ LEFT JOIN LATERAL (
     ORDER BY r.concurrency_key, r.key_seq
     LIMIT 1) AS l ON true
 ORDER BY s.concurrency_key
-{{define "ordered waits"}}CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END{{end}}
+{{define "ordered waits" -}}
+CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END
+{{- end}}

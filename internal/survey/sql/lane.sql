@@ -1,7 +1,9 @@
 {{define "lane"}}{{template "lanes" .}}, few AS MATERIALIZED (
     SELECT l.* FROM lane AS l LIMIT {{.MaxLanes}}
 ){{end}}
-{{define "names"}}{{if .Lanes}}ARRAY[{{range $i, $l := .Lanes}}{{if $i}}, {{end}}l.{{.Alias}}::text{{end}}]{{else}}'{}'{{end}}::text[]{{end}}
+{{define "names" -}}
+{{if .Lanes}}ARRAY[{{range $i, $l := .Lanes}}{{if $i}}, {{end}}l.{{.Alias}}::text{{end}}]{{else}}'{}'{{end}}::text[]
+{{- end}}
 {{define "due"}}SELECT r.*
         FROM {{.Table}} AS r
         WHERE r.completed_at IS NULL
@@ -19,4 +21,5 @@
           AND r.{{.Quoted}} = l.{{.Alias}}
           {{- end}}
         ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
-        LIMIT {{if .Lanes}}(SELECT greatest({{.MaxHead}} / greatest(count(*), 1), 50) FROM few){{else}}{{.MaxHead}}{{end}}{{end}}
+        LIMIT {{if .Lanes}}(
+            SELECT greatest({{.MaxHead}} / greatest(count(*), 1), 50) FROM few){{else}}{{.MaxHead}}{{end}}{{end}}

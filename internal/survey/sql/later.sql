@@ -1,4 +1,4 @@
--- The rows of each lane that are not due yet, counted. Reads so many rows in all and no more, by the claim index.
+-- Counts the rows of each lane that are not due yet. Reads a bounded number of rows in all, by the claim index.
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT {{template "names" .}} AS lane, h.*
 FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l

@@ -1,4 +1,4 @@
--- Which tables reapers maintain, or did last.
+-- Which tables reapers lead, or led last.
 SELECT l.name AS table, l.term, extract(epoch FROM clock_timestamp() - l.expires_at)::float8 AS ended
 FROM {{.}} AS l
 ORDER BY l.expires_at DESC

@@ -1,4 +1,4 @@
--- How long the first note waits that is to be folded.
+-- How long the oldest note has waited for a fold.
 SELECT '{{.}}' AS notes, (
     SELECT extract(epoch FROM clock_timestamp() - n.at)::float8
     FROM {{.}} AS n

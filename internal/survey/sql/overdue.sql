@@ -1,4 +1,4 @@
--- Schedules that were due some time ago and that nobody has claimed since, the latest first.
+-- Schedules that were due more than $1 seconds ago and that no scheduler has claimed since, the oldest first.
 SELECT r.id::text AS id, r.name, r.expr, extract(epoch FROM now() - r.due_at)::float8 AS late, r.last_error AS error
 FROM {{.Table}} AS r
 WHERE r.completed_at IS NULL AND NOT r.waiting

@@ -1,9 +1,11 @@
--- How many rows have come and ended lately, up to a bound. A row that the library made has an id that begins with its time
--- (UUID version 7); random ones are too few between two such ids to matter.
+-- How many rows were inserted and how many ended in the last $1 seconds, up to $2 each. The ids that the library
+-- generates begin with their time (UUID version 7); random ids between two of those are too few to matter.
 SELECT (SELECT count(*) FROM (
            SELECT FROM {{.Table}} AS r
-           WHERE r.id >= (lpad(to_hex((extract(epoch FROM now()) * 1000 - $1::float8 * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
-             AND r.id < (lpad(to_hex((extract(epoch FROM now()) * 1000 + 10000)::bigint), 12, '0') || repeat('0', 20))::uuid
+           WHERE r.id >= (lpad(to_hex((extract(epoch FROM now()) * 1000 - $1::float8 * 1000)::bigint), 12, '0')
+                   || repeat('0', 20))::uuid
+             AND r.id < (lpad(to_hex((extract(epoch FROM now()) * 1000 + 10000)::bigint), 12, '0')
+                   || repeat('0', 20))::uuid
            LIMIT $2::int) AS a) AS arrived,
        (SELECT count(*) FROM (
            SELECT FROM {{.Table}} AS r

@@ -1,7 +1,8 @@
--- The sessions of this database by the program, the role and the machine that opened them: what they do, for how long the
--- oldest transaction is open, and how long ago any of them did something.
-SELECT coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role, coalesce(host(a.client_addr), '') AS client,
-       count(*) AS sessions, count(*) FILTER (WHERE a.state = 'active') AS active,
+-- The sessions of this database, grouped by application, role and client address: how many are in each state, the age
+-- of their oldest transaction, and how long ago the last of them changed its state.
+SELECT coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role,
+       coalesce(host(a.client_addr), '') AS client, count(*) AS sessions,
+       count(*) FILTER (WHERE a.state = 'active') AS active,
        count(*) FILTER (WHERE a.wait_event_type = 'Lock') AS waiting,
        count(*) FILTER (WHERE a.state LIKE 'idle in transaction%') AS idle_in_transaction,
        coalesce(extract(epoch FROM clock_timestamp() - min(a.xact_start)), 0)::float8 AS oldest_transaction,

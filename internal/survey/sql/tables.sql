@@ -1,9 +1,10 @@
--- The tables of the core in a schema, known by their comment, with what the catalog and the statistics say of them. The
--- lanes are the parameters of the table's claim behind the three of every claim; the retention is the default of its purge.
--- What autovacuum waits for are its threshold and its share of the rows.
+-- The core's tables in a schema, recognized by their comments, with facts from the catalog and the statistics. The
+-- lanes are the parameters of the table's claim after the three that every claim has; the retention is the default of
+-- its purge. The threshold of autovacuum is its fixed number plus its share of the rows.
 SELECT c.relname::text AS name,
        row_security_active(c.oid) AS filtered,
-       ARRAY(SELECT a.attname::text FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
+       ARRAY(SELECT a.attname::text FROM pg_attribute AS a
+           WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
        coalesce((SELECT p.proargnames[4:] FROM pg_proc AS p
            WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_claim')::name
            ORDER BY p.oid LIMIT 1), '{}')::text[] AS lanes,
@@ -13,16 +14,19 @@ SELECT c.relname::text AS name,
                ORDER BY p.oid LIMIT 1)) WITH ORDINALITY AS l (name, place)
            JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = l.name::name
            ORDER BY l.place) AS types,
-       extract(epoch FROM (SELECT substring(pg_get_function_arg_default(p.oid, 2) FROM '''([^'']+)''')::interval FROM pg_proc AS p
+       extract(epoch FROM (SELECT substring(pg_get_function_arg_default(p.oid, 2) FROM '''([^'']+)''')::interval
+           FROM pg_proc AS p
            WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_purge')::name
            ORDER BY p.oid LIMIT 1))::float8 AS retention,
        coalesce(i.reltuples, 0)::float8 AS live,
        i.indexrelid IS NOT NULL AS indexed,
        coalesce(c.reloptions, '{}')::text[] AS options,
        coalesce(s.n_dead_tup, 0) AS dead,
-       (coalesce((SELECT o.option_value FROM pg_options_to_table(c.reloptions) AS o WHERE o.option_name = 'autovacuum_vacuum_threshold'),
+       (coalesce((SELECT o.option_value FROM pg_options_to_table(c.reloptions) AS o
+                   WHERE o.option_name = 'autovacuum_vacuum_threshold'),
                current_setting('autovacuum_vacuum_threshold'))::float8
-           + coalesce((SELECT o.option_value FROM pg_options_to_table(c.reloptions) AS o WHERE o.option_name = 'autovacuum_vacuum_scale_factor'),
+           + coalesce((SELECT o.option_value FROM pg_options_to_table(c.reloptions) AS o
+                   WHERE o.option_name = 'autovacuum_vacuum_scale_factor'),
                current_setting('autovacuum_vacuum_scale_factor'))::float8 * greatest(c.reltuples, 0)) AS threshold,
        extract(epoch FROM clock_timestamp() - greatest(s.last_autovacuum, s.last_vacuum))::float8 AS vacuumed,
        EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = c.oid) AS vacuuming,

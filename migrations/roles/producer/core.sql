@@ -1,14 +1,16 @@
--- The producer writes all columns but those of a row's state. It reads the id, and what tells it of a duplicate.
+-- The producer writes all columns except those of a row's state. It reads the id, and the unique columns, which
+-- identify a duplicate.
 DO $txwork$
 DECLARE
     target CONSTANT regclass := '{{.Q .Table}}';
-    state CONSTANT name[] := ARRAY['attempts', 'status', 'locked_until', 'owner_token', 'completed_at', 'failed_at', 'cancelled_at',
-        'last_error', 'created_at'];
+    state CONSTANT name[] := ARRAY['attempts', 'status', 'locked_until', 'owner_token', 'completed_at', 'failed_at',
+        'cancelled_at', 'last_error', 'created_at'];
     written text;
     seen text;
 BEGIN
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum),
-           string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FILTER (WHERE a.attname = 'id' OR a.attnum = ANY (u.indkey))
+           string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+               FILTER (WHERE a.attname = 'id' OR a.attnum = ANY (u.indkey))
     INTO written, seen
     FROM pg_attribute AS a
     LEFT JOIN pg_index AS u ON u.indexrelid = to_regclass('{{.Q (print .Table "_unique_idx")}}')

@@ -1,2 +1,2 @@
--- Receive tells what became of a message that is there already.
+-- Receive returns the state of a message that exists already.
 GRANT SELECT (status, body_hash) ON {{.Q .Table}} TO {{.Role "producer"}};

@@ -1,5 +1,6 @@
--- Timers are set, moved and cancelled in the row that has the key, so the producer reads and changes them, payloads
--- included. It cannot write locked_until: the table's check then lets it neither claim nor settle a timer that fires.
+-- Setting, moving and cancelling a timer changes the row with its key, so the producer reads and updates timers,
+-- payloads included. It cannot write locked_until, so the table's check prevents it from claiming a timer or settling a
+-- firing.
 GRANT SELECT, UPDATE (
     topic, payload, headers, fire_at, generation, due_at, max_attempts, attempts, status, waiting, owner_token,
     completed_at, failed_at, cancelled_at, last_error,

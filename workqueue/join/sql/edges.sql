@@ -1,4 +1,4 @@
--- Where the graph leads from these rows: the continuations of the joins whose members they are.
+-- The edges of the graph from these rows: the continuations of the joins that have them as members.
 SELECT m.member_id, c.id
 FROM {{.Member}} AS m
 JOIN {{.Join}} AS j ON j.id = m.join_id

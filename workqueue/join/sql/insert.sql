@@ -1,9 +1,10 @@
--- Nothing -> pending. Nobody else can see these rows. The fold looks at a join at its deadline, and at one without
--- members at once.
+-- Nothing -> pending. No other transaction can see these rows yet. Notes make a fold look at each join at its deadline,
+-- and at a join without members at once.
 WITH s AS (
     SELECT *
     FROM jsonb_to_recordset($1::text::jsonb) AS s (
-        id uuid, policy smallint, expected integer, on_complete uuid, on_fail uuid, deadline timestamptz, label text, retention interval)
+        id uuid, policy smallint, expected integer, on_complete uuid, on_fail uuid, deadline timestamptz, label text,
+        retention interval)
 ), noted AS (
     INSERT INTO {{.Note}} (at, join_id)
     SELECT clock_timestamp(), s.id FROM s WHERE s.expected = 0
@@ -12,5 +13,6 @@ WITH s AS (
     RETURNING (SELECT {{.AnnounceNote}})
 )
 INSERT INTO {{.Join}} (id, policy, expected, on_complete, on_fail, deadline, label, look_at, retention)
-SELECT s.id, s.policy, s.expected, s.on_complete, s.on_fail, s.deadline, s.label, now() + interval '1 minute', s.retention
+SELECT s.id, s.policy, s.expected, s.on_complete, s.on_fail, s.deadline, s.label, now() + interval '1 minute',
+       s.retention
 FROM s

@@ -1,4 +1,5 @@
--- Memberships of rows that are locked. Those that have ended already are noted, as their settle would have.
+-- Inserts the memberships of rows that are locked. For those that have ended already it writes the note that their
+-- settle would have written.
 WITH s AS (
     SELECT s.member_id, s.join_id, t.status
     FROM unnest($1::uuid[], $2::uuid[]) AS s (member_id, join_id)

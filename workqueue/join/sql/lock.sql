@@ -1,7 +1,7 @@
--- The rows that are to be members or continuations, locked in the order of their ids. The lock excludes a
--- settle: one that is under way is waited for and seen here, one that comes later waits until this
--- transaction has ended and then finds its memberships. Rows of this same transaction wait for nobody. A row
--- that waits for its key does not wait for a join.
+-- Locks the future members and continuations in the order of their ids. The lock excludes a settle: this statement
+-- waits for a settle that is under way and sees its result; a later settle waits until this transaction has ended and
+-- then finds the memberships. Locking rows of the same transaction never waits. A row that waits
+-- for its key does not count as waiting here.
 SELECT t.id, t.status, t.waiting{{if .Keyed}} AND t.key_seq IS NULL{{end}}, coalesce(t.joined, false)
 FROM {{.Table}} AS t
 WHERE t.id = ANY ($1::uuid[])

@@ -1,4 +1,4 @@
--- The members of a join with what was counted of them. Reads only.
+-- The members of a join with their counted outcomes. Reads only.
 SELECT m.member_id, coalesce(m.outcome, 0), coalesce(m.late, 0)
 FROM {{.Member}} AS m
 WHERE m.join_id = $1::uuid AND m.member_id > $2::uuid

@@ -1,13 +1,16 @@
--- What a new join may not repeat: its id, and rows that continue another join. The rows are locked, so
--- nobody can take one meanwhile.
-SELECT j.id, coalesce(j.on_complete, '00000000-0000-0000-0000-000000000000'), coalesce(j.on_fail, '00000000-0000-0000-0000-000000000000')
+-- Existing joins that conflict with new ones: joins with the same id, and joins that already have one of the rows as
+-- their continuation. The rows are locked, so no other transaction can take one meanwhile.
+SELECT j.id, coalesce(j.on_complete, '00000000-0000-0000-0000-000000000000'),
+       coalesce(j.on_fail, '00000000-0000-0000-0000-000000000000')
 FROM {{.Join}} AS j
 WHERE j.id = ANY ($1::uuid[])
 UNION ALL
-SELECT j.id, coalesce(j.on_complete, '00000000-0000-0000-0000-000000000000'), coalesce(j.on_fail, '00000000-0000-0000-0000-000000000000')
+SELECT j.id, coalesce(j.on_complete, '00000000-0000-0000-0000-000000000000'),
+       coalesce(j.on_fail, '00000000-0000-0000-0000-000000000000')
 FROM {{.Join}} AS j
 WHERE j.on_complete = ANY ($2::uuid[])
 UNION ALL
-SELECT j.id, coalesce(j.on_complete, '00000000-0000-0000-0000-000000000000'), coalesce(j.on_fail, '00000000-0000-0000-0000-000000000000')
+SELECT j.id, coalesce(j.on_complete, '00000000-0000-0000-0000-000000000000'),
+       coalesce(j.on_fail, '00000000-0000-0000-0000-000000000000')
 FROM {{.Join}} AS j
 WHERE j.on_fail = ANY ($2::uuid[])

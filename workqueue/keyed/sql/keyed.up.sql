@@ -1,24 +1,26 @@
 -- Keyed rows of {{.Table}}: rows with a concurrency_key wait outside the claim index until their key lets them through.
 --
--- Whatever may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive, a
--- deletion. It reads nothing and waits for nobody, except that the writers of an ordered key take turns. key_fold
--- applies notes later, in a short transaction of its own, one folder at a time: it lets through what the keys of its
--- notes have room for. docs/model/fold.pml checks the protocol.
+-- Every change that may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive,
+-- a deletion. Writing a note reads nothing and waits for no lock, except that the writers of an ordered key take turns.
+-- key_fold applies notes later, in a short transaction of its own, one folder at a time: it releases as many waiting
+-- rows as the keys of its notes have room for. docs/model/fold.pml checks the protocol.
 --
--- Tables have columns of all names. Functions therefore say that variables go first, and name columns with their table.
+-- The table may have domain columns of any name. The functions therefore resolve a name that is both a variable and a
+-- column to the variable, and qualify every column with its table.
 --
 -- key_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
--- they commit and draw key_seq under it, so the committed rows of a key are a prefix of its order and the smallest
--- that waits is next.
+-- they commit and draw key_seq under it. The committed rows of a key are therefore a prefix of its order, and the
+-- waiting row with the smallest key_seq is next.
 --
--- key_limit = n > 0: at most n released rows, by due time; a row that goes back for a retry gives its place up.
+-- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back for a retry gives up its
+-- place.
 CREATE SEQUENCE {{.Named "key_seq"}};
 
--- at is when the key is to be looked at: the start of the transaction that wrote the note, or a later time. ended is how
--- many rows of the key were through and are not any more; place and due are from where on a row waits that did not before.
--- Without ended the note says nothing of the kind: the key is to be counted anew. Rows of a key that are ordered and those
--- that are limited have nothing to do with each other. There is no CHECK: the server reads one anew for every statement
--- that writes, and each settle of a keyed row is one here.
+-- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
+-- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
+-- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
+-- its limited rows are independent of each other. The table has no CHECK: the server parses a CHECK anew for every
+-- statement that writes, and every settle of a keyed row writes here.
 CREATE TABLE {{.Named "key_note"}} (
     at timestamptz NOT NULL,
     concurrency_key text NOT NULL,
@@ -28,30 +30,31 @@ CREATE TABLE {{.Named "key_note"}} (
     due timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+-- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
+-- that is an unrelated one FOR ALL TABLES.
 ALTER TABLE {{.Named "key_note"}} REPLICA IDENTITY FULL;
 
 CREATE INDEX {{.Constraint "key_note_idx"}} ON {{.Named "key_note"}} (at);
 
--- Notes that take rows off what is known. Who counts a key sees that these rows have ended, while a later fold takes their
--- notes: it counts them in.
+-- Notes that a later fold will subtract from the number of released rows in key_state. A fold that counts a key anew
+-- sees that these rows have ended already, so it adds the pending notes to its count.
 CREATE INDEX {{.Constraint "key_ended_idx"}} ON {{.Named "key_note"}} (concurrency_key) WHERE ended > 0 AND limited;
 
--- What folders know of keys that many rows pass through. To count the rows that are through, or to find the first that
--- waits, means to go past all rows of the key that have ended since vacuum could last clean up; while somebody keeps a
--- transaction open, these are more and more. What is known is taken on from note to note instead. It is never more
--- than a help: a key of which nothing is known is counted.
+-- What folds know about keys with many rows. To count the released rows of a key, or to find its first waiting row, an
+-- index scan passes all rows of the key that have ended since vacuum last cleaned up; while a transaction stays open,
+-- there are more and more of them. Folds carry the result on from note to note instead. This table is only an
+-- optimisation: a key without a row here is counted.
 --
--- Of an ordered key: no row waits, or is through, before place, unless a note says so; and no transaction that is open has
--- drawn an earlier one under the turn of the key's writers. It need not be the last place, so it is written for one row
--- in {{.KnownEvery}}, those of marked places.
+-- For an ordered key: no row before place waits or is released, unless a note says so; and no open transaction holds
+-- the lock of the key's writers with an earlier place. place may lag behind, so it is written for one row in
+-- {{.KnownEvery}} only, the rows of marked places.
 --
--- Of a limited one, after each fold: taken rows are through, NULL if nobody has counted; none waits that is due before
--- due; next_at is when the next row may start if the burst of a rate is used up (the theoretical arrival time of the
--- generic cell rate algorithm). Such a row is updated a bounded number of times.
+-- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; no row
+-- waits whose due time is before due; next_at is when the next row may start if the burst of a rate is used up (the
+-- theoretical arrival time of the generic cell rate algorithm). Such a row is updated a bounded number of times.
 --
--- Then, and for each new place, one with a larger n replaces it: whoever looks for the largest finds what is valid
--- before all that is dead.
+-- After that many updates, and for each new place, a row with a larger n replaces it: a scan for the largest n finds
+-- the valid row before all dead versions.
 CREATE TABLE {{.Named "key_state"}} (
     concurrency_key text NOT NULL,
     limited boolean NOT NULL,
@@ -65,7 +68,7 @@ CREATE TABLE {{.Named "key_state"}} (
     PRIMARY KEY (concurrency_key, limited, n)
 ) WITH (fillfactor = 50);
 
--- Where the next sweep goes on.
+-- Where the next sweep continues.
 CREATE TABLE {{.Named "key_cursor"}} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     ordered_key text NOT NULL DEFAULT '',
@@ -75,24 +78,24 @@ CREATE TABLE {{.Named "key_cursor"}} (
 
 INSERT INTO {{.Named "key_cursor"}} DEFAULT VALUES;
 
--- Rows that wait, by key: ordered ones in their order, others by due time.
+-- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by due time.
 CREATE INDEX {{.Constraint "key_wait_idx"}} ON {{.Table}} (concurrency_key, key_seq)
     WHERE {{.OrderedWaits ""}};
 CREATE INDEX {{.Constraint "key_queue_idx"}} ON {{.Table}} (concurrency_key, due_at, key_seq)
     WHERE {{.LimitedWaits ""}};
 
--- Rows that are through. The index is not unique for ordered keys, of which there is one: each row that is let through
--- would be compared with all that have ended since vacuum could last clean up.
+-- Released rows. The index is not unique, although an ordered key has only one released row: a unique index would
+-- compare each row that is released with all rows that have ended since vacuum last cleaned up.
 CREATE INDEX {{.Constraint "key_live_idx"}} ON {{.Table}} (concurrency_key, key_seq)
     WHERE {{.Live ""}};
 
--- Dead letters that stand in the way of the rows behind them.
+-- Dead letters that block the rows behind them.
 CREATE INDEX {{.Constraint "key_fail_idx"}} ON {{.Table}} (concurrency_key, key_seq)
     WHERE {{.Obstacle ""}};
 
--- Draws the place of a row behind all others of its key. The table is asked because the sequence may be behind it, as
--- after a logical replication, which copies no sequences; it is asked for what is not behind the sequence alone, since a
--- key may have had any number of rows.
+-- Draws a place behind all other rows of the key. It also reads the table because the sequence may lag behind it, for
+-- instance after logical replication, which does not copy sequences. It reads only places at or after the sequence's,
+-- since a key may have had any number of rows.
 CREATE FUNCTION {{.Named "key_place"}}(k text) RETURNS bigint
 LANGUAGE plpgsql
 {{.Settings}}
@@ -114,34 +117,41 @@ BEGIN
 END
 $txwork$;
 
--- A row comes to its key when it is inserted, and always waits: only a fold lets rows through. One that brings its
--- place, as from a restored dump or a COPY, keeps it.
+-- A row enters its key when it is inserted, and always waits at first: only a fold releases rows. A row that is
+-- inserted with a key_seq, as by a restored dump or a COPY, keeps it.
 --
--- A rule is checked here: the server reads a CHECK anew for every statement that writes to the table,
--- also for those whose rows have no key.
+-- The rule is checked here and not by a CHECK: the server parses a CHECK anew for every statement that writes to the
+-- table, even if its rows have no key.
 CREATE FUNCTION {{.Named "key_enter"}}() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
-    restored constant boolean := NEW.key_seq IS NOT NULL; -- as one that was through, perhaps
+    restored constant boolean := NEW.key_seq IS NOT NULL; -- the row may have been released before
 BEGIN
     IF (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
         AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
-        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN {{.MinRate}} AND {{.MaxRate}} AND NEW.key_burst >= 1)) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the rule of key % is not valid: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of {{.MinRate}} to {{.MaxRate}} and a burst together, with a limit', left(NEW.concurrency_key, 40)
-            USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check';
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN {{.MinRate}} AND {{.MaxRate}}
+            AND NEW.key_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
+            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
+                'a limit of at least 0, a policy of 0 to 2, and a rate of {{.MinRate}} to {{.MaxRate}} '
+                'and a burst together, with a limit',
+                left(NEW.concurrency_key, 40));
     END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
-        RETURN NEW; -- it has ended, or waits for something else first
+        RETURN NEW; -- the row has ended, or waits for something else first, such as a join
     END IF;
     IF NEW.key_seq IS NULL AND NEW.key_limit = 0 THEN
         PERFORM pg_advisory_xact_lock({{.WriterLock "NEW.concurrency_key"}});
         NEW.key_seq := {{.Named "key_place"}}(NEW.concurrency_key);
-        IF NEW.key_seq % 512 = 0 THEN -- an IF of its own: one with a query is planned for each row
-            IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory') > {{.MaxTurns}} THEN
-                RAISE EXCEPTION 'this transaction has written more than % ordered keys: each holds one of the locks that the whole server shares', {{.MaxTurns}}
-                    USING ERRCODE = 'program_limit_exceeded', HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+        IF NEW.key_seq % 512 = 0 THEN -- a separate IF: an IF with a query is slow to evaluate for each row
+            IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory')
+                > {{.MaxTurns}} THEN
+                RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded',
+                    MESSAGE = format('this transaction has written more than %s ordered keys: '
+                        'each holds one of the locks that the whole server shares', {{.MaxTurns}}),
+                    HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
             END IF;
         END IF;
     ELSIF NEW.key_seq IS NULL THEN
@@ -150,24 +160,26 @@ BEGIN
     IF NEW.status = 0 THEN
         NEW.waiting := true;
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
-        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+            NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
         IF {{.MustAnnounceNote}} THEN
             PERFORM {{.AnnounceNote}};
         END IF;
-    ELSE
-        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited) VALUES (now(), NEW.concurrency_key, NEW.key_limit > 0); -- it is through
+    ELSE -- a restored row in progress is released already
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited)
+        VALUES (now(), NEW.concurrency_key, NEW.key_limit > 0);
     END IF;
     RETURN NEW;
 END
 $txwork$;
 
--- A row comes to its key later: a join has released it, or it is redriven and never got so far.
+-- A row enters its key later: a join has released it, or it is redriven and ended before it entered.
 --
--- This and the next are AFTER triggers with an UPDATE of their own. A BEFORE UPDATE trigger would lock each row that
--- any statement updates first, claims and acks of rows without a key included.
+-- This and the next function are AFTER triggers with an UPDATE of their own. With a BEFORE UPDATE trigger, every
+-- statement that updates the table would lock each row first, claims and acks of rows without a key included.
 --
--- The row draws its place without the turn of the key's writers, one of whom may hold an earlier place and not have
--- committed. So the place must not become the one that is known: it is none that is marked.
+-- The row draws its place without the lock of the key's writers, one of whom may hold an earlier place and not have
+-- committed. The place must therefore not become the known place in key_state, so it skips marked places.
 CREATE FUNCTION {{.Named "key_come"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}
@@ -181,7 +193,8 @@ BEGIN
     UPDATE {{.Table}} AS t SET waiting = true, key_seq = place
     WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
     INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
-    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
+    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+        NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
     IF {{.MustAnnounceNote}} THEN
         PERFORM {{.AnnounceNote}};
     END IF;
@@ -189,16 +202,18 @@ BEGIN
 END
 $txwork$;
 
--- A row of a limited key gives its place up: it was put back for later.
+-- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze.
 CREATE FUNCTION {{.Named "key_back"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
     UPDATE {{.Table}} AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due) VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
+    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
+    VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
     IF NEW.due_at > now() THEN
-        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
+        VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
     END IF;
     IF {{.MustAnnounceNote}} THEN
         PERFORM {{.AnnounceNote}};
@@ -207,18 +222,20 @@ BEGIN
 END
 $txwork$;
 
--- Something of the key has changed: it may have room, or a row may be due earlier. A row that comes back has the key counted
--- anew, since others may have come back that are before it. No search_path is pinned, every name
--- is qualified instead: to set one and set it back for each row costs more than the note.
+-- Notes a change of the key: it may have room, or a row may be due earlier. If a row comes back, such as a redriven
+-- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
+-- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION {{.Named "key_note"}}() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
-        VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0, CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
+        VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
         IF NEW.key_limit OPERATOR(pg_catalog.>) 0 AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
-            INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+            INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
+            VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
@@ -232,7 +249,8 @@ BEGIN
 END
 $txwork$;
 
--- Somebody has truncated the rows or the notes, as tests do: nothing is known any more but how far rates are used up.
+-- The rows or the notes were truncated, as tests do. Everything in key_state is then unknown, except how far the rates
+-- are used up.
 CREATE FUNCTION {{.Named "key_forget"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}
@@ -244,23 +262,32 @@ BEGIN
 END
 $txwork$;
 
--- Applies notes: lets through what their keys have room for. One folder at a time: it locks before it reads, and each
--- statement after that sees what the folder before it has committed. It waits for nobody: a row that somebody holds
--- locked is looked at again in half a second, and of an ordered key it is never passed over.
+-- Applies notes: releases as many waiting rows as their keys have room for. One folder runs at a time: it takes an
+-- advisory lock before it reads, and each later statement sees what the previous folder committed. It never waits for a
+-- lock: a row that another session holds locked is tried again in half a second, and an ordered key never passes it
+-- over.
 --
--- The notes are deleted in the transaction that applies them, so a crash takes back both or neither.
+-- The notes are deleted in the transaction that applies them, so a crash undoes both or neither.
 --
--- A row that is let through gets a due time that claims will still come to. Without fronts, that is now, and the row queues
--- up behind all that is due. fronts tells where claims are in each lane, so that it keeps its place if they are not past it.
-CREATE FUNCTION {{.Named "key_fold"}}(max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}')
-RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
+-- A released row gets a due time that the claims' cursors have not passed. Without fronts that is now, and the row
+-- queues up behind all due rows. fronts tells where the cursor of each lane is, so that a row keeps its due time if the
+-- cursor has not passed it.
+CREATE FUNCTION {{.Named "key_fold"}}(
+    max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}'
+) RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
 {{.FoldSettings}}
 AS $txwork$
 #variable_conflict use_variable
 DECLARE
     started constant timestamptz := clock_timestamp();
-    news {{.Named "key_note"}}[]; -- one of each key
+    -- The notes that this fold took, merged into one for each key. These are arrays of values, and not one array of the
+    -- table's row type, which would no longer match once an operator adds a column to the table.
+    note_keys text[];
+    note_limited boolean[];
+    note_ended integer[];
+    note_place bigint[];
+    note_due timestamptz[];
     ordered boolean := false;
     limited boolean := false;
     n integer;
@@ -269,7 +296,7 @@ BEGIN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock({{.FoldLock}}) THEN
-        RETURN NEXT; -- all NULL: somebody else folds, or this transaction could not see what they did
+        RETURN NEXT; -- all NULL: another session folds, or this transaction could not see what others committed
         RETURN;
     END IF;
 
@@ -283,25 +310,35 @@ BEGIN
                 ORDER BY r.at
                 LIMIT max_notes
                 FOR UPDATE SKIP LOCKED))
-            RETURNING d.*
+            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
+        ), merged AS (
+            SELECT m.concurrency_key, m.limited,
+                CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended)::integer END AS ended,
+                min(m.place) AS place, min(m.due) AS due
+            FROM (
+                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
+                UNION ALL
+                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due)
+            ) AS m (concurrency_key, limited, ended, place, due)
+            GROUP BY m.concurrency_key, m.limited
         )
-        SELECT count(*), greatest(upto, nullif(max(t.at), '-infinity')), ordered OR bool_or(NOT t.limited) IS TRUE, limited OR bool_or(t.limited) IS TRUE,
-            ARRAY(SELECT (max(m.at), m.concurrency_key, m.limited, CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended) END, min(m.place), min(m.due))::{{.Named "key_note"}}
-                FROM (SELECT * FROM taken UNION ALL SELECT * FROM unnest(news)) AS m
-                GROUP BY m.concurrency_key, m.limited)
-        INTO n, upto, ordered, limited, news
-        FROM taken AS t;
+        SELECT (SELECT count(*) FROM taken), greatest(upto, (SELECT nullif(max(t.at), '-infinity') FROM taken AS t)),
+            bool_or(NOT m.limited), bool_or(m.limited), array_agg(m.concurrency_key), array_agg(m.limited),
+            array_agg(m.ended), array_agg(m.place), array_agg(m.due)
+        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due
+        FROM merged AS m;
         folded := folded + n;
-        -- Many notes of few keys, as of rows that came to keys with many rows, are cheap to take and would be in the way.
-        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * cardinality(news) > max_notes;
+        -- Many notes of few keys are cheap to take, so this fold goes on taking them: they would only delay later ones.
+        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * cardinality(note_keys) > max_notes;
     END LOOP;
 
     released := 0;
     IF ordered THEN
-        released := {{.Named "key_next"}}(news, fronts);
+        released := {{.Named "key_next"}}(note_keys, note_limited, note_ended, note_place, fronts);
     END IF;
     IF limited THEN
-        released := released + {{.Named "key_fill"}}(news, started, fronts);
+        released := released
+            + {{.Named "key_fill"}}(note_keys, note_limited, note_ended, note_due, started, fronts);
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
@@ -319,16 +356,18 @@ BEGIN
 END
 $txwork$;
 
--- Lets the first row of each ordered key through, unless one is or a dead letter stands in the way. Called by folders
--- only.
-CREATE FUNCTION {{.Named "key_next"}}(news {{.Named "key_note"}}[], fronts jsonb) RETURNS integer
+-- Releases the first row of each ordered key, unless the key has a released row already or a dead letter blocks it.
+-- Only key_fold calls it.
+CREATE FUNCTION {{.Named "key_next"}}(
+    note_keys text[], note_limited boolean[], note_ended integer[], note_place bigint[], fronts jsonb
+) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 #variable_conflict use_variable
 DECLARE
     n integer;
-    keys text[]; -- of which something else is known now
+    keys text[]; -- those whose row in key_state changes
     places bigint[];
     numbers bigint[];
     before tid[];
@@ -336,9 +375,10 @@ DECLARE
     obstacles uuid[];
 BEGIN
     WITH k AS MATERIALIZED (
-        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound, m.ended IS NULL AND s.place IS NOT NULL AS anew,
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound,
+            m.ended IS NULL AND s.place IS NOT NULL AS anew,
             CASE WHEN m.ended IS NOT NULL AND s.place IS NOT NULL THEN least(s.place, m.place) ELSE 0 END AS place
-        FROM unnest(news) AS m
+        FROM unnest(note_keys, note_limited, note_ended, note_place) AS m (concurrency_key, limited, ended, place)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.place FROM {{.Named "key_state"}} AS g
             WHERE g.concurrency_key = m.concurrency_key AND NOT g.limited
@@ -378,7 +418,7 @@ BEGIN
             WHEN s.place < s.bound THEN s.place END AS known_from
         FROM (SELECT h.*, h.key IN (SELECT t.concurrency_key FROM through AS t) AS through
             FROM head AS h
-            OFFSET 0) AS s -- it is hashed; without OFFSET once for each place where it is used
+            OFFSET 0) AS s -- without OFFSET, the hashed subplan of IN would be built once for each use of s.through
     ), later AS (
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
         SELECT clock_timestamp() + interval '500 milliseconds', s.key, false, 0
@@ -386,17 +426,21 @@ BEGIN
         WHERE s.ctid IS NOT NULL AND s.behind IS NULL AND NOT s.through
     )
     SELECT (SELECT count(*) FROM through),
-        array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
-        array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
+        array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
         array_agg(s.key) FILTER (WHERE s.key_policy = 2), array_agg(s.behind) FILTER (WHERE s.key_policy = 2)
     INTO n, keys, places, numbers, before, parked, obstacles
     FROM seen AS s;
 
     IF keys IS NOT NULL THEN
         DELETE FROM {{.Named "key_state"}} AS g
-        WHERE g.ctid = ANY (ARRAY(SELECT b.ctid FROM {{.Named "key_state"}} AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
+        WHERE g.ctid = ANY (ARRAY(
+            SELECT b.ctid FROM {{.Named "key_state"}} AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
         INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, place, at)
-        SELECT u.key, false, greatest(u.n + 1, nextval('{{.Named "key_seq"}}')), u.place, now() FROM unnest(keys, places, numbers) AS u (key, place, n);
+        SELECT u.key, false, greatest(u.n + 1, nextval('{{.Named "key_seq"}}')), u.place, now()
+        FROM unnest(keys, places, numbers) AS u (key, place, n);
     END IF;
     FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
         PERFORM {{.Named "key_park"}}(parked[i], obstacles[i]);
@@ -405,10 +449,13 @@ BEGIN
 END
 $txwork$;
 
--- Fills the places of limited keys, by due time. Rows of a key with a rate are let through each due when the rate allows
--- it: the generic cell rate algorithm. Those of the next {{.Ahead}} are let through at once, so that the rate is met however
--- seldom somebody folds. Called by folders only.
-CREATE FUNCTION {{.Named "key_fill"}}(news {{.Named "key_note"}}[], started timestamptz, fronts jsonb) RETURNS integer
+-- Fills the free places of limited keys, by due time. A row of a key with a rate is released with the due time at which
+-- the rate allows it, by the generic cell rate algorithm. The rows of the next {{.Ahead}} are released in advance, so
+-- that the rate is met between two folds. Only key_fold calls it.
+CREATE FUNCTION {{.Named "key_fill"}}(
+    note_keys text[], note_limited boolean[], note_ended integer[], note_due timestamptz[],
+    started timestamptz, fronts jsonb
+) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
@@ -420,9 +467,9 @@ BEGIN
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
             CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
             CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
-        FROM unnest(news) AS m
+        FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
-            SELECT g.ctid, g.* FROM {{.Named "key_state"}} AS g
+            SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM {{.Named "key_state"}} AS g
             WHERE g.concurrency_key = m.concurrency_key AND g.limited
             ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
             LIMIT 1) AS s ON true
@@ -430,7 +477,8 @@ BEGIN
     ), head AS MATERIALIZED (
         SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
             greatest(k.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END * interval '1 microsecond' AS gap,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END
+                * interval '1 microsecond' AS gap,
             CASE WHEN k.taken IS NULL AND h.key_limit <> {{.Unlimited}} THEN (
                 SELECT count(*) FROM {{.Table}} AS l
                 WHERE l.concurrency_key = k.key AND {{.Live "l"}} AND l.key_limit > 0) + (
@@ -443,21 +491,30 @@ BEGIN
             ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT 1) AS h ON true
     ), room AS MATERIALIZED (
-        SELECT p.*, least(p.places, floor(least(extract(epoch FROM started + {{.AheadInterval}} - p.first)::float8 * p.key_rate + p.key_burst, {{.MaxReleased}}))::integer) AS rows
-        FROM (SELECT h.*, CASE WHEN h.key_limit = {{.Unlimited}} THEN {{.MaxReleased}} ELSE least(h.key_limit - h.taken, {{.MaxReleased}}) END AS places
+        SELECT p.*, least(p.places, floor(least(
+                extract(epoch FROM started + {{.AheadInterval}} - p.first)::float8 * p.key_rate + p.key_burst,
+                {{.MaxReleased}}))::integer) AS rows
+        FROM (
+            SELECT h.*, CASE
+                WHEN h.key_limit = {{.Unlimited}} THEN {{.MaxReleased}}
+                ELSE least(h.key_limit - h.taken, {{.MaxReleased}}) END AS places
             FROM head AS h) AS p
         WHERE p.due_at IS NOT NULL
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, room.first + (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap AS at
+        SELECT f.ctid, room.key, room.first + (
+                row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst
+            ) * room.gap AS at
         FROM room
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.due_at, r.key_seq FROM {{.Table}} AS r
-            WHERE r.concurrency_key = room.key AND {{.LimitedWaits "r"}} AND r.due_at >= room.due_at AND r.due_at <= started
+            WHERE r.concurrency_key = room.key AND {{.LimitedWaits "r"}}
+              AND r.due_at >= room.due_at AND r.due_at <= started
             ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT greatest(room.rows, 0)
             FOR NO KEY UPDATE SKIP LOCKED) AS f
     ), through AS MATERIALIZED (
-        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
+        UPDATE {{.Table}} AS t
+        SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq
@@ -468,13 +525,14 @@ BEGIN
         LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or({{.Marked "r.key_seq"}}) AS marked
             FROM through AS r GROUP BY r.concurrency_key) AS t ON t.concurrency_key = h.key
     ), later AS (
-        -- A key whose rows somebody holds locked, or which got as many rows as one fold may give it; or one with a rate,
-        -- when half of the time ahead is used up, or else the next row may start.
+        -- These keys need another fold: one whose rows another session holds locked, one that got as many rows as a
+        -- fold may release, and one with a rate, when half of the time ahead is used up or the next row may start.
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
         SELECT CASE
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
-            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - {{.AheadInterval}} / 2, started + interval '5 milliseconds') END,
+            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - {{.AheadInterval}} / 2,
+                started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
         WHERE d.rows > 0 AND d.released = 0
@@ -494,8 +552,8 @@ BEGIN
         RETURNING g.concurrency_key
     ), fresh AS (
         INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(d.n + 1, nextval('{{.Named "key_seq"}}')), d.taken + d.released, coalesce(d.due_at, started),
-            coalesce(d.first + d.released * d.gap, d.next_at), now()
+        SELECT d.key, true, greatest(d.n + 1, nextval('{{.Named "key_seq"}}')), d.taken + d.released,
+            coalesce(d.due_at, started), coalesce(d.first + d.released * d.gap, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -510,7 +568,7 @@ BEGIN
 END
 $txwork$;
 
--- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park, a bounded number in each fold.
+-- Ready -> Failed for rows that wait behind a dead letter whose policy is Park. A fold parks a bounded number of rows.
 CREATE FUNCTION {{.Named "key_park"}}(k text, behind uuid) RETURNS void
 LANGUAGE plpgsql
 {{.Settings}}
@@ -527,7 +585,7 @@ BEGIN
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid FROM {{.Table}} AS r
         WHERE r.concurrency_key = k AND {{.OrderedWaits "r"}} AND r.key_seq > (
-            SELECT f.key_seq FROM {{.Table}} AS f -- it may have been redriven since it was seen
+            SELECT f.key_seq FROM {{.Table}} AS f -- the dead letter may have been redriven since the fold read it
             WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.key_policy = 2)
         ORDER BY r.concurrency_key, r.key_seq
         LIMIT {{.MaxReleased}}
@@ -536,12 +594,14 @@ BEGIN
     IF EXISTS (SELECT FROM {{.Table}} AS t
         WHERE t.concurrency_key = k AND {{.OrderedWaits "t"}}) THEN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
-        VALUES (clock_timestamp() + CASE WHEN n = {{.MaxReleased}} THEN interval '0' ELSE interval '500 milliseconds' END, k, false, 0);
+        VALUES (
+            clock_timestamp() + CASE WHEN n = {{.MaxReleased}} THEN interval '0' ELSE interval '500 milliseconds' END,
+            k, false, 0);
     END IF;
 END
 $txwork$;
 
--- Takes dead letters out of the way of the rows behind them, as if their policy had been Skip.
+-- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
 CREATE FUNCTION {{.Named "key_unblock"}}(ids uuid[]) RETURNS SETOF uuid
 LANGUAGE sql
 {{.Settings}}
@@ -551,9 +611,9 @@ AS $txwork$
     RETURNING t.id
 $txwork$;
 
--- Repairs what somebody did past the triggers: writes a note for every key that has waiting rows, {{.SweepKeys}} of each
--- sort at most, from where the last sweep ended, at most every five seconds. Forgets what is known of keys that are not in use, and
--- returns of how many.
+-- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
+-- most {{.SweepKeys}} ordered and {{.SweepKeys}} limited keys. It begins where the last sweep ended, at most every five
+-- seconds. It also deletes the rows of key_state whose keys are not in use, and returns how many it deleted.
 CREATE FUNCTION {{.Named "key_sweep"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -568,10 +628,10 @@ BEGIN
     END IF;
     SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM {{.Named "key_cursor"}} AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        IF NOT EXISTS (SELECT FROM {{.Named "key_cursor"}}) THEN -- somebody truncated it
+        IF NOT EXISTS (SELECT FROM {{.Named "key_cursor"}}) THEN -- the table was truncated
             INSERT INTO {{.Named "key_cursor"}} DEFAULT VALUES ON CONFLICT DO NOTHING;
         END IF;
-        RETURN 0; -- somebody else sweeps
+        RETURN 0; -- another session sweeps
     ELSIF place.swept_at BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp() THEN
         RETURN 0;
     END IF;
@@ -584,7 +644,7 @@ BEGIN
     WHERE b.ctid = ANY (ARRAY(
         SELECT r.ctid FROM {{.Named "key_state"}} AS r
         WHERE r.at < now() - interval '1 minute' AND (r.next_at < now() - interval '1 minute') IS NOT FALSE
-          AND NOT EXISTS (SELECT FROM {{.Named "key_state"}} AS o -- which would count as the last then
+          AND NOT EXISTS (SELECT FROM {{.Named "key_state"}} AS o -- an older row would otherwise become the last one
             WHERE o.concurrency_key = r.concurrency_key AND o.limited = r.limited AND o.n < r.n)
         LIMIT 10 * max_rows
         FOR UPDATE SKIP LOCKED));
@@ -593,8 +653,8 @@ BEGIN
 END
 $txwork$;
 
--- Notes for up to most keys behind the given one whose first row waits although no row of the key is live. Returns
--- where to go on.
+-- Writes notes for up to most keys after the given one that have waiting rows; ordered keys with a live row need none.
+-- Returns the key after which the next call continues.
 CREATE FUNCTION {{.Named "key_look"}}(ordered boolean, behind text, most integer) RETURNS text
 LANGUAGE plpgsql
 {{.Settings}}
@@ -614,7 +674,7 @@ BEGIN
             ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
         END IF;
         IF last IS NULL THEN
-            RETURN ''; -- from the start again
+            RETURN ''; -- the next call starts over
         END IF;
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited)
         SELECT now(), last, NOT ordered
@@ -626,7 +686,8 @@ END
 $txwork$;
 
 CREATE TRIGGER {{.Constraint "key_enter"}} BEFORE INSERT ON {{.Table}}
-FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL) EXECUTE FUNCTION {{.Named "key_enter"}}();
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL)
+EXECUTE FUNCTION {{.Named "key_enter"}}();
 
 CREATE TRIGGER {{.Constraint "key_come"}} AFTER UPDATE OF waiting ON {{.Table}}
 FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND NEW.status = 0
@@ -637,7 +698,7 @@ CREATE TRIGGER {{.Constraint "key_back"}} AFTER UPDATE OF status ON {{.Table}}
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION {{.Named "key_back"}}();
 
--- A live row or a cancelled one ends, an ended one comes back, a dead letter is to be skipped, a waiting one is due earlier.
+-- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER {{.Constraint "key_note"}} AFTER UPDATE OF completed_at, due_at, key_policy ON {{.Table}}
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
     OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)

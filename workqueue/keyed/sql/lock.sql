@@ -1,5 +1,6 @@
--- The writers' locks of several ordered keys, in one order for everybody, before rows of them are written. More than one
--- transaction may have are not taken: the insert refuses them with a message.
+-- Takes the writers' locks of several ordered keys before their rows are written, in the same order in every
+-- transaction. If there are more keys than a transaction may write, it takes none: the insert then refuses them with a
+-- message.
 WITH k AS MATERIALIZED (
     SELECT DISTINCT {{.WriterLock "u.key"}} AS lock FROM unnest($1::text[]) AS u (key) ORDER BY 1
 )

@@ -1,6 +1,6 @@
--- What a scheduler decided, written before it settles its claim in the same transaction. It holds the row's
--- lock since load.sql. The attempts start again, so that a schedule is not given up for failures of long ago;
--- the settle takes the one back that is left here. Returns the time for the settle to count from.
+-- Writes a scheduler's decision, before it settles its claim in the same transaction. It has held the row's lock since
+-- lock.sql. The attempts are reset, so that old failures do not make the schedule a dead letter; the snooze that
+-- settles the claim takes the remaining attempt back. Returns the time from which the settle counts its delay.
 UPDATE {{.Table}} AS t
 SET next_at = $2::timestamptz,
     last_at = coalesce($3::timestamptz, t.last_at),

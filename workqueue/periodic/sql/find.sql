@@ -1,5 +1,5 @@
--- A schedule by name, for a change of it, and the time. The lock makes changes and the scheduler's decision
--- about the same schedule wait for each other, so that neither works on what the other has replaced.
+-- A schedule by name, locked for a change, and the current time. The lock makes changes and the scheduler's decision
+-- about the same schedule wait for each other, so that neither works on a version that the other has replaced.
 SELECT {{template "columns" .}}, clock_timestamp()
 FROM {{.Table}} AS t
 WHERE t.name = $1

@@ -1,4 +1,4 @@
--- A schedule by name, and the time: reads only.
+-- A schedule by name, and the current time. Reads only.
 SELECT {{template "columns" .}}, clock_timestamp()
 FROM {{.Table}} AS t
 WHERE t.name = $1

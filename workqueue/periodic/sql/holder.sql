@@ -1,5 +1,5 @@
--- Who holds a schedule's row, by the transaction that has locked it. Several that share a lock are not told, and of
--- sessions of other roles only what this role may see.
+-- The session that holds a schedule's row, found by the transaction that has locked it. Sessions that share a lock are
+-- not found, and of other roles' sessions only what this role may see is returned.
 SELECT coalesce(a.pid, 0),
        coalesce(concat_ws(', ', 'role ' || a.usename, nullif(a.application_name, ''), a.state,
            'in a transaction since ' || to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '')

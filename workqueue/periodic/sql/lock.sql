@@ -1,5 +1,5 @@
--- Locks the schedule for the decision, and tells whether it is the version that load.sql has read: whoever changes it
--- holds the same lock. No plan but the one by primary key is of use.
+-- Locks the schedule for the decision, and returns whether it is the version that load.sql has read. Every change of
+-- the schedule takes the same lock.
 SELECT t.xmin::text = $2::text
 FROM {{.Table}} AS t
 WHERE t.id = $1

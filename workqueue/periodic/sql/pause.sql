@@ -1,6 +1,6 @@
--- A paused schedule is never due, so it costs schedulers nothing. One that a scheduler holds is put back for
--- good as soon as that has seen the mark; until then it stays due, since the reaper looks among the due ones only.
--- An occurrence that waits for another is dropped.
+-- Pauses a schedule. A paused schedule is never due, so it costs schedulers nothing. If a scheduler holds it, the
+-- scheduler puts it back as never due once it sees the mark; until then it stays due, since the reaper looks only at
+-- due rows. An occurrence that waits for another one is dropped.
 UPDATE {{.Table}} AS t
 SET paused = true,
     due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE '9999-12-31 00:00:00+00' END,

@@ -1,7 +1,7 @@
--- Changes a schedule that find.sql has locked. One that has ended is Ready again. One that a scheduler holds
--- stays claimed, and due, for the reaper: the scheduler waits for the lock, and then decides by what is written
--- here. The scheduler hears of it, since the schedule may be due earlier than before: at once, where an occurrence waits for another
--- and the policy that kept it waiting may have changed.
+-- Changes a schedule that find.sql has locked. A schedule that has ended becomes Ready again. A schedule that a
+-- scheduler holds stays claimed, and due, so that the reaper finds it: the scheduler waits for the lock and then
+-- decides by the new values. Schedulers are notified, since the schedule may be due earlier than before. It is due at
+-- once if an occurrence waits for another one, because the policy that made it wait may have changed.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET expr = $2,

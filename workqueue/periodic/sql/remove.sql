@@ -1,3 +1,3 @@
--- Deletes a schedule, whatever its state. A scheduler that holds it waits for this transaction or this one
--- for it; it then finds nothing and writes nothing.
+-- Deletes a schedule in any state. If a scheduler is deciding about it, one of the two waits for the other; a scheduler
+-- that comes second finds no row and writes nothing.
 DELETE FROM {{.Table}} WHERE name = $1

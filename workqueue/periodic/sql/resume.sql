@@ -1,5 +1,6 @@
--- Ends a pause of a schedule that find.sql has locked. Whether it has ended meanwhile is its status' affair. One
--- that a scheduler holds stays due, for the reaper; the scheduler decides by what is written here.
+-- Ends the pause of a schedule that find.sql has locked. It leaves the status alone, also of a schedule that has ended
+-- meanwhile. A schedule that a scheduler holds stays due, so that the reaper finds it; the scheduler decides by the new
+-- values.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET paused = false,

@@ -1,4 +1,4 @@
--- find.sql for a row that nobody holds.
+-- Like find.sql, but skips a row that another session holds.
 SELECT {{template "columns" .}}, clock_timestamp()
 FROM {{.Table}} AS t
 WHERE t.name = $1

@@ -1,11 +1,12 @@
--- Applies notes, some at a time, for about a tenth of a second. What that ends may be steps of other joins, and their
--- notes are the next: so a failure goes down a graph level by level, and the next fold goes on where this one stops.
+-- Applies notes in batches, for about a tenth of a second. The continuations that this ends may be members of other
+-- joins, and their notes come next. So a failure propagates down a graph level by level, and the next fold continues
+-- where this one stops.
 --
--- A member is looked at as it is now, so it does no harm if notes come twice or in another order. Where its row is gone
--- the note tells how it ended; a row that has succeeded is never redriven, so 1 stays.
+-- It reads each member's current state, so duplicate or reordered notes do no harm. If a member's row is gone, the note
+-- says how it ended; a row that succeeded is never redriven, so its outcome 1 is final.
 --
--- The members' rows say what happened, the join's row has the sums. While somebody else holds the join, to extend or to
--- cancel it, its members are marked all the same, and it is counted anew in half a second.
+-- The members' rows record the outcomes, the join's row has the sums. While another session holds the join, to extend
+-- or to cancel it, its members are marked all the same, and the join is counted anew in half a second.
 CREATE FUNCTION {{.Function "apply"}}(max_notes integer, since timestamptz, careful boolean)
 RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
@@ -94,7 +95,7 @@ BEGIN
                    CASE WHEN s.pending AND s.result IS NOT NULL THEN nullif(s.result, 0) ELSE s.outcome END AS outcome,
                    CASE WHEN s.pending OR s.result IS NULL THEN s.late
                         WHEN s.result = 0 AND s.outcome IS NULL THEN NULL
-                        WHEN s.result = s.outcome AND s.late IS NULL THEN NULL -- it is what has been counted
+                        WHEN s.result = s.outcome AND s.late IS NULL THEN NULL -- it is counted already
                         ELSE s.result
                    END AS late
             FROM seen AS s
@@ -112,7 +113,8 @@ BEGIN
             WHERE n.join_id NOT IN (SELECT u.id FROM unnest(missed) AS u (id))
             GROUP BY n.join_id
         )
-        -- More members than are expected, and other sums than theirs, were written by hand. A recount puts that right.
+        -- If there are more members than expected, or the sums do not match, someone has edited the tables by hand. A
+        -- recount repairs that.
         UPDATE {{.Join}} AS j
         SET succeeded = greatest(j.succeeded + s.succeeded, 0),
             failed = greatest(j.failed + s.failed, 0),
@@ -136,7 +138,10 @@ BEGIN
         upper := clock_timestamp();
     END LOOP;
     again := (
-        SELECT extract(epoch FROM n.at - clock_timestamp()) FROM {{.Note}} AS n WHERE n.at > upper ORDER BY n.at LIMIT 1);
+        SELECT extract(epoch FROM n.at - clock_timestamp()) FROM {{.Note}} AS n
+        WHERE n.at > upper
+        ORDER BY n.at
+        LIMIT 1);
     RETURN NEXT;
 END
 $txwork$;

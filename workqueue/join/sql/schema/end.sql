@@ -1,14 +1,14 @@
--- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts, the policy
+-- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict, the counts, the policy
 -- and the deadline decide, and a join that is not over stays as it is. Returns how many continuations it released.
 --
--- status = 0 in the UPDATE makes it happen once. The continuations follow in the same transaction. They are waiting, so
--- nobody claims or settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was
--- redriven after that and now waits for its key only. Who cancels a join waits here for whoever holds its rows; a
--- fold has locked them all before.
+-- status = 0 in the UPDATE ends each join only once. The continuations change in the same transaction. They are
+-- waiting, so no worker claims or settles them meanwhile. A continuation that was cancelled is left alone, and so is
+-- one that was redriven after that and now waits only for its key. A session that cancels a join waits here for the
+-- sessions that hold its continuations; a fold has locked all of them before.
 --
--- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
--- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
--- on_complete that will not run is 3, Failed and cancelled.
+-- The state of a continuation becomes 0, Ready, if it is released; 2, Done, for an on_fail that is not needed, as if it
+-- had run and found nothing to do, since a dead letter could be redriven and would undo what succeeded; and 3, Failed
+-- and cancelled, for an on_complete that will not run.
 CREATE FUNCTION {{.Function "end"}}(ids uuid[], verdict smallint, error text) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -54,7 +54,8 @@ BEGIN
            array_agg(c.state ORDER BY c.id),
            array_agg(CASE WHEN c.state > 0 THEN format(
                CASE WHEN c.state = 2 THEN 'not needed: join %s %s%s' ELSE 'cancelled: join %s %s%s' END,
-               c.join_id, CASE c.status WHEN 1 THEN 'completed' WHEN 2 THEN 'failed' ELSE 'was cancelled' END, ': ' || c.last_error
+               c.join_id, CASE c.status WHEN 1 THEN 'completed' WHEN 2 THEN 'failed' ELSE 'was cancelled' END,
+               ': ' || c.last_error
            ) END ORDER BY c.id)
     INTO targets, states, reasons
     FROM continuation AS c;
@@ -64,16 +65,18 @@ BEGIN
 
     WITH changed AS (
         UPDATE {{.Table}} AS t
-        SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
+        SET waiting = c.state > 0, -- a continuation that ends keeps waiting, as a cancelled row does
             status = c.state,
-            due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END, -- now(): a drain inside a transaction can claim it
+            -- now() and not clock_timestamp(), so that a drain inside a transaction can claim it
+            due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END,
             completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
             failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
             cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
             last_error = coalesce(c.reason, t.last_error)
         FROM unnest(targets, states, reasons) AS c (id, state, reason)
-        -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
-        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting{{if .Keyed}} AND t.key_seq IS NULL{{end}} ELSE false END
+        -- CASE hides from the planner that few rows wait: it would otherwise scan the whole table to find them.
+        WHERE t.id = c.id
+          AND CASE WHEN t.status = 0 THEN t.waiting{{if .Keyed}} AND t.key_seq IS NULL{{end}} ELSE false END
         RETURNING c.state
     )
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;

@@ -1,6 +1,6 @@
--- Ends those of the joins that are over, some hundred, and notes the others. The caller holds the joins; one with a
--- continuation that somebody else holds is looked at again in half a second. careful ends them one by one, and puts what
--- the database refuses off for a minute.
+-- Ends the given joins that are over, up to {{.MaxEnds}} of them, and writes notes for the rest. The caller holds the
+-- joins. A join with a continuation that another session holds is tried again in half a second. careful ends the joins
+-- one by one, and puts off those that the database refuses for a minute.
 CREATE FUNCTION {{.Function "finish"}}(ids uuid[], careful boolean) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -20,7 +20,9 @@ BEGIN
                = (SELECT count(*) FROM (
                    SELECT FROM {{.Table}} AS t WHERE t.id IN (j.on_complete, j.on_fail) FOR NO KEY UPDATE SKIP LOCKED
                ) AS l) AS free
-        FROM (SELECT * FROM {{.Join}} AS j WHERE j.id = ANY ($1) AND j.status = 0 AND {{.Over "j"}} LIMIT {{.MaxEnds}}) AS j
+        FROM (
+            SELECT * FROM {{.Join}} AS j WHERE j.id = ANY ($1) AND j.status = 0 AND {{.Over "j"}} LIMIT {{.MaxEnds}}
+        ) AS j
     ) AS s;
     IF held IS NOT NULL THEN
         INSERT INTO {{.Note}} (at, join_id) SELECT {{.Soon}}, u.id FROM unnest(held) AS u (id);

@@ -1,10 +1,11 @@
--- What a settle, a start and a sweep have noted is applied here, by one folder at a time: it locks before it reads, and
--- each statement after that sees what the folder before it has committed. It waits for nobody: what somebody holds is
--- looked at again in half a second.
+-- Applies the notes of settles, starts and sweeps. One folder runs at a time: it takes an advisory lock before it
+-- reads, and each later statement sees what the previous folder committed. It never waits for a lock: rows that another
+-- session holds are tried again in half a second.
 --
 -- Returns how many notes it took, how many continuations it released, in how many seconds the next note is due, and the
--- latest note that it took. All NULL: somebody else folds, or this transaction could not see what they did. What the
--- database refuses to end, such as by a trigger of yours on {{.Name}}, keeps no other join from its end.
+-- time of the latest note that it took. All are NULL if another session folds, or if this transaction would not see
+-- what that one commits. If the database refuses to end a join, for instance by a trigger of yours on {{.Name}}, the
+-- other joins still end.
 CREATE FUNCTION {{.Function "fold"}}(max_notes integer, since timestamptz DEFAULT '-infinity')
 RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql

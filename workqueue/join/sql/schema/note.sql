@@ -1,8 +1,12 @@
--- Notes that a member has settled, was redriven, or was deleted while it was live. Nothing is read and nothing is
--- locked: whoever settles waits for nobody, whatever is going on in the joins.
+-- Writes a note that a member has settled, was redriven, or was deleted while it was live. It reads and locks nothing,
+-- so a settle never waits for a join.
 --
--- A row that is deleted while it is live never settled.{{if .DeleteDone}} This table deletes on ack, so a row in progress that
--- is deleted was acknowledged; a Ready one was taken away, and counts as failed.{{else}} It counts as failed, whoever held it.{{end}}
+{{- if .DeleteDone}}
+-- This table deletes rows on ack. So a row in progress that is deleted was acknowledged, and a Ready row that is
+-- deleted counts as failed.
+{{- else}}
+-- A row that is deleted while it is live never settled. It counts as failed, even if a worker held it.
+{{- end}}
 CREATE FUNCTION {{.Function "settled"}}() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

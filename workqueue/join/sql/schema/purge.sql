@@ -1,5 +1,6 @@
--- Deletes joins with their members, up to max_members of them, and returns how many joins. One that has members left, or
--- members that somebody holds, is left, too. The caller holds the joins' rows FOR UPDATE.
+-- Deletes up to max_members members of the joins, and then the joins that have none left. Returns how many joins it
+-- deleted. Members that another session holds locked are skipped, and their joins stay. The caller holds the joins'
+-- rows FOR UPDATE.
 CREATE FUNCTION {{.Function "forget"}}(ids uuid[], max_members integer) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -8,8 +9,10 @@ DECLARE
     forgotten integer;
 BEGIN
     DELETE FROM {{.Member}} AS m
-    WHERE m.ctid = ANY (ARRAY(SELECT r.ctid FROM {{.Member}} AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
-    DELETE FROM {{.Join}} AS j WHERE j.id = ANY ($1) AND NOT EXISTS (SELECT FROM {{.Member}} AS m WHERE m.join_id = j.id);
+    WHERE m.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM {{.Member}} AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
+    DELETE FROM {{.Join}} AS j
+    WHERE j.id = ANY ($1) AND NOT EXISTS (SELECT FROM {{.Member}} AS m WHERE m.join_id = j.id);
     GET DIAGNOSTICS forgotten = ROW_COUNT;
     RETURN forgotten;
 END

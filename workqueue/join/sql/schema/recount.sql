@@ -1,7 +1,8 @@
--- Counts pending joins anew from their members' rows, which also repairs what no note tells of, such as a restore without
--- triggers; and sums ended ones up anew. The caller holds the joins. A row that is gone without an outcome has failed,
--- unless a note still has to tell how it ended; and so have all steps of a join that has no memberships left. Some
--- hundred milliseconds' worth of members, but one join at least: the others are noted.
+-- Counts pending joins anew from their members' rows, which also repairs changes without a note, such as a restore
+-- without triggers; and sums up ended joins anew. The caller holds the joins. A member whose row is gone without an
+-- outcome counts as failed, unless a pending note will say how it ended. All members of a join without memberships
+-- count as failed. It counts at least one join, and stops after {{.MaxMembers}} members; for the other joins it writes
+-- notes.
 CREATE FUNCTION {{.Function "recount"}}(ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -18,17 +19,20 @@ BEGIN
             WHERE j.id = ANY ($1)
         ) AS s
         WHERE s.members_before < {{.MaxMembers}});
-    INSERT INTO {{.Note}} (join_id) SELECT u.id FROM unnest($1) AS u (id) EXCEPT SELECT u.id FROM unnest(chosen) AS u (id);
+    INSERT INTO {{.Note}} (join_id)
+    SELECT u.id FROM unnest($1) AS u (id) EXCEPT SELECT u.id FROM unnest(chosen) AS u (id);
 
     WITH missed AS MATERIALIZED (
-        SELECT m.ctid AS place, CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL OR t.id IS NULL THEN 2 END AS outcome
+        SELECT m.ctid AS place,
+               CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL OR t.id IS NULL THEN 2 END AS outcome
         FROM {{.Join}} AS j
         JOIN {{.Member}} AS m ON m.join_id = j.id
         LEFT JOIN {{.Table}} AS t ON t.id = m.member_id
         WHERE j.id = ANY (chosen)
           AND j.status = 0
           AND CASE WHEN t.id IS NULL
-              THEN m.outcome IS NULL AND m.member_id NOT IN (SELECT n.member_id FROM {{.Note}} AS n WHERE n.member_id IS NOT NULL)
+              THEN m.outcome IS NULL
+                  AND m.member_id NOT IN (SELECT n.member_id FROM {{.Note}} AS n WHERE n.member_id IS NOT NULL)
               ELSE m.outcome IS DISTINCT FROM CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL THEN 2 END
           END
         FOR NO KEY UPDATE OF m SKIP LOCKED

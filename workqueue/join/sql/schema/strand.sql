@@ -1,8 +1,9 @@
--- Ready -> Failed for rows that wait for a join which is gone, as after a restore without the table of joins. What their
--- steps came to is not known, so they are dead letters for somebody to redrive. A row has a quarter of an hour for its
--- join to be started.
+-- Ready -> Failed for rows that wait for a join which is gone, as after a restore without the table of joins. How the
+-- join would have ended is unknown, so the rows become dead letters that an operator can redrive. A row is left alone
+-- for a quarter of an hour, so that its join can be started.
 --
--- Looks at some of the rows that wait, behind those of the last call, at most every five seconds. Returns how many it ended.
+-- Each call looks at some of the waiting rows, beginning where the last call stopped, at most every five seconds.
+-- Returns how many rows it ended.
 CREATE FUNCTION {{.Function "strand"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -18,17 +19,17 @@ BEGIN
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
     FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        IF NOT EXISTS (SELECT FROM {{.Cursor}}) THEN -- somebody truncated it
+        IF NOT EXISTS (SELECT FROM {{.Cursor}}) THEN -- the table was truncated
             INSERT INTO {{.Cursor}} DEFAULT VALUES ON CONFLICT DO NOTHING;
         END IF;
-        RETURN 0; -- somebody else sweeps, or has just done so
+        RETURN 0; -- another session sweeps, or has swept in the last five seconds
     END IF;
     looked := ARRAY(
         SELECT t.id FROM {{.Table}} AS t
         WHERE t.completed_at IS NULL AND t.waiting AND t.id > place
         ORDER BY t.id
         LIMIT most);
-    UPDATE {{.Cursor}} AS c -- fewer than it may look at were the last: the next call begins anew
+    UPDATE {{.Cursor}} AS c -- if there were fewer rows than most, the next call starts over
     SET row_id = coalesce(looked[most], '00000000-0000-0000-0000-000000000000'), swept_at = clock_timestamp();
 
     held := ARRAY(

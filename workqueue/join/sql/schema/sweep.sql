@@ -1,9 +1,9 @@
--- What no note tells of: has pending joins counted anew, which repairs one that was stranded; forgets ended joins after
--- their retention, some thousands of members at a time; and ends rows whose join is gone. Returns how many joins and rows
--- it has dealt with.
+-- Repairs and cleans up without notes: it has pending joins counted anew, which repairs a stranded one; deletes ended
+-- joins after their retention, up to {{.MaxMembers}} members at a time; and ends rows whose join is gone. Returns how
+-- many joins and rows it handled.
 --
--- One index tells which joins are to be looked at: pending ones after a minute, two, four, … of their age, at least every
--- quarter of an hour. Whatever somebody holds is left to the next sweep.
+-- One index finds the joins to look at: pending ones at an age of one minute, two, four and so on, at least every
+-- quarter of an hour. Rows that another session holds are left to the next sweep.
 CREATE FUNCTION {{.Function "sweep"}}(max_rows integer DEFAULT 100) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -33,7 +33,9 @@ BEGIN
         SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
         WHERE j.id = ANY (pending);
     END IF;
-    RETURN coalesce(cardinality(pending), 0) + {{.Function "forget"}}(ended, {{.MaxMembers}}) + {{.Function "strand"}}($1);
+    RETURN coalesce(cardinality(pending), 0)
+        + {{.Function "forget"}}(ended, {{.MaxMembers}})
+        + {{.Function "strand"}}($1);
 END
 $txwork$;
 

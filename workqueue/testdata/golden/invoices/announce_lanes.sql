@@ -11,7 +11,8 @@ WITH RECURSIVE lane AS (
         SELECT r."region", r."priority"
         FROM "billing"."invoices" AS r
         WHERE r.completed_at IS NULL AND NOT r.waiting
-          AND (r."region", r."priority") > (l.c1, l.c2)
+          AND (r."region", r."priority")
+            > (l.c1, l.c2)
         ORDER BY r."region", r."priority"
         LIMIT 1
     ) AS n

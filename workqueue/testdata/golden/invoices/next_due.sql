@@ -1,8 +1,10 @@
 -- $1 column_region
 -- $2 column_priority
 -- $3 since
-SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds, min(d.due_at) AS due_at
-FROM unnest($1::text[], $2::smallint[]) AS l (c1, c2)
+SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
+    min(d.due_at) AS due_at
+FROM unnest($1::text[], $2::smallint[])
+    AS l (c1, c2)
 CROSS JOIN LATERAL (
     SELECT r.due_at
     FROM "billing"."invoices" AS r

@@ -2,6 +2,7 @@ SELECT extract(epoch FROM min(w.at) - clock_timestamp())::float8 AS seconds, min
 FROM (
     (SELECT min(r.due_at) AS at FROM "billing"."invoices" AS r WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 0)
     UNION ALL
-    (SELECT min(r.locked_until) FROM "billing"."invoices" AS r WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now())
+    (SELECT min(r.locked_until) FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now())
 ) AS w
 HAVING min(w.at) IS NOT NULL;

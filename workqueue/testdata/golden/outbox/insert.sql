@@ -23,5 +23,6 @@ FROM unnest(
     $10::text[]
 ) WITH ORDINALITY AS s (id, due_at, max_attempts, waiting, headers, retry, c1, c2, c3, c4, ord)
 ORDER BY s.ord
-ON CONFLICT ("topic", "dedup_key") WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL DO NOTHING
+ON CONFLICT ("topic", "dedup_key")
+    WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL DO NOTHING
 RETURNING id;

@@ -1,5 +1,6 @@
 -- $1 since
-SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds, min(d.due_at) AS due_at
+SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
+    min(d.due_at) AS due_at
 FROM (SELECT) AS l
 CROSS JOIN LATERAL (
     SELECT r.due_at

@@ -5,6 +5,7 @@ SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
        (SELECT count(*) FROM "txwork"."outbox" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
        (SELECT count(*) FROM "txwork"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
        (SELECT count(*) FROM "txwork"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
-       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8 AS oldest_ready_seconds
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds
 FROM "txwork"."outbox" AS r
 WHERE r.completed_at IS NULL AND NOT r.waiting;
