@@ -91,15 +91,6 @@ func TestRenderedDomainMigrations(t *testing.T) {
 	}
 }
 
-func TestPrintedTable(t *testing.T) {
-	t.Parallel()
-	text, err := migrations.DDL(invoices("billing"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "testdata/invoices.sql", text)
-}
-
 // invoices is a table of a user's own.
 func invoices(schema string) workqueue.Spec {
 	return workqueue.Spec{

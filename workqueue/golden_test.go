@@ -42,18 +42,13 @@ var goldenInvoices = Spec{
 	DeleteDone:  true,
 }
 
-// TestGolden shows a reviewer every statement as it is sent. After an intended change, run it with -update.
+// TestGolden shows a reviewer every statement as it is sent. After an intended change, run it with -update. Whole tables
+// are not among them: those of the domains are in migrations/sql, and one of a user's own in examples/customtable.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
 		t.Run(spec.Table, func(t *testing.T) {
 			t.Parallel()
-			up, down, err := spec.DDL()
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, spec.Table+"/table.up.sql", up)
-			golden(t, spec.Table+"/table.down.sql", down)
 			for _, stmt := range allStatements(spec) {
 				golden(t, spec.Table+"/"+stmt.name+".sql", annotated(stmt))
 			}
@@ -71,8 +66,6 @@ func TestGoldenFilesAreAllUsed(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"plan_settings.sql": true}
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
-		known[spec.Table+"/table.up.sql"] = true
-		known[spec.Table+"/table.down.sql"] = true
 		for _, stmt := range allStatements(spec) {
 			known[spec.Table+"/"+stmt.name+".sql"] = true
 		}
