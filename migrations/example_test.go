@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/workqueue"
@@ -75,7 +76,12 @@ func ExampleExport() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("db/migrations"))
+	locker, err := lock.NewPostgresSessionLocker() // processes that start at the same time take turns
+	if err != nil {
+		log.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("db/migrations"),
+		goose.WithSessionLocker(locker))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,8 +27,10 @@
 // backlog can delay the others but not keep them from being served. If a limit cut the round short, [Report.More] is
 // set, and Run starts the next round at once, with expired leases first.
 //
-// Once it has led for the duration of a lease, Run logs a warning about tables of txwork in the same schemas that no
-// reaper serves; see [Report.Unserved].
+// Once it has led for the duration of [Options.Lease], Run logs a warning about tables of txwork in the same schemas
+// that it was not given, that have had a row, and that nothing has maintained in the last 24 hours; see
+// [Report.Unserved]. It looks again, every ten intervals, only while there are such tables without a row yet; `txwork
+// doctor` reports tables without maintenance at any time.
 //
 // # Without a Go process
 //

@@ -36,7 +36,8 @@ func explain(err error) error {
 	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
 		return err
 	}
-	if pg, ok := contain.As[*pgconn.PgError](err); ok && pg.Code == "42P01" && strings.Contains(pg.Message, leaderTable) {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	if ok && pg.Code == "42P01" && strings.Contains(pg.Message, leaderTable) { // undefined_table
 		return fmt.Errorf("txwork: %w: the tables of the domain reaper are missing: run `txwork migrate up`, or take "+
 			"them into your own migrations with `txwork migrate export --domain reaper DIR`: %w", workqueue.ErrSchemaVersion,
 			err)

@@ -18,7 +18,10 @@
 // at a time: processes elect a leader for each of their tables, so they may have different parts, and share some. To
 // maintain a table that no part serves, such as that of an inbox that is only used with inboxhttp.Process, name it in
 // [Options].Tables. If something else does the maintenance, such as `txwork reap` from cron, set
-// [Options.MaintainedElsewhere]. The reaper warns about tables of txwork in the same schemas that nobody maintains.
+// [Options.MaintainedElsewhere].
+//
+// Soon after its start, the reaper warns about other tables of txwork in the same schemas, if they have had a row and
+// nothing has maintained them in the last 24 hours.
 //
 // Run returns an error at once if the parts cannot work: a table is missing or has another version, or the role lacks a
 // right. New refuses two parts that serve the same queue; use one part with a higher Concurrency.
@@ -33,8 +36,9 @@
 //
 // Run then returns nil, or the errors of parts whose handlers did not stop in time.
 //
-// An HTTP server beside the service has to be stopped, too. See the example [Service.Run]: one context stops both, and
-// main waits for both. Stop the server before you close the pool, because its handlers enqueue.
+// An HTTP server beside the service has to be stopped, too: one context stops both, and main waits for both, first for
+// the service and then for the server. Close the pool last, because the server's handlers enqueue. The section "Stop
+// with SIGTERM" of docs/operations.md shows the code, and so does the example of [Service.Run].
 //
 // If a part ends by itself, with or without an error, the service stops the others too, because half a service is hard
 // to notice. This does not apply to a part that you remove.

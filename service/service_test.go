@@ -250,6 +250,22 @@ func TestAServiceRunsAllItsParts(t *testing.T) {
 	}
 }
 
+// By default the library has at most eight connections beside the pool, and one more for each table.
+func TestTheLibrarysConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct {
+		parts []service.Part
+		want  int
+	}{{[]service.Part{w.newRelay()}, 9}, {w.parts(), 14}} {
+		s, err := service.New(w.db.Pool, w.options(), c.parts...)
+		w.ok(err)
+		if n := s.Runtime().MaxConnections(); n != c.want {
+			t.Errorf("%d parts have up to %d connections, want %d", len(c.parts), n, c.want)
+		}
+	}
+}
+
 // Jobs need no tables but their own and the reaper's.
 func TestAServiceOfJobsAlone(t *testing.T) {
 	t.Parallel()

@@ -42,8 +42,8 @@ var goldenInvoices = Spec{
 	DeleteDone:  true,
 }
 
-// TestGolden shows a reviewer every statement as it is sent. After an intended change, run it with -update. Whole tables
-// are not among them: those of the domains are in migrations/sql, and one of a user's own in examples/customtable.
+// TestGolden shows a reviewer every statement as it is sent. After an intended change, run it with -update. Whole
+// tables are not among them: those of the domains are in migrations/sql, a user's own in examples/customtable.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {

@@ -127,15 +127,15 @@ func (r Retry) sqlOrRow(attempts, row string) string {
 func (r Retry) validate() error {
 	switch {
 	case r.Growth < Constant || r.Growth > Exponential:
-		return invalid("retry", "has growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
+		return invalid("retry", "has Growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
 	case r.Base < 0:
-		return invalid("retry", "has base %v, it cannot be negative", r.Base)
+		return invalid("retry", "has Base %v, it cannot be negative", r.Base)
 	case r.limit() < r.Base:
-		return invalid("retry", "has cap %v below its base %v", r.limit(), r.Base)
+		return invalid("retry", "has Cap %v below its Base %v", r.limit(), r.Base)
 	case r.Cap > maxDelay:
-		return invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
+		return invalid("retry", "has Cap %v, at most %v is allowed", r.Cap, maxDelay)
 	case r.Jitter != 0 && !(r.Jitter >= minJitter && r.Jitter <= 1):
-		return invalid("retry", "has jitter %v, want 0, or %v to 1", r.Jitter, minJitter)
+		return invalid("retry", "has Jitter %v, want 0, or %v to 1", r.Jitter, minJitter)
 	}
 	return nil
 }

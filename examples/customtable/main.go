@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 
 	"github.com/txwork/txwork/examples/customtable/invoices"
 	"github.com/txwork/txwork/examples/internal/example"
@@ -73,7 +74,11 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, own)
+	locker, err := lock.NewPostgresSessionLocker() // processes that start at the same time take turns
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, own, goose.WithSessionLocker(locker))
 	if err != nil {
 		return err
 	}

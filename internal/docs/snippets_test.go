@@ -22,8 +22,10 @@ import (
 
 // imports are the packages that Go blocks may use without an import.
 var imports = []string{
-	"context", "database/sql", "errors", "fmt", "log", "net/http", "os", "os/signal", "syscall", "testing", "time",
+	"context", "database/sql", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "syscall", "testing",
+	"time",
 	"github.com/google/uuid", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
+	"github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
 	ours + "workqueue", ours + "workqueue/codec", ours + "workqueue/codec/aesgcm", ours + "workqueue/keyed", ours +
 		"workqueue/join",
 	ours + "workqueue/periodic", ours + "workqueue/topics", ours + "workqueue/validate", ours + "schedule", ours +
@@ -46,7 +48,7 @@ var givenOn = map[string]string{
 }
 
 // readersOwn matches errors about names of the reader's, or about where a block would stand in a program.
-var readersOwn = regexp.MustCompile(`^(undefined: [a-zA-Z]\w*$|declared and not used|"[^"]+" imported and not used|too many return values|not enough return values|no new variables|missing return|invalid operation: .* \(variable of (struct )?type invalid type|.*invalid type)`)
+var readersOwn = regexp.MustCompile(`^(undefined: [a-zA-Z]\w*$|declared and not used|"[^"]+" imported (as \w+ )?and not used|too many return values|not enough return values|no new variables|missing return|invalid operation: .* \(variable of (struct )?type invalid type|.*invalid type)`)
 
 // The Go code of the pages compiles as far as possible: each block may use what earlier blocks have declared.
 func TestGoCompiles(t *testing.T) {
