@@ -18,6 +18,8 @@ import (
 // orders therefore do not deadlock. Each key that is taken costs a subtransaction. Limit a transaction to a few dozen
 // messages, because more than 64 subtransactions slow down the snapshots of all sessions.
 //
+// Metrics count the answers, like those of [Inbox.Process], even if the transaction is rolled back later.
+//
 // Use READ COMMITTED, PostgreSQL's default: under stricter isolation levels, a [Duplicate] can be a serialization
 // failure instead. After any error but a [workqueue.ErrInvalid], roll the transaction back.
 func (b *Inbox) Begin(ctx context.Context, tx workqueue.Tx, key Key) (Result, error) {
@@ -28,7 +30,9 @@ func (b *Inbox) Begin(ctx context.Context, tx workqueue.Tx, key Key) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	return b.begin(ctx, tx, id, key)
+	result, err := b.begin(ctx, tx, id, key)
+	b.table.CountArrival(ctx, key.values(), result.Answer.String(), err)
+	return result, err
 }
 
 func (b *Inbox) begin(ctx context.Context, tx workqueue.Tx, id uuid.UUID, key Key) (Result, error) {

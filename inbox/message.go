@@ -85,6 +85,10 @@ func (k Key) payload() []byte {
 	return nil
 }
 
+// values returns the columns of the Spec that describe the key in telemetry. Its topic is that of a [Message] without
+// one.
+func (k Key) values() []any { return []any{k.Consumer, k.Source, k.MessageID, nil, k.Source, nil} }
+
 func (m Message) hash() []byte {
 	if len(m.BodyHash) == 0 {
 		return hashOf(m.Payload)

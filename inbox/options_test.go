@@ -26,7 +26,7 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		"max payload is -1 bytes":  {DedupWindow: day, MaxPayload: -1},
 		"between 1 and 268435456":  {DedupWindow: day, MaxPayload: 256<<20 + 1},
 		"max attempts is -1":       {DedupWindow: day, MaxAttempts: -1},
-		"retry has growth 9":       {DedupWindow: day, Retry: workqueue.Retry{Growth: 9}},
+		"retry has Growth 9":       {DedupWindow: day, Retry: workqueue.Retry{Growth: 9}},
 		`schema "Robert'); --"`:    {DedupWindow: day, Schema: "Robert'); --"},
 		"retry horizon of 2562047h47m": {DedupWindow: day, MaxAttempts: 1_000_000,
 			Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 3650 * day, Cap: 3650 * day}},

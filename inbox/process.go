@@ -32,8 +32,11 @@ var ErrCommitUnknown = errors.New("whether the transaction was committed is unkn
 // The transaction is READ COMMITTED, whatever the session's default. If fn ends it by a statement, such as tx.Exec(ctx,
 // "ROLLBACK"), Process returns an error; repeat the call to find out what was committed. If the reply to the COMMIT is
 // lost, the error is an [ErrCommitUnknown].
+//
+// The call has a span, a child of the one in ctx, which fn's context carries; metrics count the answers, see
+// [workqueue.Table.ProcessArrival]. A key that is refused has neither.
 func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn func(ctx context.Context,
-	tx pgx.Tx) error) (Result, error) {
+	tx pgx.Tx) error) (result Result, err error) {
 	switch {
 	case pool == nil:
 		return Result{}, validate.Errorf("pool", "is nil")
@@ -43,6 +46,16 @@ func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn fun
 	if err := b.checkKey(key); err != nil {
 		return Result{}, err
 	}
+	err = b.table.ProcessArrival(ctx, key.values(), func(ctx context.Context) (uuid.UUID, string, error) {
+		result, err = b.processIn(ctx, pool, key, fn)
+		return result.ID, result.Answer.String(), err
+	})
+	return result, err
+}
+
+// processIn is Process without its telemetry.
+func (b *Inbox) processIn(ctx context.Context, pool *pgxpool.Pool, key Key, fn func(ctx context.Context,
+	tx pgx.Tx) error) (Result, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Result{}, err

@@ -20,9 +20,19 @@ type WorkerOptions struct {
 	workqueue.WorkerOptions
 }
 
-// A Worker passes the messages of one consumer that Receive has stored to the handlers of their topics. Its methods are
-// those of [topics.Worker]. Any number of workers, in any number of processes, can share an inbox. Any worker of the
-// consumer may claim a message, so register handlers for the same topics in all of them.
+// A Worker passes the messages of one consumer that Receive has stored to the handlers of their topics.
+//
+// Its methods are those of [topics.Worker], which `go doc workqueue/topics.Worker` shows:
+//
+//   - Handle registers the handler of a topic, HandleAll the handler of all other topics. Wrap adds middleware to them.
+//   - Run processes messages until its context is cancelled. Wake makes it look for messages now, SetConcurrency
+//     changes how many handlers run at once.
+//   - Drain returns a [workqueue.Drain], which processes what is due and returns. DrainIn does so in a
+//     transaction, for tests.
+//   - Check, Workers and Tables make it a part of a service, see package service.
+//
+// Any number of workers, in any number of processes, can share an inbox. Any worker of the consumer may claim a
+// message, so register handlers for the same topics in all of them.
 type Worker struct {
 	*topics.Worker[Handler]
 }

@@ -221,9 +221,9 @@ func nameContinuation(err error, n int, onComplete *Insert) error {
 	case refused.Index < n:
 		return &workqueue.ItemError{Item: "job", Index: refused.Index, Count: n, Err: refused.Err}
 	case refused.Index == n && onComplete != nil:
-		return fmt.Errorf("on complete: %w", refused.Err)
+		return &partError{"OnComplete", refused.Err}
 	}
-	return fmt.Errorf("on fail: %w", refused.Err)
+	return &partError{"OnFail", refused.Err}
 }
 
 // withHeader adds a header to a copy, because the map is the caller's.
@@ -246,9 +246,9 @@ func (c *Client) refuseUnique(inserts []Insert) error {
 		case isNil(insert.Args):
 			err = validate.Errorf("args", "are nil")
 		case insert.Unique != nil:
-			err = validate.Errorf("unique", "is set on a job of a batch or workflow, which is always a job of its own")
+			err = validate.Errorf("Unique", "is set on a job of a batch or workflow, which is always a job of its own")
 		case c.registry.find(insert.Args.Kind()).unique != nil:
-			err = validate.Errorf("unique", "is set on kind %q, whose jobs therefore cannot be those of a batch or "+
+			err = validate.Errorf("Unique", "is set on kind %q, whose jobs therefore cannot be those of a batch or "+
 				"workflow", insert.Args.Kind())
 		}
 		if err != nil {

@@ -51,7 +51,7 @@ func TestABatchEndsWhenAllItsJobsHave(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.policy, c.fails), func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t)
+			f := newJobs(t, anyKind)
 			s := f.startBatch(jobs.Batch{Jobs: parts(3), OnComplete: noticeOf("done"), OnFail: noticeOf("failed"),
 				Policy: c.policy})
 			equal(t, "on complete at first", f.fate(s.OnComplete), "waits")
@@ -71,7 +71,7 @@ func TestABatchEndsWhenAllItsJobsHave(t *testing.T) {
 
 func TestABatchMayHaveOneContinuationOrNone(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	none := f.startBatch(jobs.Batch{Jobs: parts(1)})
 	equal(t, "none", none.OnComplete == uuid.Nil && none.OnFail == uuid.Nil, true)
 	one := f.startBatch(jobs.Batch{Jobs: parts(1), OnFail: noticeOf("failed")})
@@ -82,7 +82,7 @@ func TestABatchMayHaveOneContinuationOrNone(t *testing.T) {
 
 func TestAnEmptyBatchCompletesAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.startBatch(jobs.Batch{OnComplete: noticeOf("done")})
 	equal(t, "batch", f.progress(s.ID), "completed: 0 of 0 succeeded, 0 failed")
 	equal(t, "on complete", f.fate(s.OnComplete), "ready")
@@ -140,7 +140,7 @@ func TestAJobAddsToItsBatch(t *testing.T) {
 
 func TestABatchThatHasEndedTakesNoMore(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.startBatch(jobs.Batch{Jobs: parts(1)})
 	f.ack(s.Jobs[0])
 	f.inTx(func(tx workqueue.Tx) error {
@@ -159,7 +159,7 @@ func TestABatchThatHasEndedTakesNoMore(t *testing.T) {
 func TestABatchMayBeLargerThanOneStatement(t *testing.T) {
 	t.Parallel()
 	const n = workqueue.MaxBatch + 1
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.startBatch(jobs.Batch{Jobs: parts(n)})
 	f.inTx(func(tx workqueue.Tx) error {
 		_, err := f.client.AddToBatch(f.Context(), tx, s.ID, parts(1)...)
@@ -181,7 +181,7 @@ func (f *fixture) cancelBatch(id uuid.UUID) (pending bool) {
 
 func TestCancelEndsEveryJobOfABatch(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.startBatch(jobs.Batch{Jobs: parts(3), OnComplete: noticeOf("done"), OnFail: noticeOf("failed")})
 	f.ack(s.Jobs[0])
 	f.claim(s.Jobs[1])
@@ -197,7 +197,7 @@ func TestCancelEndsEveryJobOfABatch(t *testing.T) {
 
 func TestCancelAfterTheEndCancelsWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.startBatch(jobs.Batch{Jobs: parts(3), OnFail: noticeOf("failed"), Policy: join.FailFast})
 	f.fail(s.Jobs[0])
 	equal(t, "was pending", f.cancelBatch(s.ID), false)
@@ -207,7 +207,7 @@ func TestCancelAfterTheEndCancelsWhatIsLeft(t *testing.T) {
 
 func TestADeadlineFailsABatch(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.startBatch(jobs.Batch{Jobs: parts(2), OnFail: noticeOf("failed"), Deadline: time.Now().Add(-time.Second)})
 	equal(t, "batch", f.progress(s.ID), "failed: 0 of 2 succeeded, 0 failed")
 	equal(t, "on fail", f.fate(s.OnFail), "ready")
@@ -216,7 +216,7 @@ func TestADeadlineFailsABatch(t *testing.T) {
 
 func TestARedrivenJobCountsAgain(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.startBatch(jobs.Batch{Jobs: parts(2), OnComplete: noticeOf("done")})
 	f.fail(s.Jobs[0])
 	f.redrive(s.Jobs[0])
@@ -227,6 +227,8 @@ func TestARedrivenJobCountsAgain(t *testing.T) {
 func TestBatchesThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[part]{})
+	jobs.Declare(f.kinds, jobs.KindOptions[notice]{})
 	jobs.Declare(f.kinds, jobs.KindOptions[report]{Unique: &jobs.Unique{}})
 	unique := jobs.Insert{Args: part{}, InsertOptions: jobs.InsertOptions{Unique: &jobs.Unique{}}}
 	for name, c := range map[string]struct {
@@ -238,12 +240,12 @@ func TestBatchesThatCannotBeAreRefused(t *testing.T) {
 		"a deadline": {jobs.Batch{Deadline: time.Unix(1<<40, 0)}, "deadline is"},
 		"no args": {jobs.Batch{Jobs: []jobs.Insert{{Args: part{}}, {}}, OnComplete: noticeOf("")},
 			"job 2 of 2: args are nil"},
-		"a unique job":  {jobs.Batch{Jobs: []jobs.Insert{unique}}, "unique is set on a job of a batch"},
-		"a unique kind": {jobs.Batch{Jobs: []jobs.Insert{{Args: report{}}}}, `unique is set on kind "report"`},
-		"what follows":  {jobs.Batch{Jobs: parts(1), OnComplete: &unique}, "on complete: txwork: unique"},
+		"a unique job":  {jobs.Batch{Jobs: []jobs.Insert{unique}}, "Unique is set on a job of a batch"},
+		"a unique kind": {jobs.Batch{Jobs: []jobs.Insert{{Args: report{}}}}, `Unique is set on kind "report"`},
+		"what follows":  {jobs.Batch{Jobs: parts(1), OnComplete: &unique}, "OnComplete: Unique"},
 		"what follows a failure": {jobs.Batch{Jobs: parts(1), OnComplete: noticeOf(""),
 			OnFail: &jobs.Insert{Args: part{}, InsertOptions: jobs.InsertOptions{Delay: -1}}},
-			"on fail: txwork: delay is"},
+			"OnFail: Delay is"},
 	} {
 		f.inTx(func(tx workqueue.Tx) error { // it commits: a refusal leaves the transaction usable
 			_, err := f.client.StartBatch(f.Context(), tx, c.batch)

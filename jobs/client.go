@@ -19,7 +19,7 @@ type Client struct {
 	maxArgs    int
 	statements statements
 	options    Options
-	schedules  *workqueue.Table
+	schedules  *Schedules
 }
 
 // Open validates the options. It does not access the database.
@@ -48,11 +48,9 @@ func Open(o Options) (*Client, error) {
 	if c.codec == nil {
 		c.codec = DefaultCodec{}
 	}
-	schedules, err := c.Schedules()
-	if err != nil {
+	if c.schedules, err = openSchedules(c); err != nil {
 		return nil, err
 	}
-	c.schedules = schedules.Table()
 	return c, nil
 }
 
@@ -60,7 +58,7 @@ func Open(o Options) (*Client, error) {
 func (c *Client) Table() *workqueue.Table { return c.table }
 
 // Tables returns all tables of the jobs, including that of the schedules, for the reaper.
-func (c *Client) Tables() []*workqueue.Table { return []*workqueue.Table{c.table, c.schedules} }
+func (c *Client) Tables() []*workqueue.Table { return []*workqueue.Table{c.table, c.schedules.Table()} }
 
 // statements are the SQL statements of this package, in addition to those of package workqueue.
 type statements struct {

@@ -106,7 +106,7 @@ func (f *fixture) drain(c codec.Codec) (got []string) {
 func TestCopiedArgsAreDeadLettersAndStay(t *testing.T) {
 	t.Parallel()
 	sealed := encrypted(t, "a")
-	f := newJobs(t, func(o *jobs.Options) { o.Codec = sealed })
+	f := newJobs(t, anyKind, func(o *jobs.Options) { o.Codec = sealed })
 	o := jobs.InsertOptions{MaxAttempts: 2}
 	ids := []uuid.UUID{f.enqueue(mail{To: "one"}, o).ID, f.enqueue(mail{To: "two"}, o).ID}
 	own := f.get(ids[1]).Args
@@ -124,7 +124,7 @@ func TestCopiedArgsAreDeadLettersAndStay(t *testing.T) {
 
 func TestWhatAnotherKeySealedIsReadableWithIt(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t, func(o *jobs.Options) { o.Codec = encrypted(t, "a") })
+	f := newJobs(t, anyKind, func(o *jobs.Options) { o.Codec = encrypted(t, "a") })
 	id := f.enqueue(mail{To: "one"}, jobs.InsertOptions{MaxAttempts: 2}).ID
 	equal(t, "handled without the key", len(f.drain(encrypted(t, "b"))), 0)
 	if info := f.get(id); info.Status != workqueue.Failed ||
@@ -160,7 +160,7 @@ func TestOutputsOfDependenciesAreOpened(t *testing.T) {
 // The codec Raw cannot encode Args, which are a type of their own, so it only serves for outputs and steps.
 func TestRawRefusesArgs(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t, func(o *jobs.Options) { o.Codec = codec.Raw{} })
+	f := newJobs(t, anyKind, func(o *jobs.Options) { o.Codec = codec.Raw{} })
 	err := f.refuse(mail{}, jobs.InsertOptions{})
 	if !errors.Is(err, workqueue.ErrInvalid) ||
 		!strings.Contains(err.Error(), "args of type jobs_test.mail cannot be encoded") {
@@ -201,7 +201,7 @@ func TestArgsMayBeBytes(t *testing.T) {
 // Middleware can decode args itself.
 func TestMiddlewareDecodesArgs(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	got := make(chan string, 1)
 	seen := codec.Handler(func(_ context.Context, _ *jobs.Delivery, m mail) error { got <- m.To; return nil })
 	f.work(jobs.WorkerOptions{Middleware: []jobs.Middleware{func(jobs.Handler) jobs.Handler { return seen }}})

@@ -17,9 +17,10 @@
 //		return resize(ctx, job.Args.Image)
 //	}, jobs.KindOptions[Resize]{Queue: "images", Timeout: time.Minute})
 //
-// A program that only enqueues uses [Declare], so that its jobs get the queue, retries and other settings of their
-// kind. [KindOptions].Retry is stored with the job. It applies to reported failures and to crashes alike, whichever
-// process settles or reaps the job.
+// A program that enqueues jobs of a kind without handling them uses [Declare], so that the jobs get the queue, retries
+// and other settings of their kind. A [Client] with a Registry refuses to enqueue kinds that it does not hold; one
+// without a Registry accepts every kind. [KindOptions].Retry is stored with the job. It applies to reported failures
+// and to crashes alike, whichever process settles or reaps the job.
 //
 // # Enqueueing
 //
@@ -39,15 +40,16 @@
 // and field: the Field of its [codec.Envelope] is the quoted kind and args, output or step:<name>. The jobs of a
 // schedule share their args, which are bound to the schedule's name, KeyID("schedule", name), instead of an id.
 //
-// [ByArgs] compares encoded args. If the codec has a method Open(codec.Envelope, []byte) ([]byte, error), it compares
-// the plaintext, and otherwise what is stored.
+// A [Unique] without a key compares encoded args. If the codec has a method Open(codec.Envelope, []byte) ([]byte,
+// error), it compares the plaintext, and otherwise what is stored.
 //
 // # Unique jobs
 //
-// [Unique] prevents a job from being enqueued while another job holds its key. The key is the kind, the args, or a text
-// that you choose. A unique index of the table decides, so it holds across transactions and processes. A key is taken
-// while its job is ready or in progress, and in those ended states that you name. A [Conflict] decides what happens to
-// the second job: it is dropped, it replaces the first if that has not started, or it is an error.
+// [Unique] prevents a job from being enqueued while another job holds its key. Within a kind, the key is the args, a
+// text that you choose, or what [KindOptions].UniqueKey derives from the args, such as the id of an order. A unique
+// index of the table decides, so it holds across transactions and processes. A key is taken while its job is ready or
+// in progress, and in those ended states that you name. A [Conflict] decides what happens to the second job: it is
+// dropped, it replaces the first if that has not started, or it is an error.
 //
 // # Running
 //

@@ -15,8 +15,9 @@ import (
 
 // Enqueue writes a job in the application's transaction: it runs if and only if that commits.
 //
-// Check the error. An invalid job is a [*workqueue.InvalidError], and a taken key, with [Reject], is a [*UniqueError];
-// the transaction remains usable then. After any other error roll it back.
+// Check the error. An invalid job is a [*workqueue.InvalidError], which also matches [ErrUnknownKind] if the client has
+// a registry that does not hold the kind. A taken key, with [Reject], is a [*UniqueError]. The transaction remains
+// usable then. After any other error roll it back.
 func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o InsertOptions) (workqueue.Enqueued, error) {
 	enqueued, err := c.EnqueueMany(ctx, tx, Insert{Args: args, InsertOptions: o})
 	if err != nil {

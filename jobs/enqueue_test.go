@@ -26,14 +26,14 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	f := newJobs(t)
 	jobs.Declare(f.kinds, jobs.KindOptions[mail]{
 		Queue: "mail", Priority: jobs.High, MaxAttempts: jobs.QuadraticAttempts, Retry: jobs.Quadratic,
-		Unique: &jobs.Unique{By: jobs.ByKind},
+		Unique: &jobs.Unique{Key: "only"},
 		ByKey:  func(m mail) keyed.Rule { return keyed.Ordered{Key: "to:" + m.To} },
 	})
 	info := f.get(f.enqueue(mail{To: "ann"}).ID)
 	equal(t, "queue", info.Queue, "mail")
 	equal(t, "priority", info.Priority, jobs.High)
 	equal(t, "max attempts", info.MaxAttempts, 3)
-	equal(t, "unique", info.UniqueKey, "k:mail")
+	equal(t, "unique", info.UniqueKey, "u:mail\x1fonly")
 	equal(t, "retry", ask[string](f, "SELECT retry ->> 'growth' FROM "+f.table), "quadratic")
 	equal(t, "key", ask[string](f, "SELECT concurrency_key FROM "+f.table), "to:ann")
 
@@ -46,7 +46,53 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	equal(t, "own keys", ask[int](f, "SELECT count(concurrency_key) FROM "+f.table), 1)
 }
 
-// A program in which a kind is not registered can enqueue jobs of that kind for another program.
+func TestAClientWithARegistryRefusesOtherKinds(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[mail]{})
+	insert := jobs.Insert{Args: report{1}}
+	for name, write := range map[string]func(tx workqueue.Tx) error{
+		"Enqueue": func(tx workqueue.Tx) error {
+			_, err := f.client.Enqueue(f.Context(), tx, report{1}, jobs.InsertOptions{})
+			return err
+		},
+		"EnqueueMany": func(tx workqueue.Tx) error {
+			_, err := f.client.EnqueueMany(f.Context(), tx, jobs.Insert{Args: mail{}}, insert)
+			return err
+		},
+		"StartBatch": func(tx workqueue.Tx) error {
+			_, err := f.client.StartBatch(f.Context(), tx, jobs.Batch{OnComplete: &insert})
+			return err
+		},
+		"Put": func(tx workqueue.Tx) error {
+			return f.schedules().Put(f.Context(), tx, jobs.Schedule{Name: "s", Expr: "@daily", Args: report{1}})
+		},
+	} {
+		f.inTx(func(tx workqueue.Tx) error {
+			err := write(tx)
+			if !errors.Is(err, jobs.ErrUnknownKind) || !errors.Is(err, workqueue.ErrInvalid) ||
+				!strings.Contains(err.Error(), `kind "report" is not in the client's Registry`) {
+				t.Errorf("%s: error %v, want ErrUnknownKind and ErrInvalid", name, err)
+			}
+			return nil // commits: a refusal leaves the transaction usable
+		})
+	}
+	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 0)
+	jobs.Declare(f.kinds, jobs.KindOptions[report]{})
+	f.enqueue(report{1})
+}
+
+// The scheduler of any program enqueues the jobs of all schedules.
+func TestASchedulesKindIsCheckedByTheProgramThatPutsIt(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, anyKind)
+	f.put(f.schedules(), jobs.Schedule{Name: "s", Expr: "@daily", Args: mail{To: "ann"}})
+	other := f.open(jobs.Options{Schema: f.Schema, Registry: f.kinds})
+	f.inTx(func(tx workqueue.Tx) error { _, err := other.Schedules().Trigger(f.Context(), tx, "s"); return err })
+	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE kind = 'mail'"), 1)
+}
+
+// A program without a registry can enqueue jobs of every kind for other programs.
 func TestAKindNeedNotBeRegisteredToBeEnqueued(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, func(o *jobs.Options) { o.Registry = nil; o.MaxAttempts = 7 })
@@ -58,7 +104,7 @@ func TestAKindNeedNotBeRegisteredToBeEnqueued(t *testing.T) {
 
 func TestDueTimesAreTheDatabases(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	at := time.Now().Add(48 * time.Hour).Truncate(time.Microsecond)
 	delayed := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
 	runAt := f.enqueue(mail{}, jobs.InsertOptions{ScheduledAt: at}).ID
@@ -77,11 +123,11 @@ func TestDueTimesAreTheDatabases(t *testing.T) {
 
 func TestEveryTransactionWillDo(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	tx, err := f.SQL(t).BeginTx(f.Context(), nil)
 	f.ok(err)
 	defer tx.Rollback()
-	unique := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
+	unique := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, Delay: time.Hour}
 	first, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), mail{To: "ann"}, unique)
 	f.ok(err)
 	second, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), mail{To: "bob"}, unique)
@@ -115,7 +161,7 @@ func TestEveryTransactionWillDo(t *testing.T) {
 // The jobs need more than one statement, because of their number and because of their size.
 func TestManyJobsAreEnqueuedAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	const n = 12_000
 	inserts := make([]jobs.Insert, n)
 	large := strings.Repeat("x", 900<<10)
@@ -133,7 +179,7 @@ func TestManyJobsAreEnqueuedAtOnce(t *testing.T) {
 
 func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	id := uuid.New()
 	for name, bad := range map[string]jobs.Insert{
 		"negative delay": {Args: mail{}, InsertOptions: jobs.InsertOptions{Delay: -1}},
@@ -159,7 +205,7 @@ func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
 
 func TestUniqueScopes(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	by := func(u jobs.Unique) jobs.InsertOptions { return jobs.InsertOptions{Unique: &u} }
 	for _, c := range []struct {
 		name      string
@@ -168,17 +214,55 @@ func TestUniqueScopes(t *testing.T) {
 		unique    jobs.Unique
 		duplicate bool
 	}{
-		{"same args", mail{"a"}, mail{"a"}, jobs.Unique{By: jobs.ByArgs}, true},
-		{"other args", mail{"b"}, mail{"c"}, jobs.Unique{By: jobs.ByArgs}, false},
-		{"same kind", report{1}, report{2}, jobs.Unique{By: jobs.ByKind}, true},
-		{"other kind", report{1}, mail{"a"}, jobs.Unique{By: jobs.ByKey, Key: "k"}, false},
-		{"same key", mail{"d"}, mail{"e"}, jobs.Unique{By: jobs.ByKey, Key: "key"}, true},
+		{"same args", mail{"a"}, mail{"a"}, jobs.Unique{}, true},
+		{"other args", mail{"b"}, mail{"c"}, jobs.Unique{}, false},
+		{"other kind", report{1}, mail{"a"}, jobs.Unique{Key: "k"}, false},
+		{"same key", mail{"d"}, mail{"e"}, jobs.Unique{Key: "key"}, true},
 	} {
 		first := f.enqueue(c.first, by(c.unique))
 		second := f.enqueue(c.then, by(c.unique))
 		equal(t, c.name, second.Duplicate, c.duplicate)
 		equal(t, c.name+": the holder's id", second.ID == first.ID, c.duplicate)
 	}
+}
+
+// One job per order, however the rest of the args differs and in whatever form they are passed.
+func TestAKindDerivesTheUniqueKeyFromTheArgs(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[change]{UniqueKey: func(c change) string { return c.Account }})
+	jobs.Declare(f.kinds, jobs.KindOptions[*mail]{
+		Unique:    &jobs.Unique{OnConflict: jobs.Reject, While: jobs.WhileDone},
+		UniqueKey: func(m *mail) string { return m.To },
+	})
+	first := f.enqueue(change{"a", 1})
+	equal(t, "key", f.get(first.ID).UniqueKey, "u:change\x1fa")
+	equal(t, "same order", f.enqueue(&change{"a", 2}), workqueue.Enqueued{ID: first.ID, Duplicate: true})
+	equal(t, "other order", f.enqueue(change{"b", 1}).Duplicate, false)
+
+	own := func(u jobs.Unique) jobs.InsertOptions { return jobs.InsertOptions{Unique: &u} }
+	equal(t, "own conflict, the kind's key", f.enqueue(change{"a", 3}, own(jobs.Unique{OnConflict: jobs.Replace})),
+		workqueue.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
+	equal(t, "own key", f.enqueue(change{"a", 4}, own(jobs.Unique{Key: "c"})).Duplicate, false)
+
+	f.enqueue(mail{"ann"})
+	if err := f.refuse(&mail{"ann"}, jobs.InsertOptions{}); !errors.Is(err, jobs.ErrUnique) {
+		t.Errorf("error %v, want ErrUnique", err)
+	}
+	equal(t, "states", ask[int](f, "SELECT unique_states FROM "+f.table+" WHERE kind = 'mail'"), int(jobs.WhileDone))
+	equal(t, "no key", f.refuse(change{}, jobs.InsertOptions{}).Error(), `txwork: UniqueKey of kind "change" is empty`)
+}
+
+// A schedule's jobs are unique by their occurrence, so that each of them is enqueued.
+func TestASchedulesJobsHaveNoKeyOfTheirKind(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[change]{UniqueKey: func(c change) string { return c.Account }})
+	s := f.schedules()
+	f.put(s, jobs.Schedule{Name: "hourly", Expr: "@hourly", Args: change{"a", 1}})
+	f.enqueue(change{"a", 1})
+	f.inTx(func(tx workqueue.Tx) error { _, err := s.Trigger(f.Context(), tx, "hourly"); return err })
+	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 2)
 }
 
 func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
@@ -198,7 +282,7 @@ func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
 		{"failed", jobs.WhileDone | jobs.WhileFailed, true},
 	}
 	options := func(i int) jobs.InsertOptions {
-		return jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint(i), While: tests[i].while}}
+		return jobs.InsertOptions{Unique: &jobs.Unique{Key: fmt.Sprint(i), While: tests[i].while}}
 	}
 	var ids []uuid.UUID
 	for i, c := range tests {
@@ -243,7 +327,7 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 		return nil
 	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
-	o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
+	o := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, Delay: time.Hour}
 	first := f.enqueue(mail{To: "ann"}, o)
 	o.Delay, o.Priority = 0, jobs.High
 	equal(t, "ready", f.enqueue(mail{To: "bob"}, o), workqueue.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
@@ -262,7 +346,7 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 
 func TestRejectNamesTheHolder(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Reject}}
 	first := f.enqueue(mail{To: "ann"}, o)
 	f.inTx(func(tx workqueue.Tx) error {
@@ -279,7 +363,7 @@ func TestRejectNamesTheHolder(t *testing.T) {
 
 func TestConcurrentDuplicatesAreWrittenOnce(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	var wg sync.WaitGroup
 	ids := make([]uuid.UUID, 6)
 	for i := range ids {
@@ -305,12 +389,12 @@ func TestConcurrentDuplicatesAreWrittenOnce(t *testing.T) {
 // Two calls write the same keys in opposite orders.
 func TestCallsThatShareUniqueKeysDoNotDeadlock(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	for round := range 20 {
 		var calls [2][]jobs.Insert
 		for i := range 300 {
 			insert := jobs.Insert{Args: mail{"a"}}
-			insert.Unique = &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprintf("%d/%d", round, i)}
+			insert.Unique = &jobs.Unique{Key: fmt.Sprintf("%d/%d", round, i)}
 			calls[0] = append(calls[0], insert)
 			calls[1] = slices.Insert(calls[1], 0, insert)
 		}
@@ -334,13 +418,13 @@ func TestCallsThatShareUniqueKeysDoNotDeadlock(t *testing.T) {
 // In whatever order the jobs are written, the results are in the order of the call.
 func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
-	held := f.enqueue(mail{"held"}, jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: "b"}})
+	f := newJobs(t, anyKind)
+	held := f.enqueue(mail{"held"}, jobs.InsertOptions{Unique: &jobs.Unique{Key: "b"}})
 	var inserts []jobs.Insert
 	for _, key := range []string{"c", "", "b", "a", "c"} {
 		insert := jobs.Insert{Args: mail{key}}
 		if insert.ID = uuid.New(); key != "" {
-			insert.Unique = &jobs.Unique{By: jobs.ByKey, Key: key}
+			insert.Unique = &jobs.Unique{Key: key}
 		}
 		inserts = append(inserts, insert)
 	}
@@ -367,8 +451,8 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 // that found the key taken and the update that replaces its holder. The update then has to leave the job alone.
 func TestReplaceLeavesAJobAloneThatHasGivenItsKeyUp(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
-	o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
+	f := newJobs(t, anyKind)
+	o := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, Delay: time.Hour}
 	first := f.enqueue(mail{To: "ann"}, o)
 	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) {
 		c.ConnConfig.Tracer = beforeQuery(func(sql string) {
@@ -398,9 +482,9 @@ func (beforeQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDa
 // Concurrent calls replace the holders of many keys, some of which are new, in different orders and in several chunks.
 func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	insert := func(i int) jobs.Insert {
-		o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint(i), OnConflict: jobs.Replace},
+		o := jobs.InsertOptions{Unique: &jobs.Unique{Key: fmt.Sprint(i), OnConflict: jobs.Replace},
 			Delay: time.Hour}
 		return jobs.Insert{Args: mail{"a"}, InsertOptions: o}
 	}
@@ -432,8 +516,8 @@ func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
 // Replace leaves only the new job: nothing remains of the old job's tenant, trace, retries and records.
 func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
-	unique := &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}
+	f := newJobs(t, anyKind)
+	unique := &jobs.Unique{Key: "only", OnConflict: jobs.Replace}
 	old := f.enqueue(mail{To: "alice"}, jobs.InsertOptions{Unique: unique,
 		Headers: map[string]string{"txwork-tenant": "acme", "traceparent": "old"}, MaxAttempts: 3,
 		Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Minute}})

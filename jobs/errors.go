@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -11,7 +12,8 @@ var (
 	// ErrUnique says that a job was refused because another job holds its unique key. Every [UniqueError] matches it.
 	ErrUnique = errors.New("unique key is taken")
 
-	// ErrUnknownKind says that no handler is registered for a job's kind.
+	// ErrUnknownKind says that a job's kind is not in the client's registry, when it is enqueued, or has no handler in
+	// the worker's, when it is run.
 	ErrUnknownKind = errors.New("unknown kind")
 )
 
@@ -35,6 +37,19 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("args of kind %q do not decode: %v", e.Kind, e.Err)
+	return fmt.Sprintf("txwork: args of kind %q do not decode: %v", e.Kind, e.Err)
 }
+
 func (e *DecodeError) Unwrap() error { return e.Err }
+
+// A partError names the part of a call that an error is about, behind the prefix of all errors.
+type partError struct {
+	part string
+	err  error
+}
+
+func (e *partError) Error() string {
+	return "txwork: " + e.part + ": " + strings.TrimPrefix(e.err.Error(), "txwork: ")
+}
+
+func (e *partError) Unwrap() error { return e.err }

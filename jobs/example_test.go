@@ -61,8 +61,8 @@ func Example() {
 	// cat.png to 640 pixels, attempt 1
 }
 
-// A customer's jobs run one at a time, in the order in which they were committed; a second job for the same
-// image replaces the first for as long as that has not started.
+// The jobs of an image run one at a time, in the order in which they were committed. A second job for the same image
+// and width replaces the first for as long as that has not started.
 func ExampleKindOptions() {
 	kinds := jobs.NewRegistry()
 	jobs.Declare(kinds, jobs.KindOptions[Resize]{
@@ -70,7 +70,7 @@ func ExampleKindOptions() {
 		Priority:    jobs.Low,
 		MaxAttempts: jobs.QuadraticAttempts,
 		Retry:       jobs.Quadratic,
-		Unique:      &jobs.Unique{By: jobs.ByArgs, OnConflict: jobs.Replace},
+		Unique:      &jobs.Unique{OnConflict: jobs.Replace},
 		ByKey:       func(r Resize) keyed.Rule { return keyed.Ordered{Key: "image:" + r.Image} },
 	})
 }
@@ -102,11 +102,7 @@ func download(_ context.Context, image string) (string, error) { return "/tmp/" 
 // The job runs at six in the morning of every working day in Berlin, and never twice at the same time.
 func ExampleSchedules() {
 	put := func(ctx context.Context, client *jobs.Client, tx pgx.Tx) error {
-		schedules, err := client.Schedules()
-		if err != nil {
-			return err
-		}
-		return schedules.Put(ctx, workqueue.Pgx(tx), jobs.Schedule{
+		return client.Schedules().Put(ctx, workqueue.Pgx(tx), jobs.Schedule{
 			Name: "previews", Expr: "0 6 * * 1-5", Zone: "Europe/Berlin",
 			Rule: schedule.Rule{Overlap: schedule.OverlapSkip},
 			Args: Resize{"previews/*", 64},

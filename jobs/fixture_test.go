@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -71,6 +72,9 @@ func newJobs(t *testing.T, configure ...func(*jobs.Options)) *fixture {
 	f.Define(t, up)
 	return f
 }
+
+// anyKind makes the client accept kinds that the test does not register.
+func anyKind(o *jobs.Options) { o.Registry = nil }
 
 func (f *fixture) open(o jobs.Options) *jobs.Client {
 	f.Helper()
@@ -165,9 +169,10 @@ func (f *fixture) history(id uuid.UUID) (list []jobs.Attempt) {
 	return list
 }
 
-// work runs a worker until the test ends.
+// work runs a worker, by default with the handlers of f.kinds, until the test ends.
 func (f *fixture) work(o jobs.WorkerOptions) (stop func()) {
 	f.Helper()
+	o.Registry = cmp.Or(o.Registry, f.kinds)
 	w, err := jobs.NewWorker(f.Pool, f.client, o)
 	f.ok(err)
 	ctx, cancel := context.WithCancel(context.Background())

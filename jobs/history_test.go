@@ -102,7 +102,7 @@ func TestWhatIsNoAttemptIsNotOnRecord(t *testing.T) {
 
 func TestListGoesThroughThePages(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	jobs.Register(f.kinds, func(context.Context,
 		*jobs.Job[report]) error {
 		return workqueue.Permanent(errors.New("no"))
@@ -167,7 +167,7 @@ func TestADeletedJobTakesItsAttemptsAlong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t)
+			f := newJobs(t, anyKind)
 			id := f.enqueue(part{}).ID
 			end(f, id)
 			equal(t, "attempts on record", ask[int](f, "SELECT count(*) FROM "+f.table+"_attempt"), 1)

@@ -35,7 +35,8 @@ type InsertOptions struct {
 	// Retry is the job's backoff. It is stored with the job.
 	Retry workqueue.Retry
 
-	// Unique prevents the job from being enqueued while another job holds its key.
+	// Unique prevents the job from being enqueued while another job holds its key. It replaces the kind's, except that
+	// the kind's UniqueKey still applies if Key is empty.
 	Unique *Unique
 
 	// ByKey makes the job wait for other jobs of its key: [keyed.Ordered] runs them one at a time in commit order,

@@ -16,8 +16,9 @@ type Options struct {
 	// Schema holds the tables. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// Registry holds the settings of the kinds, such as retries and queues, which are applied when a job is enqueued.
-	// Default: none; every kind then has the default settings.
+	// Registry holds the settings of the kinds, such as retries and queues, which are applied when a job is enqueued. A
+	// job of a kind that it does not hold is refused with [ErrUnknownKind]; use [Declare] for a kind that another
+	// program handles. Default: none; every kind is then accepted, with the default settings.
 	Registry *Registry
 
 	// Codec encodes args, outputs and the results of steps. Default: [DefaultCodec].
@@ -54,5 +55,5 @@ func (o Options) spec() workqueue.Spec {
 }
 
 func (o Options) maxArgs() (int, error) {
-	return input.PayloadLimit("max args", o.MaxArgs, DefaultMaxArgs)
+	return input.PayloadLimit("MaxArgs", o.MaxArgs, DefaultMaxArgs)
 }

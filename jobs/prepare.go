@@ -41,8 +41,11 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 	if err := input.Name("kind", name, MaxKind); err != nil {
 		return prepared{}, err
 	}
-	i, err := i.withDefaults(c.registry.find(name))
+	k, err := c.kind(name, i.Args)
 	if err != nil {
+		return prepared{}, err
+	}
+	if i, err = i.withDefaults(k); err != nil {
 		return prepared{}, err
 	}
 	p := prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique, byKey: i.ByKey}
@@ -87,9 +90,8 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	i.Priority = cmp.Or(i.Priority, k.priority, Normal)
 	i.MaxAttempts = cmp.Or(i.MaxAttempts, k.maxAttempts)
 	i.Retry = cmp.Or(i.Retry, k.retry)
-	i.Unique = cmp.Or(i.Unique, k.unique)
-	if i.occurrence != "" {
-		i.Unique = nil // it is unique by its schedule
+	if i.Unique, err = i.unique(k); err != nil {
+		return i, err
 	}
 	if i.ByKey, err = i.byKey(k); err != nil {
 		return i, err
@@ -99,12 +101,12 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 
 func (c *Client) check(i Insert, r record) error {
 	return cmp.Or(
-		input.Name("queue", i.Queue, MaxQueue),
+		input.Name("Queue", i.Queue, MaxQueue),
 		checkPriority(i.Priority),
 		i.checkWhen(),
-		i.Unique.checkKey(),
+		i.Unique.check(),
 		validate.Size("args", len(r.args), c.maxArgs),
-		validate.Size("headers", input.HeaderSize(i.Headers), MaxHeaders),
+		validate.Size("Headers", input.HeaderSize(i.Headers), MaxHeaders),
 	)
 }
 

@@ -29,13 +29,13 @@ type Limits struct {
 func (l Limits) check() error {
 	switch {
 	case l.MaxRunning < 0 || l.MaxRunning > math.MaxInt32:
-		return validate.Errorf("max running", "is %d, it must be 0 or more", l.MaxRunning)
+		return validate.Errorf("MaxRunning", "is %d, it must be 0 or more", l.MaxRunning)
 	case l.Rate != 0 && !(l.Rate >= keyed.MinRate && l.Rate <= keyed.MaxRate):
-		return validate.Errorf("rate", "is %v, it must be 0, or %v to %v a second", l.Rate, keyed.MinRate, keyed.MaxRate)
+		return validate.Errorf("Rate", "is %v, it must be 0, or %v to %v a second", l.Rate, keyed.MinRate, keyed.MaxRate)
 	case l.Burst < 0 || l.Burst > math.MaxInt32:
-		return validate.Errorf("burst", "is %d, it must be 0 or more", l.Burst)
+		return validate.Errorf("Burst", "is %d, it must be 0 or more", l.Burst)
 	case l.Burst > 0 && l.Rate == 0:
-		return validate.Errorf("burst", "needs a rate")
+		return validate.Errorf("Burst", "needs a Rate")
 	}
 	return nil
 }

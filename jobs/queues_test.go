@@ -118,7 +118,7 @@ func TestALimitHoldsOverAllWorkers(t *testing.T) {
 
 func TestEveryWayOutGivesTheSlotBack(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 100})
 	queue := f.client.Table().On(f.Pool)
 	ways := map[string]func(token uuid.UUID, id uuid.UUID) error{
@@ -170,7 +170,7 @@ func (f *fixture) claimAdmitted(want int) uuid.UUID {
 
 func TestALimitCountsWhatRunsAlready(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	var ids []uuid.UUID
 	for range 3 {
 		ids = append(ids, f.enqueue(mail{}).ID)
@@ -191,7 +191,7 @@ func TestALimitCountsWhatRunsAlready(t *testing.T) {
 
 func TestASweepRepairsTheSlots(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.enqueue(mail{})
 	f.claimAdmitted(1)
@@ -232,7 +232,7 @@ func TestARateSpreadsTheStarts(t *testing.T) {
 // The number of tokens in a bucket follows from the rate, the burst and the claims.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{Rate: 0.5, Burst: 4})
 	for range 10 {
 		f.enqueue(mail{})
@@ -262,7 +262,7 @@ func (f *fixture) admit() (n int, again float64) {
 
 func TestQueuesTellWhatIsInThem(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.pause("empty")
 	f.enqueue(mail{})
 	f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour})
@@ -296,7 +296,7 @@ func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 // transaction waits only briefly and then claims nothing, and it does not block claims from other queues.
 func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 2})
 	f.enqueue(mail{})
 	f.enqueue(mail{})
@@ -313,7 +313,7 @@ func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 // Another session locks the row of a queue's bucket, or of a running job's slot, with FOR UPDATE, and keeps it locked.
 func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 5})
 	f.limit("mails", jobs.Limits{Rate: 1000, Burst: 5})
 	for range 3 {
@@ -339,7 +339,7 @@ func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 // At a stricter isolation level, a claim's snapshot would not see the slots of the previous claim.
 func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.enqueue(mail{})
 	err := pgx.BeginTxFunc(t.Context(), f.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
@@ -354,7 +354,7 @@ func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 // Claims of a queue without limits do not take turns, even if their transactions stay open.
 func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.enqueue(mail{})
 	f.enqueue(mail{})
 	for range 2 {
@@ -371,7 +371,7 @@ func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
 // freeze between them and keep its locks.
 func TestAClaimOfALimitedQueueIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 5, Rate: 1000, Burst: 100})
 	f.enqueue(mail{})
 	var sent atomic.Int64
@@ -404,7 +404,7 @@ func (batches) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) 
 // A worker in SQL obeys pauses and limits, and the jobs that it has claimed count for all other workers.
 func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	for range 5 {
 		f.enqueue(mail{})
 	}

@@ -68,7 +68,7 @@ type Filter struct {
 // [Filter].Before. Its cost grows with the number of jobs that it has to skip.
 func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
 	if f.Limit < 0 || f.Limit > MaxPage {
-		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
+		return nil, validate.Errorf("Limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
 	if f.Limit == 0 {
 		f.Limit = MaxPage

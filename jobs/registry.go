@@ -11,10 +11,12 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A Registry holds the kinds of jobs: their settings, which a [Client] applies when it enqueues, and their handlers,
-// which a [Worker] calls. It is safe for concurrent use.
+// which a [Worker] calls. A Client with a Registry refuses to enqueue other kinds, see [Options]. It is safe for
+// concurrent use.
 type Registry struct {
 	mu    sync.RWMutex
 	kinds map[string]*kind
@@ -51,8 +53,14 @@ type KindOptions[T Args] struct {
 	// Default: the client's.
 	Retry workqueue.Retry
 
-	// Unique prevents jobs of the kind from being enqueued twice. Default: duplicates are allowed.
+	// Unique prevents jobs of the kind from being enqueued twice. Default: duplicates are allowed, unless there is a
+	// UniqueKey.
 	Unique *Unique
+
+	// UniqueKey returns the unique key of a job with these args, such as the id of an order: 1 to [MaxKey] bytes. It
+	// makes jobs of the kind unique also if Unique is nil. Unique.Key must be empty then. The Key of a job's own Unique
+	// overrides UniqueKey. It is called concurrently. Default: the key is that of Unique.
+	UniqueKey func(args T) string
 
 	// ByKey returns the rule of a job with these args, [keyed.Ordered] or [keyed.Limited]; nil is none. Default: none.
 	ByKey func(args T) keyed.Rule
@@ -70,6 +78,7 @@ type kind struct {
 	maxAttempts int
 	retry       workqueue.Retry
 	unique      *Unique
+	uniqueKey   func(Args) (string, error)
 	byKey       func(Args) (keyed.Rule, error)
 	handle      Handler // nil: the kind is only declared
 }
@@ -83,7 +92,7 @@ type kind struct {
 // [Delivery.Tx] and [Step].
 func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]) error, o KindOptions[T]) {
 	if handler == nil {
-		panic(fmt.Sprintf("jobs: the handler of %T is nil", *new(T)))
+		panic(fmt.Sprintf("txwork: the handler of %T is nil", *new(T)))
 	}
 	k := newKind(o)
 	k.handle = typed(handler)
@@ -93,14 +102,18 @@ func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]
 	r.add(k)
 }
 
-// Declare registers the settings of the kind of T without a handler, for programs that only enqueue such jobs. It
-// panics like [Register].
+// Declare registers the settings of the kind of T without a handler, for programs that enqueue such jobs and leave them
+// to other programs. It panics like [Register].
 func Declare[T Args](r *Registry, o KindOptions[T]) { r.add(newKind(o)) }
 
 func newKind[T Args](o KindOptions[T]) *kind {
 	k := &kind{
 		name: kindOf[T](), queue: o.Queue, priority: o.Priority, timeout: o.Timeout,
-		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, byKey: byKeyOf(o.ByKey),
+		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, uniqueKey: ofArgs("UniqueKey", o.UniqueKey),
+		byKey: ofArgs("ByKey", o.ByKey),
+	}
+	if k.uniqueKey != nil {
+		k.unique = cmp.Or(k.unique, &Unique{})
 	}
 	if err := k.check(); err != nil {
 		panic(err)
@@ -114,26 +127,57 @@ func kindOf[T Args]() string {
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
 		zero = reflect.New(t.Elem()).Interface().(T)
 	} else if t.Kind() == reflect.Interface {
-		panic(fmt.Sprintf("jobs: %v is an interface: a kind needs a type of its own", t))
+		panic(fmt.Sprintf("txwork: %v is an interface: a kind needs a type of its own", t))
 	}
 	return zero.Kind()
+}
+
+// ofArgs adapts an option of a kind, which is a function of its args, to the interface Args. Args of another type than
+// T, such as *T, are encoded and decoded into a T first, which is how the handler will get them.
+func ofArgs[T Args, R any](option string, of func(T) R) func(Args) (R, error) {
+	if of == nil {
+		return nil
+	}
+	return func(a Args) (none R, _ error) {
+		args, ok := a.(T)
+		if ok {
+			return of(args), nil
+		}
+		encoded, err := marshal(a)
+		if err == nil {
+			err = unmarshal(encoded, &args)
+		}
+		if err != nil {
+			return none, validate.Errorf("args", "are a %T and no %T, which the kind's %s takes: %v", a, args, option,
+				err)
+		}
+		return of(args), nil
+	}
 }
 
 func (k *kind) check() error {
 	return cmp.Or(
 		input.Name("kind", k.name, MaxKind),
-		checkOptionalName("queue", k.queue, MaxQueue),
+		checkOptionalName("Queue", k.queue, MaxQueue),
 		checkPriority(k.priority),
 		k.unique.check(),
+		k.checkUniqueKey(),
 		workqueue.Spec{Table: tableName, MaxAttempts: k.maxAttempts, Retry: k.retry}.Validate(),
 	)
+}
+
+func (k *kind) checkUniqueKey() error {
+	if k.uniqueKey != nil && k.unique.Key != "" {
+		return validate.Errorf("UniqueKey", "is set, and so is Unique.Key: set one of them")
+	}
+	return nil
 }
 
 func (r *Registry) add(k *kind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kinds[k.name] != nil {
-		panic(fmt.Sprintf("jobs: kind %q is registered already", k.name))
+		panic(fmt.Sprintf("txwork: kind %q is registered already", k.name))
 	}
 	r.kinds[k.name] = k
 }

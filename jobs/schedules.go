@@ -69,14 +69,23 @@ type ScheduleInfo struct {
 // [Worker] has a scheduler, and any number of processes may run them; there is no leader. An occurrence, which is a
 // schedule at a nominal time, is enqueued once.
 //
-// Pause, Resume, Delete, Trigger and Backfill are methods of the embedded plan.
+// These methods are those of the embedded plan, see [periodic.Plan]:
+//
+//   - Pause(ctx, tx, name) error stops a schedule
+//   - Resume(ctx, tx, name) error continues it from now on
+//   - Delete(ctx, tx, name) error removes it, and keeps the jobs that are enqueued already
+//   - Trigger(ctx, tx, name) ([periodic.Occurrence], error) enqueues an additional job now
+//   - Backfill(ctx, tx, name, from, to) (int, error) enqueues the jobs of a period that has passed, and counts them
+//   - Table() [*workqueue.Table] is the schedules' table, for low-level operations and statistics
 type Schedules struct {
 	*periodic.Plan
 	client *Client
 }
 
-// Schedules opens the schedules of the client's schema. It does not access the database.
-func (c *Client) Schedules() (*Schedules, error) {
+// Schedules returns the client's schedules.
+func (c *Client) Schedules() *Schedules { return c.schedules }
+
+func openSchedules(c *Client) (*Schedules, error) {
 	s := &Schedules{client: c}
 	var err error
 	s.Plan, err = periodic.Open(periodic.Options{
@@ -86,10 +95,7 @@ func (c *Client) Schedules() (*Schedules, error) {
 		Live:      s.live,
 		Telemetry: c.options.Telemetry,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, err
 }
 
 // Scheduler makes a scheduler that runs without a [Worker], for programs whose workers set NoSchedules. Its Run
@@ -105,7 +111,7 @@ func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Sched
 	for i, sc := range schedules {
 		template, err := s.template(ctx, sc)
 		if err != nil {
-			return fmt.Errorf("schedule %q: %w", sc.Name, err)
+			return &partError{fmt.Sprintf("schedule %q", sc.Name), err}
 		}
 		list[i] = periodic.Schedule{Name: sc.Name, Expr: sc.Expr, Zone: sc.Zone, Rule: sc.Rule, Template: template}
 	}

@@ -54,7 +54,7 @@ func (f *fixture) age() {
 // Cancelling a running job is a request: the job runs, and counts against the limit, until its handler has returned.
 func TestACancelledJobKeepsItsSlotUntilItEnds(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	id := f.enqueue(mail{}).ID
 	f.enqueue(mail{})
@@ -75,7 +75,7 @@ func TestACancelledJobKeepsItsSlotUntilItEnds(t *testing.T) {
 // A queue without a limit of running jobs has no slots, because nothing would count them.
 func TestASweepGivesSlotsWhereThereIsALimitOnly(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{Rate: 1, Burst: 10})
 	f.enqueue(mail{})
 	f.claimAdmitted(1)
@@ -86,7 +86,7 @@ func TestASweepGivesSlotsWhereThereIsALimitOnly(t *testing.T) {
 // Jobs that wait to be claimed take no slots, and a bounded sweep continues where the previous one ended.
 func TestASweepCountsWhatRunsAndNothingElse(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	for range 3 {
 		f.enqueue(mail{})
 	}
@@ -103,7 +103,7 @@ func TestASweepCountsWhatRunsAndNothingElse(t *testing.T) {
 // others are.
 func TestALongJobKeepsItsSlot(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.enqueue(mail{})
 	f.claimAdmitted(1)
@@ -121,7 +121,7 @@ func TestASweepGivesBackWhatNoSettleWill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t)
+			f := newJobs(t, anyKind)
 			f.limit("default", jobs.Limits{MaxRunning: 1})
 			f.enqueue(mail{})
 			f.claimAdmitted(1)
@@ -158,7 +158,7 @@ func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t)
+			f := newJobs(t, anyKind)
 			f.limit("default", jobs.Limits{MaxRunning: 1})
 			f.enqueue(mail{})
 			f.claimAdmitted(1)
@@ -182,7 +182,7 @@ func TestJobsAreWrittenOnceAStep(t *testing.T) {
 	t.Parallel()
 	t.Run("a job without a unique key is acked", func(t *testing.T) {
 		t.Parallel()
-		f := newJobs(t)
+		f := newJobs(t, anyKind)
 		id := f.enqueue(mail{}).ID
 		token := f.claimAdmitted(1)
 		writes := f.countWrites()
@@ -192,7 +192,7 @@ func TestJobsAreWrittenOnceAStep(t *testing.T) {
 	})
 	t.Run("a job takes a slot a second time", func(t *testing.T) {
 		t.Parallel()
-		f := newJobs(t)
+		f := newJobs(t, anyKind)
 		f.limit("default", jobs.Limits{MaxRunning: 1})
 		id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce}).ID
 		token := f.claimAdmitted(1)
@@ -207,7 +207,7 @@ func TestJobsAreWrittenOnceAStep(t *testing.T) {
 // A job that was never claimed has had no attempt.
 func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	id := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
 	f.ok(pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
 		_, err := f.client.Table().In(workqueue.Pgx(tx)).Cancel(f.Context(), []uuid.UUID{id}, "not wanted")
@@ -220,7 +220,7 @@ func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 // long as it finds any, and for as long as a worker may claim without knowing the limit.
 func TestJobsAreAdoptedUntilEveryWorkerKnowsTheLimit(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	adopts := func() bool { return ask[bool](f, "SELECT adopt FROM "+f.table+"_queue") }
 	f.enqueue(mail{})
 	f.claimAdmitted(1)
@@ -254,7 +254,7 @@ func TestASlotThatIsGivenBackIsAnnounced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t)
+			f := newJobs(t, anyKind)
 			f.limit("default", jobs.Limits{MaxRunning: 1})
 			id := f.enqueue(mail{}).ID
 			token := f.claimAdmitted(1)

@@ -92,7 +92,7 @@ func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, f
 		return result, false, err
 	}
 	if err := d.worker.client.decode(ctx, d.owner, stepField(name), stored, &result); err != nil {
-		return result, true, fmt.Errorf("the result of step %q does not decode: %w", name, err)
+		return result, true, fmt.Errorf("txwork: the result of step %q does not decode: %w", name, err)
 	}
 	return result, true, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 
 	"github.com/txwork/txwork/workqueue/validate"
 
@@ -17,24 +18,15 @@ import (
 // A key is taken while its holder is ready or in progress, and in the ended states that While names. It is free again
 // when the holder enters any other state, or is deleted. A job that is redriven does not take its key again.
 type Unique struct {
-	// By says what makes the key. Default: [ByArgs].
-	By UniqueBy
-	// Key is the key, with [ByKey]: 1 to [MaxKey] bytes.
+	// Key is what no two jobs of one kind may have in common: at most [MaxKey] bytes. A constant allows one job of the
+	// kind. Default: what [KindOptions].UniqueKey returns or, if the kind has none, the encoded args, before
+	// encryption.
 	Key string
 	// While names the ended states in which the key stays taken. Default: none.
 	While States
 	// OnConflict says what happens to a job whose key is taken. Default: [Keep].
 	OnConflict Conflict
 }
-
-// UniqueBy says which jobs have the same unique key.
-type UniqueBy uint8
-
-const (
-	ByArgs UniqueBy = iota // jobs of one kind whose encoded args are the same, before encryption
-	ByKind                 // jobs of one kind
-	ByKey                  // jobs of one kind with the same [Unique].Key
-)
 
 // States is a set of ended states.
 type States int16
@@ -63,24 +55,28 @@ func (u *Unique) check() error {
 	switch {
 	case u == nil:
 		return nil
-	case u.By > ByKey:
-		return validate.Errorf("unique", "has By %d, want ByArgs, ByKind or ByKey", u.By)
 	case u.While&^(WhileDone|WhileFailed) != 0:
-		return validate.Errorf("unique", "has While %d, want WhileDone, WhileFailed or both", u.While)
+		return validate.Errorf("Unique.While", "is %d, want WhileDone, WhileFailed or both", u.While)
 	case u.OnConflict > Reject:
-		return validate.Errorf("unique", "has OnConflict %d, want Keep, Replace or Reject", u.OnConflict)
-	case u.By != ByKey && u.Key != "":
-		return validate.Errorf("unique", "has a Key, which only ByKey looks at")
+		return validate.Errorf("Unique.OnConflict", "is %d, want Keep, Replace or Reject", u.OnConflict)
 	}
-	return nil
+	return checkOptionalName("Unique.Key", u.Key, MaxKey)
 }
 
-// checkKey is check for a job, which needs a key with ByKey. A kind's Unique may leave the key to its jobs.
-func (u *Unique) checkKey() error {
-	if u == nil || u.By != ByKey {
-		return u.check()
+// unique returns the job's Unique or, if it has none, its kind's, with the key that the kind derives from the args.
+func (i Insert) unique(k *kind) (*Unique, error) {
+	u := cmp.Or(i.Unique, k.unique)
+	switch {
+	case i.occurrence != "":
+		return nil, nil // it is unique by its schedule
+	case u == nil || u.Key != "" || k.uniqueKey == nil:
+		return u, nil
 	}
-	return cmp.Or(u.check(), input.Name("unique key", u.Key, MaxKey))
+	key, err := k.uniqueKey(i.Args)
+	if err == nil {
+		err = input.Name(fmt.Sprintf("UniqueKey of kind %q", k.name), key, MaxKey)
+	}
+	return &Unique{Key: key, While: u.While, OnConflict: u.OnConflict}, err
 }
 
 // text returns the unique key in its stored form. The first letter keeps the scopes apart.
@@ -88,9 +84,7 @@ func (u *Unique) text(kind string, args []byte) string {
 	switch {
 	case u == nil:
 		return ""
-	case u.By == ByKind:
-		return "k:" + kind
-	case u.By == ByKey:
+	case u.Key != "":
 		return "u:" + kind + "\x1f" + u.Key
 	}
 	hash := sha256.Sum256(args)

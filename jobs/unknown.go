@@ -22,6 +22,25 @@ const (
 	LeaveUnknown
 )
 
+// kind returns the settings of a job's kind. A client with a registry refuses kinds that it does not hold, except for
+// jobs of a schedule: their kind was checked when the schedule was put, which another program may have done.
+func (c *Client) kind(name string, args Args) (*kind, error) {
+	k := c.registry.find(name)
+	if _, scheduled := args.(*encodedArgs); k != unregistered || scheduled || c.options.Registry == nil {
+		return k, nil
+	}
+	return nil, &unknownKindError{&workqueue.InvalidError{
+		Field:  fmt.Sprintf("kind %q", name),
+		Reason: "is not in the client's Registry: Register it, or Declare it if another program handles it",
+	}}
+}
+
+// An unknownKindError is a [workqueue.InvalidError] that matches [ErrUnknownKind], too.
+type unknownKindError struct{ *workqueue.InvalidError }
+
+func (e *unknownKindError) Is(target error) bool { return target == ErrUnknownKind }
+func (e *unknownKindError) Unwrap() error        { return e.InvalidError }
+
 func (w *Worker) unknown(d *Delivery) error {
 	if w.options.Unknown == LeaveUnknown {
 		return workqueue.Snooze(w.unknowns.delay(time.Now()))

@@ -17,7 +17,7 @@ func checkOptionalName(field, name string, limit int) error {
 
 func checkPriority(p Priority) error {
 	if p < 0 || p > Low {
-		return validate.Errorf("priority", "is %d, want High, Normal or Low", p)
+		return validate.Errorf("Priority", "is %d, want High, Normal or Low", p)
 	}
 	return nil
 }
@@ -26,9 +26,9 @@ func checkPriority(p Priority) error {
 func (i Insert) checkWhen() error {
 	switch {
 	case i.Delay < 0 || i.Delay > MaxDelay:
-		return validate.Errorf("delay", "is %v, it must be between 0 and %v", i.Delay, MaxDelay)
+		return validate.Errorf("Delay", "is %v, it must be between 0 and %v", i.Delay, MaxDelay)
 	case i.Delay > 0 && !i.ScheduledAt.IsZero():
-		return validate.Errorf("delay", "is set, and so is ScheduledAt: set one of them")
+		return validate.Errorf("Delay", "is set, and so is ScheduledAt: set one of them")
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ func (i Insert) checkWhen() error {
 // checkID refuses an id that an earlier job of the same call has.
 func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 	if first, taken := seen[id]; taken {
-		return validate.Errorf("id", "%s is that of job %d, too", id, first+1)
+		return validate.Errorf("ID", "%s is that of job %d, too", id, first+1)
 	}
 	seen[id] = i
 	return nil

@@ -30,7 +30,7 @@ var (
 
 func TestBadJobsAreRefused(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	o := func(change func(*jobs.InsertOptions)) (o jobs.InsertOptions) { change(&o); return o }
 	for name, c := range map[string]struct {
 		args    jobs.Args
@@ -47,12 +47,12 @@ func TestBadJobsAreRefused(t *testing.T) {
 			`args of type jobs_test.unencodable cannot be encoded: json: unsupported type`},
 		"args over 1 MiB": {mail{strings.Repeat("x", 1<<20)}, jobs.InsertOptions{},
 			"args has 1048585 bytes, the limit is 1048576"},
-		"long queue":        {mail{}, o(func(o *jobs.InsertOptions) { o.Queue = tooLong }), "queue has 256 bytes"},
-		"negative priority": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = -1 }), "priority is -1"},
-		"priority over all": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = 4 }), "priority is 4"},
-		"negative delay":    {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = -time.Second }), "delay is -1s"},
+		"long queue":        {mail{}, o(func(o *jobs.InsertOptions) { o.Queue = tooLong }), "Queue has 256 bytes"},
+		"negative priority": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = -1 }), "Priority is -1"},
+		"priority over all": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = 4 }), "Priority is 4"},
+		"negative delay":    {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = -time.Second }), "Delay is -1s"},
 		"huge delay": {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = math.MaxInt64 }),
-			"delay is 2562047h47m16.854775807s"},
+			"Delay is 2562047h47m16.854775807s"},
 		"delay and time": {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.ScheduledAt = 1, time.Now() }),
 			"set one of them"},
 		"time too far": {mail{},
@@ -60,23 +60,17 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"negative attempts": {mail{}, o(func(o *jobs.InsertOptions) { o.MaxAttempts = -1 }), "max attempts is -1"},
 		"retry with a low cap": {mail{}, o(func(o *jobs.InsertOptions) {
 			o.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Second, Cap: time.Millisecond}
-		}), "retry has cap 1ms below its base 1s"},
+		}), "retry has Cap 1ms below its Base 1s"},
 		"long headers": {mail{},
 			o(func(o *jobs.InsertOptions) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }),
-			"headers has 65537 bytes"},
-		"empty unique key": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey} }),
-			"unique key is empty"},
+			"Headers has 65537 bytes"},
 		"long unique key": {mail{}, o(func(o *jobs.InsertOptions) {
-			o.Unique = &jobs.Unique{By: jobs.ByKey, Key: tooLong}
-		}), "unique key has 256 bytes"},
-		"key unlooked at": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{Key: "k"} }),
-			"which only ByKey looks at"},
-		"unknown scope": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: 9} }),
-			"unique has By 9"},
+			o.Unique = &jobs.Unique{Key: tooLong}
+		}), "Unique.Key has 256 bytes"},
 		"unknown states": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{While: 1} }),
-			"unique has While 1"},
+			"Unique.While is 1,"},
 		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }),
-			"unique has OnConflict 9"},
+			"Unique.OnConflict is 9,"},
 		"empty key": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{} }), "ordered key is empty"},
 		"key's policy": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{Key: "k", OnFailure: 7} }),
 			"on failure is 7"},
@@ -107,20 +101,30 @@ func TestRegisterPanicsWhereTheProgramCannotHaveMeantIt(t *testing.T) {
 		want     string
 	}{
 		"twice": {func(r *jobs.Registry) { jobs.Register(taken, nothing[mail], jobs.KindOptions[mail]{}) },
-			`jobs: kind "mail" is registered already`},
+			`txwork: kind "mail" is registered already`},
 		"declared twice": {func(r *jobs.Registry) { jobs.Declare(taken, jobs.KindOptions[mail]{}) },
-			`jobs: kind "mail" is registered already`},
+			`txwork: kind "mail" is registered already`},
 		"nil handler": {func(r *jobs.Registry) { jobs.Register[mail](r, nil, jobs.KindOptions[mail]{}) },
-			"jobs: the handler of jobs_test.mail is nil"},
+			"txwork: the handler of jobs_test.mail is nil"},
 		"empty kind": {func(r *jobs.Registry) { jobs.Register(r, nothing[named], jobs.KindOptions[named]{}) },
 			"txwork: kind is empty"},
 		"interface": {func(r *jobs.Registry) { jobs.Register(r, nothing[jobs.Args], jobs.KindOptions[jobs.Args]{}) },
-			"jobs: jobs.Args is an interface: a kind needs a type of its own"},
+			"txwork: jobs.Args is an interface: a kind needs a type of its own"},
 		"priority": {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{Priority: 9}) },
-			"txwork: priority is 9, want High, Normal or Low"},
+			"txwork: Priority is 9, want High, Normal or Low"},
 		"retry": {func(r *jobs.Registry) {
 			jobs.Declare(r, jobs.KindOptions[mail]{Retry: workqueue.Retry{Growth: 9}})
-		}, "txwork: retry has growth 9, want Constant, Linear, Quadratic or Exponential"},
+		}, "txwork: retry has Growth 9, want Constant, Linear, Quadratic or Exponential"},
+		"unique key": {func(r *jobs.Registry) {
+			jobs.Declare(r, jobs.KindOptions[mail]{Unique: &jobs.Unique{Key: tooLong}})
+		}, "txwork: Unique.Key has 256 bytes, the limit is 255"},
+		"two unique keys": {func(r *jobs.Registry) {
+			jobs.Declare(r, jobs.KindOptions[mail]{Unique: &jobs.Unique{Key: "k"},
+				UniqueKey: func(mail) string { return "k" }})
+		}, "txwork: UniqueKey is set, and so is Unique.Key: set one of them"},
+		"unique states": {func(r *jobs.Registry) {
+			jobs.Register(r, nothing[mail], jobs.KindOptions[mail]{Unique: &jobs.Unique{While: 1}})
+		}, "txwork: Unique.While is 1, want WhileDone, WhileFailed or both"},
 		"attempts": {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{MaxAttempts: -1}) },
 			"txwork: max attempts is -1, it must be between 1 and 1000000"},
 	} {
@@ -131,23 +135,22 @@ func TestRegisterPanicsWhereTheProgramCannotHaveMeantIt(t *testing.T) {
 func TestBadSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[mail]{})
 	worker := func(o jobs.WorkerOptions) func() error {
 		return func() error { _, err := jobs.NewWorker(f.Pool, f.client, o); return err }
 	}
 	tx := func(work func(ctx context.Context, tx workqueue.Tx) error) func() error {
 		return func() error { return f.try(func(tx workqueue.Tx) error { return work(f.Context(), tx) }) }
 	}
-	schedules, err := f.client.Schedules()
-	f.ok(err)
 	put := func(s jobs.Schedule) func() error {
-		return tx(func(ctx context.Context, tx workqueue.Tx) error { return schedules.Put(ctx, tx, s) })
+		return tx(func(ctx context.Context, tx workqueue.Tx) error { return f.client.Schedules().Put(ctx, tx, s) })
 	}
 	for name, c := range map[string]struct {
 		do   func() error
 		want string
 	}{
 		"max args": {func() error { _, err := jobs.Open(jobs.Options{MaxArgs: -1}); return err },
-			"max args is -1 bytes"},
+			"MaxArgs is -1 bytes"},
 		"schema": {func() error { _, err := jobs.Open(jobs.Options{Schema: "no-schema"}); return err },
 			`schema "no-schema" must match`},
 		"nil client": {func() error {
@@ -161,44 +164,43 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		"no registry at all": {func() error {
 			_, err := jobs.NewWorker(f.Pool, bare(f), jobs.WorkerOptions{})
 			return err
-		}, "registry is nil, and the client has none"},
+		}, "Registry is nil, and the client has none"},
 		"middleware": {worker(jobs.WorkerOptions{Middleware: []jobs.Middleware{nil}}),
-			"middleware 1 of 1 is nil"},
+			"Middleware 1 of 1 is nil"},
 		"no handler": {func() error { return idle(f).Run(t.Context()) },
 			"[default] has no handler: call Register"},
 		"no handler to drain": {func() error { _, err := idle(f).Drain(); return err }, "[default] has no handler"},
 		"queue twice": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: jobs.DefaultQueue}}}),
-			`queues name "default" twice`},
+			`Queues name "default" twice`},
 		"long queue": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: tooLong}}}),
-			"queue has 256 bytes"},
+			"QueueOptions.Name has 256 bytes"},
 		"negative concurrency": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Concurrency: -1}}}),
 			"concurrency is -1"},
 		"priorities": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Priorities: []jobs.Priority{7}}}}),
-			"priorities name 7"},
-		"unknown": {worker(jobs.WorkerOptions{Unknown: 7}), "unknown is 7"},
+			"Priorities name 7"},
+		"unknown": {worker(jobs.WorkerOptions{Unknown: 7}), "Unknown is 7"},
 		"paused nothing": {tx(func(ctx context.Context, tx workqueue.Tx) error { return f.client.Pause(ctx, tx, "") }),
 			"queue is empty"},
 		"negative limit": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{MaxRunning: -1})
-		}), "max running is -1"},
+		}), "MaxRunning is -1"},
 		"rate that is none": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Rate: math.NaN()})
-		}), "rate is NaN"},
+		}), "Rate is NaN"},
 		"rate beyond floats": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Rate: 1e308})
-		}), "rate is 1e+308"},
+		}), "Rate is 1e+308"},
 		"burst without a rate": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Burst: 3})
-		}), "burst needs a rate"},
+		}), "Burst needs a Rate"},
 		"page too large": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			_, err := f.client.List(ctx, tx, jobs.Filter{Limit: 1001})
 			return err
-		}), "limit is 1001"},
+		}), "Limit is 1001"},
 		"nil transaction": {func() error {
 			_, err := f.client.Enqueue(t.Context(), nil, mail{}, jobs.InsertOptions{})
 			return err
 		}, "transaction is nil"},
-		"schedule of nothing": {put(jobs.Schedule{Name: "s", Expr: "@daily"}), "args are nil"},
 		"schedule of no rule": {put(jobs.Schedule{Name: "s", Expr: "61 * * * *", Args: mail{}}),
 			`schedule "s" is refused`},
 		"schedule of never": {put(jobs.Schedule{Name: "s", Expr: "0 0 30 2 *", Args: mail{}}), `schedule "s" is`},

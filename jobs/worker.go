@@ -60,7 +60,8 @@ type Worker struct {
 	pool      *pgxpool.Pool
 	db        database // for the records of handlers: the pool, or the transaction of DrainIn
 	options   WorkerOptions
-	handle    Handler // dispatches every job, through the middleware
+	handle    Handler // dispatches every job, through the middleware and the wrappers
+	wrappers  []Middleware
 	unknowns  putOff
 	queues    workqueue.Workers
 	noQueues  bool                // the options named no queues
@@ -77,7 +78,7 @@ func NewWorker(pool *pgxpool.Pool, c *Client, o WorkerOptions) (*Worker, error) 
 	case c == nil:
 		return nil, validate.Errorf("client", "is nil")
 	case o.Registry == nil && c.options.Registry == nil && len(o.Middleware) == 0:
-		return nil, validate.Errorf("registry", "is nil, and the client has none: make one with NewRegistry, give it "+
+		return nil, validate.Errorf("Registry", "is nil, and the client has none: make one with NewRegistry, give it "+
 			"to NewWorker or to Open, and call Register; to run schedules only, use Schedules.Scheduler")
 	case o.Registry == nil:
 		o.Registry = c.registry
@@ -114,21 +115,18 @@ func (w *Worker) addScheduler() error {
 	if w.options.NoSchedules {
 		return nil
 	}
-	s, err := w.client.Schedules()
-	if err != nil {
-		return err
-	}
-	w.scheduler, err = s.Scheduler(w.pool, periodic.SchedulerOptionsOf(w.options.WorkerOptions))
+	var err error
+	w.scheduler, err = w.client.schedules.Scheduler(w.pool, periodic.SchedulerOptionsOf(w.options.WorkerOptions))
 	return err
 }
 
 func (w *Worker) check() error {
 	if o := w.options; o.Unknown > LeaveUnknown {
-		return validate.Errorf("unknown", "is %d, want RetryUnknown or LeaveUnknown", o.Unknown)
+		return validate.Errorf("Unknown", "is %d, want RetryUnknown or LeaveUnknown", o.Unknown)
 	}
 	for i, m := range w.options.Middleware {
 		if m == nil {
-			return validate.Errorf("middleware", "%d of %d is nil", i+1, len(w.options.Middleware))
+			return validate.Errorf("Middleware", "%d of %d is nil", i+1, len(w.options.Middleware))
 		}
 	}
 	return nil
@@ -141,7 +139,7 @@ func (w *Worker) addQueues() error {
 			q.Name = DefaultQueue
 		}
 		if slices.Contains(names, q.Name) {
-			return validate.Errorf("queues", "name %q twice", q.Name)
+			return validate.Errorf("Queues", "name %q twice", q.Name)
 		}
 		names = append(names, q.Name)
 	}
@@ -155,7 +153,7 @@ func (w *Worker) addQueues() error {
 }
 
 func (w *Worker) addQueue(q QueueOptions) error {
-	if err := cmp.Or(input.Name("queue", q.Name, MaxQueue), checkPriorities(q.Priorities)); err != nil {
+	if err := cmp.Or(input.Name("QueueOptions.Name", q.Name, MaxQueue), checkPriorities(q.Priorities)); err != nil {
 		return err
 	}
 	o := w.options.WorkerOptions
@@ -183,10 +181,20 @@ func lanes(q QueueOptions) [][]any {
 func checkPriorities(list []Priority) error {
 	for _, p := range list {
 		if !slices.Contains(priorities, p) {
-			return validate.Errorf("priorities", "name %d, want High, Normal or Low", p)
+			return validate.Errorf("Priorities", "name %d, want High, Normal or Low", p)
 		}
 	}
 	return nil
+}
+
+// Wrap adds middleware outside that of the options, also to a worker that an application has made, as in a test that
+// injects faults. With several calls the last one is outermost. It panics on nil. Call it before Run or Drain.
+func (w *Worker) Wrap(m Middleware) {
+	if m == nil {
+		panic("txwork: the middleware is nil")
+	}
+	w.wrappers = append(w.wrappers, m)
+	w.handle = m(w.handle)
 }
 
 // Run runs jobs until ctx is cancelled. Then it stops claiming, returns jobs that were not started, waits for running
@@ -209,7 +217,7 @@ func (w *Worker) Check() error {
 		for _, q := range w.options.Queues {
 			names = append(names, cmp.Or(q.Name, DefaultQueue))
 		}
-		return validate.Errorf("registry", "of the worker of %s %v has no handler: call Register before Run, with the "+
+		return validate.Errorf("Registry", "of the worker of %s %v has no handler: call Register before Run, with the "+
 			"registry of the worker's options or, where there is none, the client's; to run schedules only, use "+
 			"Schedules.Scheduler", w.client.Table().Name(), names)
 	}
@@ -236,6 +244,9 @@ func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
 	inside, err := newWorker(w.pool, tx, w.client, w.options)
 	if err != nil {
 		return nil, err
+	}
+	for _, m := range w.wrappers {
+		inside.Wrap(m)
 	}
 	return inside.all().DrainIn(tx)
 }

@@ -229,7 +229,7 @@ func TestArgsThatDoNotDecodeAreDeadLettersInTheEnd(t *testing.T) {
 
 func TestAnUnknownKindIsRetriedByPolicy(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return nil }, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(report{}, jobs.InsertOptions{Retry: atOnce, MaxAttempts: 2}).ID
@@ -241,7 +241,7 @@ func TestAnUnknownKindIsRetriedByPolicy(t *testing.T) {
 // Many jobs of a kind without a handler here are due before a job that has one.
 func TestUnknownKindsAreLeftToThoseWhoKnowThem(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	const crowd = 5000
 	inserts := make([]jobs.Insert, crowd)
 	for i := range inserts {

@@ -26,7 +26,7 @@ func keyedBy(g keyed.Rule) *jobs.Workflow {
 
 func TestATaskEntersItsOrderedKeyWhenItsDependenciesAreDone(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	key := keyed.Ordered{Key: "account 7"}
 	other := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
 	one, two := f.start(keyedBy(key)), f.start(keyedBy(key))
@@ -50,7 +50,7 @@ func TestATaskEntersItsOrderedKeyWhenItsDependenciesAreDone(t *testing.T) {
 
 func TestATaskEntersItsLimitedKeyWhenItsDependenciesAreDone(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	key := keyed.Limited{Key: "printer", MaxRunning: 2}
 	var list []jobs.StartedWorkflow
 	for range 3 {
@@ -80,7 +80,7 @@ func (f *fixture) through(key string) int {
 
 func TestATaskBehindAKeyCountsWhenItIsDone(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	key := keyed.Ordered{Key: "account 7"}
 	other := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
 	w := jobs.NewWorkflow("")
@@ -96,7 +96,7 @@ func TestATaskBehindAKeyCountsWhenItIsDone(t *testing.T) {
 
 func TestATaskThatIsCancelledNeverComesToItsKey(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	key := keyed.Ordered{Key: "account 7"}
 	s := f.start(keyedBy(key))
 	f.fail(s.Tasks["a"])
@@ -117,7 +117,7 @@ func TestATaskThatIsInItsKeyAlreadyStaysThere(t *testing.T) {
 		MaxRunning: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t)
+			f := newJobs(t, anyKind)
 			other := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
 			s := f.start(keyedBy(key))
 			f.inTx(func(tx workqueue.Tx) error {
@@ -138,7 +138,7 @@ func TestATaskThatIsInItsKeyAlreadyStaysThere(t *testing.T) {
 // A dead letter that parks the rows behind it in its key also fails the workflows of those rows.
 func TestATaskThatIsParkedHasFailed(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	key := keyed.Ordered{Key: "k", OnFailure: keyed.Park}
 	list := []jobs.StartedWorkflow{f.start(keyedBy(key)), f.start(keyedBy(key)), f.start(keyedBy(key))}
 	for _, s := range list[:2] {

@@ -37,7 +37,7 @@ func policy(p join.Policy) func(*jobs.Workflow) { return func(w *jobs.Workflow) 
 
 func TestAFailedTaskCancelsWhatIsBehindIt(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(cleanup())
 	f.fail(s.Tasks["build"])
 	f.wantTasks(s.ID, "pending: build failed, test ready, deploy waits, announce waits, tidy waits")
@@ -56,7 +56,7 @@ func TestAFailedTaskCancelsWhatIsBehindIt(t *testing.T) {
 
 func TestATaskMayFailFast(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(cleanup(taskPolicy(join.FailFast)))
 	f.fail(s.Tasks["build"])
 	f.wantTasks(s.ID, "pending: build failed, test ready, deploy cancelled, announce cancelled, tidy ready")
@@ -66,7 +66,7 @@ func TestATaskMayFailFast(t *testing.T) {
 
 func TestATaskMayRunWhateverHappened(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(cleanup(taskPolicy(join.AnyOutcome)))
 	f.fail(s.Tasks["build"])
 	f.wantTasks(s.ID, "pending: build failed, test ready, deploy waits, announce waits, tidy waits")
@@ -87,7 +87,7 @@ func TestAWorkflowEndsByItsPolicy(t *testing.T) {
 	} {
 		t.Run(c.policy.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t)
+			f := newJobs(t, anyKind)
 			s := f.start(cleanup(policy(c.policy)))
 			f.fail(s.Tasks["build"])
 			equal(t, "after the first failure", f.workflow(s.ID).Status, c.early)
@@ -123,7 +123,7 @@ func TestARetryCountsAsNothing(t *testing.T) {
 
 func TestALostLeaseCountsAsNothing(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t, func(o *jobs.Options) { o.Retry = atOnce })
+	f := newJobs(t, anyKind, func(o *jobs.Options) { o.Retry = atOnce })
 	s := f.start(diamond())
 	f.ack(s.Tasks["a"])
 	dead := f.claimFor(time.Second, s.Tasks["b"])
@@ -144,7 +144,7 @@ func TestALostLeaseCountsAsNothing(t *testing.T) {
 
 func TestATaskWhoseAttemptsAreUsedUpByLostLeasesHasFailed(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t, func(o *jobs.Options) { o.MaxAttempts = 1 })
+	f := newJobs(t, anyKind, func(o *jobs.Options) { o.MaxAttempts = 1 })
 	s := f.start(diamond())
 	f.claimFor(time.Second, s.Tasks["a"])
 	f.until("the lease is over", func() bool {
@@ -157,7 +157,7 @@ func TestATaskWhoseAttemptsAreUsedUpByLostLeasesHasFailed(t *testing.T) {
 
 func TestARedriveResumesWhatStillWaits(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(cleanup())
 	f.fail(s.Tasks["build"])
 	f.redrive(s.Tasks["build"])
@@ -171,7 +171,7 @@ func TestARedriveResumesWhatStillWaits(t *testing.T) {
 // pending then, so it can complete after all.
 func TestARedriveLeavesWhatWasCancelled(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(cleanup())
 	f.fail(s.Tasks["build"])
 	f.ack(s.Tasks["test"])
@@ -186,7 +186,7 @@ func TestARedriveLeavesWhatWasCancelled(t *testing.T) {
 
 func TestAWorkflowThatHasEndedStaysSo(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(diamond())
 	f.fail(s.Tasks["a"])
 	f.redrive(s.Tasks["a"])
@@ -197,7 +197,7 @@ func TestAWorkflowThatHasEndedStaysSo(t *testing.T) {
 
 func TestCancellingOneTaskIsAFailureToThoseBehindIt(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(diamond())
 	f.ack(s.Tasks["a"])
 	f.inTx(func(tx workqueue.Tx) error {
@@ -219,7 +219,7 @@ func (f *fixture) cancelWorkflow(s jobs.StartedWorkflow) (pending bool) {
 
 func TestCancelEndsEveryTask(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	running := make(chan struct{})
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[part]) error {
 		if job.TaskName() != "build" {
@@ -246,7 +246,7 @@ func TestCancelEndsEveryTask(t *testing.T) {
 
 func TestADeadlineFailsTheWorkflowAndTasksGoOnUntilTheyAreCancelled(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	s := f.start(cleanup(func(w *jobs.Workflow) { w.Deadline = time.Now().Add(-time.Second) }))
 	f.wantTasks(s.ID, "failed: build ready, test ready, deploy waits, announce waits, tidy waits")
 	equal(t, "on fail", f.fate(s.OnFail), "ready")
@@ -258,7 +258,7 @@ func TestADeadlineFailsTheWorkflowAndTasksGoOnUntilTheyAreCancelled(t *testing.T
 
 func TestWhatIsNoWorkflowIsNotFound(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	job := f.enqueue(mail{}).ID
 	f.inTx(func(tx workqueue.Tx) error {
 		if _, err := f.client.Workflow(f.Context(), tx, job); !errors.Is(err, workqueue.ErrNotFound) {

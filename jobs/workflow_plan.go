@@ -67,7 +67,7 @@ func (p *plan) checkNames() error {
 			return validate.Errorf("task name", "%q is that of two tasks", t.name)
 		}
 		if err := (join.Join{Policy: p.policyOf(t)}).Validate(); err != nil {
-			return fmt.Errorf("task %q: %w", t.name, err)
+			return &partError{fmt.Sprintf("task %q", t.name), err}
 		}
 		p.index[t.name] = i
 	}
@@ -80,14 +80,14 @@ func (p *plan) resolve() error {
 		names := slices.Clone(t.named)
 		for _, d := range t.after {
 			if d == nil || d.workflow != p.Workflow {
-				return validate.Errorf("after", "of task %q has a task that is none of the workflow's", t.name)
+				return validate.Errorf("After", "of task %q has a task that is none of the workflow's", t.name)
 			}
 			names = append(names, d.name)
 		}
 		for _, name := range names {
 			d, known := p.index[name]
 			if !known {
-				return validate.Errorf("after", "of task %q has %q, which is no task of the workflow", t.name, name)
+				return validate.Errorf("After", "of task %q has %q, which is no task of the workflow", t.name, name)
 			}
 			p.deps[i] = append(p.deps[i], d)
 		}
@@ -178,7 +178,7 @@ func (p *plan) inserts() []Insert {
 func (p *plan) name(err error) error {
 	var refused *workqueue.ItemError
 	if errors.As(err, &refused) && refused.Index < len(p.tasks) {
-		return fmt.Errorf("task %q: %w", p.tasks[refused.Index].name, refused.Err)
+		return &partError{fmt.Sprintf("task %q", p.tasks[refused.Index].name), refused.Err}
 	}
 	return nameContinuation(err, len(p.tasks), p.OnComplete)
 }

@@ -122,7 +122,7 @@ func (o taskOutput) decode(ctx context.Context, d *Delivery, into any) error {
 	}
 	err := d.worker.client.decode(ctx, o.owner, outputField, o.stored, into)
 	if err != nil {
-		err = fmt.Errorf("the output of task %q does not decode: %w", o.name, err)
+		err = fmt.Errorf("txwork: the output of task %q does not decode: %w", o.name, err)
 	}
 	return err
 }

@@ -18,7 +18,9 @@ import (
 func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Declare(f.kinds, jobs.KindOptions[report]{Unique: &jobs.Unique{By: jobs.ByKind}})
+	jobs.Declare(f.kinds, jobs.KindOptions[part]{})
+	jobs.Declare(f.kinds, jobs.KindOptions[notice]{})
+	jobs.Declare(f.kinds, jobs.KindOptions[report]{Unique: &jobs.Unique{Key: "only"}})
 	elsewhere := jobs.NewWorkflow("").Task("x", part{})
 	for name, c := range map[string]struct {
 		build func(w *jobs.Workflow)
@@ -53,37 +55,37 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 			}
 		}, "… (1000 tasks)"},
 		"an unknown name": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.AfterNamed("b")) },
-			`after of task "a" has "b", which is no task of the workflow`},
+			`After of task "a" has "b", which is no task of the workflow`},
 		"a task from elsewhere": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(elsewhere)) },
-			`after of task "a" has a task that is none of the workflow's`},
+			`After of task "a" has a task that is none of the workflow's`},
 		"a nil task": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(nil)) },
-			`after of task "a" has a task that is none of the workflow's`},
+			`After of task "a" has a task that is none of the workflow's`},
 		"a task's policy": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.WithPolicy(7)) },
-			`task "a": txwork: policy is 7`},
+			`task "a": policy is 7`},
 		"a policy":      {func(w *jobs.Workflow) { w.Policy = -1; w.Task("a", part{}) }, "policy is -1"},
 		"tasks' policy": {func(w *jobs.Workflow) { w.TaskPolicy = 3; w.Task("a", part{}) }, "policy is 3"},
 		"a deadline": {func(w *jobs.Workflow) { w.Deadline = time.Unix(1<<40, 0); w.Task("a", part{}) },
 			"deadline is"},
-		"no args": {func(w *jobs.Workflow) { w.Task("a", nil) }, `task "a": txwork: args are nil`},
+		"no args": {func(w *jobs.Workflow) { w.Task("a", nil) }, `task "a": args are nil`},
 		"a unique task": {func(w *jobs.Workflow) {
 			w.Task("a", part{}, jobs.With(jobs.InsertOptions{Unique: &jobs.Unique{}}))
-		}, `task "a": txwork: unique is set on a job of a batch or workflow`},
+		}, `task "a": Unique is set on a job of a batch or workflow`},
 		"a unique kind": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("b", report{}) },
-			`task "b": txwork: unique is set on kind "report"`},
+			`task "b": Unique is set on kind "report"`},
 		"a task's key": {func(w *jobs.Workflow) {
 			w.Task("a", part{}, jobs.With(jobs.InsertOptions{ByKey: keyed.Ordered{}}))
-		}, `task "a": txwork: ordered key is empty`},
+		}, `task "a": ordered key is empty`},
 		"a task's delay": {func(w *jobs.Workflow) {
 			w.Task("ok", part{})
 			w.Task("late", part{}, jobs.AfterNamed("ok"), jobs.With(jobs.InsertOptions{Delay: -1}))
-		}, `task "late": txwork: delay is`},
+		}, `task "late": Delay is`},
 		"what comes after success": {func(w *jobs.Workflow) { w.Task("a", part{}); w.OnComplete = &jobs.Insert{} },
-			"on complete: txwork: args are nil"},
+			"OnComplete: args are nil"},
 		"what comes after failure": {func(w *jobs.Workflow) {
 			w.Task("a", part{})
 			w.OnComplete, w.OnFail = noticeOf(""), &jobs.Insert{Args: notice{},
 				InsertOptions: jobs.InsertOptions{Priority: 9}}
-		}, "on fail: txwork: priority is 9"},
+		}, "OnFail: Priority is 9"},
 		"too many tasks": {func(w *jobs.Workflow) {
 			for n := range jobs.MaxTasks + 1 {
 				w.Task(fmt.Sprint(n), part{})
@@ -121,7 +123,7 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 func TestALargeWorkflowStartsAndFails(t *testing.T) {
 	t.Parallel()
 	const width, depth = 100, jobs.MaxTasks / 100
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	w := jobs.NewWorkflow("large")
 	var above []*jobs.Task
 	for layer := range depth {

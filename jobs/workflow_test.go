@@ -37,7 +37,7 @@ func diamond() *jobs.Workflow {
 
 func TestATaskRunsWhenAllItsDependenciesAreDone(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	w := diamond()
 	w.OnComplete, w.OnFail = noticeOf("done"), noticeOf("failed")
 	s := f.start(w)
@@ -170,7 +170,7 @@ func TestNothingIsLeftOfARolledBackWorkflow(t *testing.T) {
 
 func TestTwoWorkflowsOfOnePlanAreApart(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	w := diamond()
 	one, two := f.start(w), f.start(w)
 	f.ack(one.Tasks["a"])
@@ -187,7 +187,7 @@ func TestTwoWorkflowsOfOnePlanAreApart(t *testing.T) {
 
 func TestTasksMayBeNamedBeforeTheyAreAdded(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	w := jobs.NewWorkflow("")
 	w.Task("last", part{}, jobs.AfterNamed("first", "first"))
 	w.Task("first", part{})
@@ -199,7 +199,7 @@ func TestTasksMayBeNamedBeforeTheyAreAdded(t *testing.T) {
 
 func TestTasksHaveOptionsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	own := map[string]string{"tenant": "7"}
 	w := jobs.NewWorkflow("")
 	a := w.Task("a", part{}, jobs.With(jobs.InsertOptions{Queue: "slow", Headers: own}))
@@ -264,7 +264,7 @@ func TestAFanInOf1000(t *testing.T) {
 // Reading a workflow costs in proportion to its own tasks, however many other jobs there are.
 func TestReadingAWorkflowReadsNoOtherJobs(t *testing.T) {
 	t.Parallel()
-	f := newJobs(t)
+	f := newJobs(t, anyKind)
 	others := make([]jobs.Insert, 5000)
 	for i := range others {
 		others[i].Args = report{Month: i}

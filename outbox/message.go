@@ -17,7 +17,8 @@ type Message struct {
 	Topic string
 
 	// Key names what the message is about, such as an account number: at most [MaxKey] bytes, or empty for none. It is
-	// delivered with the message. If [Options].Ordering is [PerKey], it also orders messages.
+	// delivered with the message. If [Options].Ordering is [PerKey], it also orders messages: a message without a key
+	// is then not ordered, and Enqueue accepts it without an error.
 	Key string
 
 	// Payload is the message's body, which the outbox does not interpret: at most [Options].MaxPayload bytes. Nil is an

@@ -13,7 +13,11 @@ const (
 	Unordered Ordering = iota
 
 	// PerKey delivers the messages of one [Message].Key one at a time, in the order in which their transactions commit.
-	// Messages with different keys, and messages without a key, are delivered concurrently.
+	// Messages with different keys are delivered concurrently.
+	//
+	// A message with an empty Key is not ordered, not even with other messages without one. Enqueue accepts it, because
+	// an outbox may carry ordered messages beside others that need no order, which then neither wait nor make their
+	// writers take turns.
 	//
 	// Transactions that write messages of the same key take turns: the second waits in its Enqueue until the first has
 	// ended. Keep them short, and write no more than a few thousand keys in one transaction: each key holds a lock of

@@ -19,9 +19,19 @@ type RelayOptions struct {
 	workqueue.WorkerOptions
 }
 
-// A Relay delivers messages to the handlers of their topics. Its methods are those of [topics.Worker]. Any number of
-// relays, in any number of processes, can share an outbox. Any of them may claim a message, so register handlers for
-// the same topics in all of them.
+// A Relay delivers messages to the handlers of their topics.
+//
+// Its methods are those of [topics.Worker], which `go doc workqueue/topics.Worker` shows:
+//
+//   - Handle registers the handler of a topic, HandleAll the handler of all other topics. Wrap adds middleware to them.
+//   - Run delivers messages until its context is cancelled. Wake makes it look for messages now, SetConcurrency changes
+//     how many handlers run at once.
+//   - Drain returns a [workqueue.Drain], which processes what is due and returns. DrainIn does so in a
+//     transaction, for tests.
+//   - Check, Workers and Tables make it a part of a service, see package service.
+//
+// Any number of relays, in any number of processes, can share an outbox. Any of them may claim a message, so register
+// handlers for the same topics in all of them.
 type Relay struct {
 	*topics.Worker[Handler]
 }

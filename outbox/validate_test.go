@@ -122,7 +122,7 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		"huge payload":       {outbox.Options{MaxPayload: 256<<20 + 1}, "between 1 and 268435456"},
 		"schema":             {outbox.Options{Schema: "Robert'); --"}, "schema"},
 		"negative attempts":  {outbox.Options{MaxAttempts: -1}, "max attempts is -1"},
-		"backoff":            {outbox.Options{Retry: workqueue.Retry{Growth: 9}}, "retry has growth 9"},
+		"backoff":            {outbox.Options{Retry: workqueue.Retry{Growth: 9}}, "retry has Growth 9"},
 		"negative retention": {outbox.Options{Retention: -1}, "retention"},
 	} {
 		if _, err := outbox.Open(c.options); !errors.Is(err, workqueue.ErrInvalid) ||

@@ -20,9 +20,19 @@ type WorkerOptions struct {
 }
 
 // A Worker passes timers that are due to the handlers of their topics, and writes the due occurrences of schedules as
-// timers. Its methods are those of [topics.Worker]; its Drain writes due occurrences first. Any number of workers, in
-// any number of processes, can share the tables. Any of them may claim a timer, so register handlers for the same
-// topics in all of them.
+// timers.
+//
+// Its methods are those of [topics.Worker], which `go doc workqueue/topics.Worker` shows:
+//
+//   - Handle registers the handler of a topic, HandleAll the handler of all other topics. Wrap adds middleware to them.
+//   - Run fires timers until its context is cancelled. Wake makes it look for timers now, SetConcurrency changes how
+//     many handlers run at once.
+//   - Drain returns a [workqueue.Drain], which processes what is due and returns; due occurrences are written first.
+//     DrainIn does so in a transaction, for tests.
+//   - Check, Workers and Tables make it a part of a service, see package service.
+//
+// Any number of workers, in any number of processes, can share the tables. Any of them may claim a timer, so register
+// handlers for the same topics in all of them.
 type Worker struct {
 	*topics.Worker[Handler]
 }

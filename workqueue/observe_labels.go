@@ -251,6 +251,7 @@ const (
 	reasonKey    attribute.Key = "txwork.reason"
 	outcomeKey   attribute.Key = "txwork.outcome"
 	stateKey     attribute.Key = "txwork.state"
+	answerKey    attribute.Key = "txwork.answer"
 )
 
 // end is what became of a settled row: its outcome, or exhausted if that was its last attempt, or cancel if a cancel of

@@ -21,6 +21,7 @@ func (t *telemetry) counters() map[string]*metric.Int64Counter {
 	return map[string]*metric.Int64Counter{
 		"messaging.client.sent.messages":     &t.sent,
 		"messaging.client.consumed.messages": &t.consumed,
+		"txwork.arrivals":                    &t.arrivals,
 		"txwork.settled":                     &t.settled,
 		"txwork.retried":                     &t.retried,
 		"txwork.dead_letters":                &t.dead,

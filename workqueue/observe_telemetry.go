@@ -114,7 +114,8 @@ type telemetry struct {
 
 	duration, maintenance, delay,
 	process metric.Float64Histogram
-	sent, consumed, settled, retried, dead, redriven, cancelled, purged, expired, lost, announces metric.Int64Counter
+	sent, consumed, arrivals, settled, retried, dead, redriven, cancelled, purged, expired, lost,
+	announces metric.Int64Counter
 	inFlight, running,
 	concurrency metric.Int64ObservableUpDownCounter
 	ofTable *prepared // for metrics that concern no operation

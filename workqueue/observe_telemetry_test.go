@@ -284,6 +284,10 @@ func TestTheListOfMetrics(t *testing.T) {
 		func() (any, error) { return r.Queue.Cancel(t.Context(), ids[1:2], "x") },
 		func() (any, error) { return r.Queue.PurgeDone(t.Context(), 0, 1) },
 		func() (any, error) { expire(ids[2]); return r.Queue.ReapExpired(t.Context(), 1) },
+		func() (any, error) {
+			return nil, r.Table.ProcessArrival(t.Context(), []any{"measured", ""},
+				func(context.Context) (uuid.UUID, string, error) { return uuid.Nil, "processed", nil })
+		},
 	} {
 		if _, err := do(); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,17 @@
 //	}
 //	mux.Handle("POST /orders", handler)
 //
+// A [Router] is Process with a handler for each topic. The topic of a message that package outboxhttp sends is that of
+// the outbox:
+//
+//	router, err := inboxhttp.NewRouter(pool, box, inboxhttp.Options{Consumer: "billing", Source: "shop"})
+//	if err != nil {
+//		return err
+//	}
+//	router.Handle("order.placed", bill)
+//	router.Handle("order.refunded", codec.HandlerIn(refund)) // refund takes the decoded JSON body
+//	mux.Handle("POST /orders", router)
+//
 // Process needs no worker, but old keys have to be deleted: put the inbox's Tables into the Options.Tables of a
 // service, pass them to reaper.Run, or call [inbox.Inbox.Purge].
 //
@@ -14,8 +25,9 @@
 //
 // The message id is in a header, Idempotency-Key by default. It must be unique to a message and the same on every
 // delivery of it, and it is compared as it is. The body is the message. A second delivery must have the same body,
-// unless you set Options.AnyBody. The headers traceparent and tracestate carry the trace that the handler's context, or
-// the stored message, continues, unless middleware such as otelhttp has put a span into the request's context.
+// unless you set Options.AnyBody. The header Txwork-Topic, or Options.Topic, gives the topic. The headers traceparent
+// and tracestate carry the trace that the handler's context, or the stored message, continues, unless middleware such
+// as otelhttp has put a span into the request's context.
 //
 // # The answer
 //
@@ -23,11 +35,14 @@
 //	in progress                    503  with Retry-After: another delivery is being processed, and may fail
 //	same id, other body            422
 //	no id, or the inbox refuses it 400
+//	Txwork-Topic cannot be decoded 400
 //	Options.Verify refuses it      401
 //	another method than POST       405
 //	a body over the limit          413
 //	the database is unavailable    503  with Retry-After: everything is rolled back, or will be a duplicate
 //	the function fails             500  everything is rolled back; send it again
+//	no handler for the topic       500  a Router only; the same
+//	a Decode fails                 500  the same
 //
 // The function of Process can choose another answer: [workqueue.Permanent] is answered by 422, an [inbox.RefusedError]
 // by 400, and [workqueue.RetryAfter] by 503 with that Retry-After. All of them roll back.

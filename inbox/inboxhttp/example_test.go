@@ -18,6 +18,7 @@ import (
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/inbox/inboxhttp"
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // A sender that delivers a message twice gets two answers, and is billed once.
@@ -65,14 +66,41 @@ func ExampleProcess() {
 func ExampleReceive() {
 	route := func(mux *http.ServeMux, pool *pgxpool.Pool, box *inbox.Inbox) error {
 		handler, err := inboxhttp.Receive(pool, box, inboxhttp.ReceiveOptions{
-			Options:     inboxhttp.Options{Consumer: "billing", Source: "shop"},
-			Topic:       func(r *http.Request) string { return r.PathValue("topic") },
+			Options: inboxhttp.Options{Consumer: "billing", Source: "shop",
+				Topic: func(r *http.Request) string { return r.PathValue("topic") }},
 			KeepHeaders: []string{"content-type", "x-tenant"},
 		})
 		if err != nil {
 			return err
 		}
 		mux.Handle("POST /events/{topic}", handler)
+		return nil
+	}
+	_ = route
+}
+
+// A router passes each message to the handler of the topic that the sender's outbox has given it.
+func ExampleRouter() {
+	type Refund struct {
+		Order string
+		Cents int
+	}
+	bill := func(ctx context.Context, tx pgx.Tx, m *inboxhttp.Message) error {
+		_, err := tx.Exec(ctx, "INSERT INTO bills VALUES ($1)", string(m.Body))
+		return err
+	}
+	refund := func(ctx context.Context, tx pgx.Tx, _ *inboxhttp.Message, r Refund) error {
+		_, err := tx.Exec(ctx, "DELETE FROM bills WHERE what = $1", r.Order)
+		return err
+	}
+	route := func(mux *http.ServeMux, pool *pgxpool.Pool, box *inbox.Inbox) error {
+		router, err := inboxhttp.NewRouter(pool, box, inboxhttp.Options{Consumer: "billing", Source: "shop"})
+		if err != nil {
+			return err
+		}
+		router.Handle("order.placed", bill)
+		router.Handle("order.refunded", codec.HandlerIn(refund)) // decodes the body as JSON
+		mux.Handle("POST /orders", router)
 		return nil
 	}
 	_ = route

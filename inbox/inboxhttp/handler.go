@@ -19,21 +19,33 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// A Message is passed to the function of [Process].
+// A Message is passed to a [Handler]. A test of a handler can construct one.
 type Message struct {
 	ID      string // as the source sent it
+	Topic   string // see [Options].Topic
 	Body    []byte // never nil
 	Request *http.Request
 }
 
+// Decode decodes Body as JSON into the value that the pointer points to. The error is a [*codec.DecodeError]. With it,
+// [codec.HandlerIn] turns a function of the decoded value into a [Handler].
+func (m *Message) Decode(ctx context.Context, into any) error {
+	return payload.Decode(ctx, codec.JSON{}, codec.Envelope{}, m.Body, into)
+}
+
+// A Handler processes one message in the transaction that records the message's id: both commit or neither does. An
+// error rolls back. The package documentation lists how errors are answered. The context carries the span of the call.
+type Handler = func(ctx context.Context, tx pgx.Tx, m *Message) error
+
 // Process returns an HTTP handler that runs fn for each message with [inbox.Inbox.Process], in the transaction that
 // records the message's id. The package documentation lists its answers. The handler is safe for concurrent use, and fn
 // has to be, too.
-func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx context.Context, tx pgx.Tx,
-	m *Message) error) (http.Handler, error) {
+func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn Handler) (http.Handler, error) {
 	if fn == nil {
 		return nil, validate.Errorf("function", "is nil")
 	}
@@ -42,12 +54,15 @@ func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx contex
 		if o.AnyBody {
 			key.Body = nil
 		}
-		return box.Process(ctx, pool, key, func(ctx context.Context, tx pgx.Tx) error {
-			if err := fn(ctx, tx, m); err != nil {
-				return &functionError{err}
-			}
-			return nil
+		var failed error
+		result, err := box.Process(ctx, pool, key, func(ctx context.Context, tx pgx.Tx) error {
+			failed = fn(ctx, tx, m)
+			return failed
 		})
+		if failed != nil {
+			err = &functionError{failed}
+		}
+		return result, err
 	}
 	return newHandler(pool, box, o, process)
 }
@@ -70,11 +85,8 @@ func Receive(pool *pgxpool.Pool, box *inbox.Inbox, o ReceiveOptions) (http.Handl
 }
 
 func (o ReceiveOptions) message(m *Message) inbox.Message {
-	message := inbox.Message{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Payload: m.Body,
+	message := inbox.Message{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Topic: m.Topic, Payload: m.Body,
 		Headers: o.kept(m.Request.Header)}
-	if o.Topic != nil {
-		message.Topic = o.Topic(m.Request)
-	}
 	if o.AnyBody {
 		hash := sha256.Sum256(nil) // the same for every body
 		message.BodyHash = hash[:]
@@ -160,7 +172,12 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request) (*Message, *answe
 			slog.String("source", h.options.Source), slog.Any("error", err))
 		return nil, &answer{status: http.StatusUnauthorized, text: "the request is not the source's"}
 	}
-	return &Message{ID: ids[0], Body: body, Request: r}, nil
+	topic, err := h.options.topic(r)
+	if err != nil {
+		return nil, &answer{status: http.StatusBadRequest,
+			text: fmt.Sprintf("the header %s is not percent-encoded", TopicHeader)}
+	}
+	return &Message{ID: ids[0], Topic: topic, Body: body, Request: r}, nil
 }
 
 func (h *handler) verify(r *http.Request, body []byte) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,10 @@ const (
 	DefaultRetryAfter = time.Second
 )
 
+// TopicHeader is the header in which package outboxhttp sends the topic of a message. Bytes that are not printable
+// ASCII are percent-encoded in it. [Message].Topic is the decoded topic.
+const TopicHeader = "Txwork-Topic"
+
 // Options configure a handler. Consumer and Source are required.
 type Options struct {
 	// Consumer names the part of the application that processes the messages, see [inbox.Key].
@@ -35,6 +40,11 @@ type Options struct {
 	// KeyHeader names the header that carries the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it
 	// webhook-id.
 	KeyHeader string
+
+	// Topic returns the topic of a message, which selects its handler in a [Router] or an [inbox.Worker]. Webhooks may
+	// have it in the path, or in a header of their own. Default: the header [TopicHeader], decoded. Without a topic, it
+	// is the source.
+	Topic func(r *http.Request) string
 
 	// MaxBody is the largest body in bytes. Default: [inbox.DefaultMaxPayload].
 	MaxBody int
@@ -58,10 +68,6 @@ type Options struct {
 // ReceiveOptions configure the handler of [Receive].
 type ReceiveOptions struct {
 	Options
-
-	// Topic returns the topic of a message, which selects the worker's handler. Default: the source, see
-	// [inbox.Message].
-	Topic func(r *http.Request) string
 
 	// KeepHeaders names the request headers that are stored with the message, whatever their case. They are stored
 	// under their names in lower case. Several values of one header are joined by commas. Default: content-type.
@@ -91,6 +97,16 @@ func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
 		input.Name("consumer", o.Consumer, inbox.MaxKeyPart),
 		input.Name("source", o.Source, inbox.MaxKeyPart),
 	)
+}
+
+// topic returns the topic of a request's message.
+func (o Options) topic(r *http.Request) (topic string, err error) {
+	if o.Topic != nil {
+		topic = o.Topic(r)
+	} else {
+		topic, err = url.PathUnescape(r.Header.Get(TopicHeader))
+	}
+	return cmp.Or(topic, o.Source), err
 }
 
 // kept returns the headers that are stored with the message.

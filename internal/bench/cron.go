@@ -28,11 +28,7 @@ func (c Cron) run(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	schedules, err := s.client.Schedules()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.put(ctx, l, schedules); err != nil {
+	if err := c.put(ctx, l, s.client.Schedules()); err != nil {
 		return nil, err
 	}
 	m, err := l.begin(ctx, s.table())
@@ -40,7 +36,7 @@ func (c Cron) run(ctx context.Context, l *lab) (*Result, error) {
 		return nil, err
 	}
 	f := &firings{tally: newTally(0)}
-	took, err := c.fire(ctx, l, s, schedules, f)
+	took, err := c.fire(ctx, l, s, s.client.Schedules(), f)
 	if err != nil {
 		return nil, err
 	}

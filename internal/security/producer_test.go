@@ -96,7 +96,7 @@ func (f *fixture) createAlarms(ctx context.Context, tx workqueue.Tx) error {
 }
 
 func (f *fixture) enqueueJobs(ctx context.Context, tx workqueue.Tx) error {
-	unique := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: "only", OnConflict: jobs.Replace}}
+	unique := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}}
 	for page := range 2 {
 		if _, err := f.jobs.Enqueue(ctx, tx, printArgs{page}, unique); err != nil {
 			return err

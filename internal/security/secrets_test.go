@@ -127,7 +127,7 @@ func (w *witness) fillWithSecrets() {
 		_, err4 := w.timers.Set(ctx, tx, timers.Timer{Key: marker, Topic: "fails", Payload: payload, Headers: headers(),
 			MaxAttempts: 1})
 		_, err5 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(), MaxAttempts: 1,
-			Unique: &jobs.Unique{By: jobs.ByKey, Key: marker}})
+			Unique: &jobs.Unique{Key: marker}})
 		undecodable, err6 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(),
 			MaxAttempts: 1})
 		if err7 := errors.Join(err, err2, err3, err4, err5, err6); err7 != nil {

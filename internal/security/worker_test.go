@@ -72,14 +72,10 @@ func TestAWorkerFinishesEverything(t *testing.T) {
 
 // configure does what workers do at their start: it sets rules of queues and schedules.
 func (f *fixture) configure(ctx context.Context, tx workqueue.Tx) error {
-	schedules, err := f.jobs.Schedules()
-	if err != nil {
-		return err
-	}
 	return errors.Join(
 		f.jobs.SetLimits(ctx, tx, "slow", jobs.Limits{MaxRunning: 1}),
 		f.jobs.Pause(ctx, tx, "idle"),
-		schedules.Put(ctx, tx, jobs.Schedule{Name: "daily", Expr: "@every 1s", Args: printArgs{9}}),
+		f.jobs.Schedules().Put(ctx, tx, jobs.Schedule{Name: "daily", Expr: "@every 1s", Args: printArgs{9}}),
 		f.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: "daily", Expr: "@every 1s", Topic: "fired"}),
 	)
 }

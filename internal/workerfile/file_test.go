@@ -163,7 +163,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		worker.yaml:2:25: timers.retry.base: is "soon": want a length of time such as 90d or 36h, up to ten years
 		`},
 		{"a handler's retry", "timers:\n  topics:\n    t: {exec: cat, retry: {jitter: 2}}",
-			`worker.yaml:3:20: timers.topics.t.retry: retry has jitter 2, want 0, or 1e-09 to 1`},
+			`worker.yaml:3:20: timers.topics.t.retry: retry has Jitter 2, want 0, or 1e-09 to 1`},
 		{"codes", `jobs: {kinds: {k: {exec: {command: cat, exit_codes: {300: done, 3: maybe}}}}}`, `
 		worker.yaml:1:54: jobs.kinds.k.exec.exit_codes.300: is no exit code: want 0 to 255, or "*" for all others
 		worker.yaml:1:65: jobs.kinds.k.exec.exit_codes.3: is "maybe": want one of done, permanent, retry

@@ -9,12 +9,14 @@
 //
 // # The request
 //
-// The body is the message's payload. Content-Type is the message's header content-type, or else that of the options.
-// Idempotency-Key is the message's id, which is the same on every attempt. A receiver that stores it, as package
-// inboxhttp does, processes the message once. Txwork-Topic, Txwork-Key and Txwork-Attempt describe the message; bytes
-// that are not printable ASCII are percent-encoded. Traceparent and tracestate continue the trace of the delivery, or,
-// if this process is not traced, the trace of the code that enqueued the message. Other headers of the message may be
-// confidential, so they are sent only if the options name them.
+// The body is the message's payload. Content-Type is the message's header content-type, or else that of the options,
+// which is application/json by default, whatever the payload contains. Idempotency-Key is the message's id, which is
+// the same on every attempt. A receiver that stores it, as package inboxhttp does, processes the message once.
+// Txwork-Topic, Txwork-Key and Txwork-Attempt describe the message; bytes that are not printable ASCII are
+// percent-encoded. inboxhttp decodes the topic, and its Router passes the message to the handler of the topic; other
+// receivers decode the headers with [net/url.PathUnescape]. Traceparent and tracestate continue the trace of the
+// delivery, or, if this process is not traced, the trace of the code that enqueued the message. Other headers of the
+// message may be confidential, so they are sent only if the options name them.
 //
 // # The answer
 //

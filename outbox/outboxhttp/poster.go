@@ -9,24 +9,28 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// A Verdict is the outcome of a delivery that was answered with some status, see [Options].Statuses.
+// A Verdict is the outcome of a delivery that was answered with some status, see [Options].Statuses: [Done], [Retry] or
+// [Permanent]. It is a uint8 whose zero value is no verdict.
 type Verdict = httppost.Verdict
 
 // The verdicts.
 const (
-	Done      = httppost.Done      // the message is delivered
-	Retry     = httppost.Retry     // the attempt has failed, and the message is retried
-	Permanent = httppost.Permanent // the message is a dead letter
+	Done      = httppost.Done      // 1: the message is delivered
+	Retry     = httppost.Retry     // 2: the attempt has failed, and the message is retried
+	Permanent = httppost.Permanent // 3: the message is a dead letter
 )
 
 // Defaults of [Options].
 const (
-	DefaultTimeout     = httppost.DefaultTimeout
-	DefaultKeyHeader   = httppost.DefaultKeyHeader
+	// DefaultTimeout is 10 seconds.
+	DefaultTimeout = httppost.DefaultTimeout
+	// DefaultKeyHeader is "Idempotency-Key".
+	DefaultKeyHeader = httppost.DefaultKeyHeader
+	// DefaultContentType is "application/json".
 	DefaultContentType = httppost.DefaultContentType
 )
 
-// MaxRetryAfter bounds how long a receiver can postpone the next attempt.
+// MaxRetryAfter is 24 hours. It bounds how long a receiver can postpone the next attempt.
 const MaxRetryAfter = httppost.MaxRetryAfter
 
 // Options configure a [Poster]. URL is required.
@@ -37,19 +41,19 @@ type Options struct {
 	// Header is sent with every request, such as Authorization.
 	Header http.Header
 
-	// ContentType is the Content-Type of payloads. A message's header content-type overrides it. Default:
-	// [DefaultContentType].
+	// ContentType is the Content-Type of payloads, whatever they contain: it is not detected. A message's header
+	// content-type overrides it. Default: [DefaultContentType], application/json.
 	ContentType string
 
-	// KeyHeader names the header that carries the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it
-	// webhook-id.
+	// KeyHeader names the header that carries the message's id. Default: [DefaultKeyHeader], Idempotency-Key. Standard
+	// Webhooks calls it webhook-id.
 	KeyHeader string
 
 	// ForwardHeaders names the headers of a message that are sent with its request. Case does not matter. Default:
 	// none.
 	ForwardHeaders []string
 
-	// Timeout bounds one request, from dialling to the end of the answer. Default: [DefaultTimeout].
+	// Timeout bounds one request, from dialling to the end of the answer. Default: [DefaultTimeout], 10 seconds.
 	Timeout time.Duration
 
 	// Statuses overrides the outcomes of single statuses. For example, 404: Retry is for a receiver whose routes are

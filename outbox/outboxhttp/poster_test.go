@@ -184,3 +184,15 @@ func TestPostersThatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+// The comments of the constants state their values, because their definitions are in an internal package.
+func TestTheDocumentedValues(t *testing.T) {
+	t.Parallel()
+	if outboxhttp.DefaultTimeout != 10*time.Second || outboxhttp.MaxRetryAfter != 24*time.Hour ||
+		outboxhttp.DefaultKeyHeader != "Idempotency-Key" || outboxhttp.DefaultContentType != "application/json" {
+		t.Error("a comment of a default states another value")
+	}
+	if outboxhttp.Done != 1 || outboxhttp.Retry != 2 || outboxhttp.Permanent != 3 {
+		t.Error("a comment of a verdict states another value")
+	}
+}

@@ -121,8 +121,7 @@ func (w *world) open() {
 	w.jobs, err = jobs.Open(jobs.Options{Schema: w.Schema, Registry: kinds, Retry: atOnce, MaxAttempts: 100,
 		Telemetry: quiet})
 	w.ok(err)
-	w.periodic, err = w.jobs.Schedules()
-	w.ok(err)
+	w.periodic = w.jobs.Schedules()
 	w.outbox, err = outbox.Open(outbox.Options{
 		Schema: w.Schema, Ordering: outbox.PerKey, Retry: atOnce, MaxAttempts: 100, Telemetry: quiet,
 	})

@@ -218,7 +218,7 @@ func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []announced, err 
 		id := uuid.Must(uuid.NewV7())
 		inserts[i] = jobs.Insert{Args: p.task(id.String()), InsertOptions: jobs.InsertOptions{ID: id, Delay: p.delay()}}
 		if p.random.IntN(10) == 0 {
-			inserts[i].Unique = &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint("unique ", p.random.IntN(10))}
+			inserts[i].Unique = &jobs.Unique{Key: fmt.Sprint("unique ", p.random.IntN(10))}
 		}
 	}
 	enqueued, err := p.domains.jobs.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)

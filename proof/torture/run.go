@@ -99,30 +99,24 @@ func (r *run) schedule(ctx context.Context) (err error) {
 	}
 	r.shop = &shop{lab: r.lab, domains: d, committed: newTally()}
 	r.lab.shop = r.shop
-	every, err := d.jobs.Schedules()
-	if err != nil {
-		return err
-	}
 	rule := schedule.Rule{Misfire: schedule.MisfireAll}
 	task := Task{Mode: modeTx, Name: scheduleName}
 	return workqueue.InTx(ctx, r.lab.admin, func(tx workqueue.Tx) error {
 		return errors.Join(
 			d.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule,
 				Topic: topic, Value: task}),
-			every.Put(ctx, tx, jobs.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule, Args: task}))
+			d.jobs.Schedules().Put(ctx, tx, jobs.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule,
+				Args: task}))
 	})
 }
 
 // unschedule deletes the schedules, so that no more rows are written.
 func (r *run) unschedule(ctx context.Context) error {
 	d := r.shop.domains
-	every, err := d.jobs.Schedules()
-	if err != nil {
-		return err
-	}
 	return pgx.BeginFunc(ctx, r.lab.admin, func(tx pgx.Tx) error {
 		in := workqueue.Pgx(tx)
-		return errors.Join(d.timers.Schedules().Delete(ctx, in, scheduleName), every.Delete(ctx, in, scheduleName))
+		return errors.Join(d.timers.Schedules().Delete(ctx, in, scheduleName),
+			d.jobs.Schedules().Delete(ctx, in, scheduleName))
 	})
 }
 

@@ -45,9 +45,13 @@ func Workers() []Metric {
 		histogram(delayBuckets, "txwork.start.delay", row,
 			"From when a row could be claimed, because it was due and waited for nothing else, to the start of its "+
 				"handler, by the database's clock"),
-		histogram(workBuckets, "messaging.process.duration", with(row, "error.type"), "Duration of a handler"),
+		histogram(workBuckets, "messaging.process.duration", with(row, "error.type"),
+			"Duration of a handler, or of an inbox's Process that ran one or failed"),
 		counter("messaging.client.sent.messages", row, "Rows written by an enqueue"),
 		counter("messaging.client.consumed.messages", row, "Rows claimed"),
+		counter("txwork.arrivals", with(row, "txwork.answer"),
+			"Messages that were processed, or were to be processed, as they arrived, by answer: processed, duplicate, "+
+				"in_progress, hash_mismatch or error"),
 		counter("txwork.settled", with(row, "txwork.outcome"), "Rows settled, by outcome"),
 		counter("txwork.retried", with(row, "txwork.reason"),
 			"Rows that will be attempted again after an attempt that failed, by reason: error, or lease_expired"),

@@ -33,7 +33,8 @@ func (p *Plan) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	return p.table.In(tx).Query(ctx, discard, p.statements.resume, s.ID, next, p.dueAt(s.Rule, next))
+	return p.table.In(tx).Query(ctx, discard, p.statements.resume, s.ID, next,
+		p.dueAt(s.Rule, next).Add(-s.ahead))
 }
 
 // Delete removes a schedule. Occurrences that were already written are left to the domain.

@@ -21,7 +21,7 @@ func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occur
 	if err != nil {
 		return Occurrence{}, err
 	}
-	o := triggered(s.Schedule, s.now)
+	o := s.triggered()
 	_, err = p.options.Insert(ctx, tx, []Occurrence{o})
 	return o, err
 }
@@ -48,7 +48,7 @@ func (p *Plan) Backfill(ctx context.Context, tx workqueue.Tx, name string, from,
 	if len(missed) == 0 {
 		return 0, nil
 	}
-	return p.options.Insert(ctx, tx, planned(s.Schedule, missed))
+	return p.options.Insert(ctx, tx, s.planned(missed))
 }
 
 // between returns a schedule's nominal times in a range. The times of an interval count from its anchor.

@@ -107,7 +107,7 @@ func (p *Plan) change(ctx context.Context, tx workqueue.Tx, old row, d definitio
 	}
 	v := values(d.Schedule, nil)
 	return p.table.In(tx).Query(ctx, discard, p.statements.put, old.ID, v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
-		next, p.dueAt(d.Rule, next))
+		next, p.dueAt(d.Rule, next).Add(-old.ahead))
 }
 
 func (d definition) first(anchor *time.Time, now time.Time) (time.Time, error) {

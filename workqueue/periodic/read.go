@@ -64,7 +64,12 @@ func notFound(name string, err error) error {
 // A row is a schedule and the time at which it was read.
 type row struct {
 	Info
-	now time.Time // by the database's clock
+	now time.Time // by the schedule's clock, which is the database's unless a test has advanced it
+
+	// ahead is by how much the schedule's clock is ahead of the database's, in a test: txworktest.Advance stores it as
+	// the header txwork-ahead, in microseconds. Nominal times are by the schedule's clock, and due times by the
+	// database's.
+	ahead time.Duration
 }
 
 // shown is the row for readers. A paused schedule stores the next time at which it stopped, but readers see none.
@@ -95,13 +100,16 @@ func (p *Plan) rows(ctx context.Context, tx workqueue.Tx, each func(row), statem
 func scanRow(scan func(...any) error) (row, error) {
 	var r row
 	var misfire, overlap string
-	var grace, jitter int64
+	var grace, jitter, ahead int64
 	err := scan(&r.ID, &r.Name, &r.Expr, &r.Zone, &misfire, &r.Rule.Cap, &grace, &overlap, &jitter, &r.Template,
 		&r.Paused,
-		&r.NextAt, &r.LastAt, &r.BufferedAt, &r.Fired, &r.Skipped, &r.Status, &r.LastError, &r.CreatedAt, &r.now)
+		&r.NextAt, &r.LastAt, &r.BufferedAt, &r.Fired, &r.Skipped, &r.Status, &r.LastError, &r.CreatedAt,
+		&ahead, &r.now)
 	if err != nil {
 		return r, err
 	}
+	r.ahead = time.Duration(ahead) * time.Microsecond
+	r.now = r.now.Add(r.ahead)
 	r.Rule.Grace, r.Rule.Jitter = time.Duration(grace)*time.Microsecond, time.Duration(jitter)*time.Microsecond
 	if r.Rule.Misfire, err = schedule.ParseMisfire(misfire); err != nil {
 		return r, err

@@ -65,29 +65,29 @@ type Occurrence struct {
 }
 
 // planned returns a schedule's occurrences at nominal times.
-func planned(s Schedule, nominal []time.Time) []Occurrence {
+func (r row) planned(nominal []time.Time) []Occurrence {
 	occurrences := make([]Occurrence, len(nominal))
 	for i, at := range nominal {
 		at = at.UTC()
 		occurrences[i] = Occurrence{
-			Schedule: s.Name,
-			Key:      "schedule/" + s.Name + "/" + at.Format(time.RFC3339Nano),
+			Schedule: r.Name,
+			Key:      "schedule/" + r.Name + "/" + at.Format(time.RFC3339Nano),
 			Nominal:  at,
-			DueAt:    at.Add(s.Rule.Offset(s.Name, at)),
-			Template: s.Template,
+			DueAt:    at.Add(r.Rule.Offset(r.Name, at)).Add(-r.ahead),
+			Template: r.Template,
 		}
 	}
 	return occurrences
 }
 
 // triggered returns an occurrence outside the plan.
-func triggered(s Schedule, now time.Time) Occurrence {
+func (r row) triggered() Occurrence {
 	return Occurrence{
-		Schedule:  s.Name,
-		Key:       "schedule/" + s.Name + "/trigger/" + uuid.NewString(),
-		Nominal:   now.UTC(),
-		DueAt:     now.UTC(),
-		Template:  s.Template,
+		Schedule:  r.Name,
+		Key:       "schedule/" + r.Name + "/trigger/" + uuid.NewString(),
+		Nominal:   r.now.UTC(),
+		DueAt:     r.now.Add(-r.ahead).UTC(),
+		Template:  r.Template,
 		Triggered: true,
 	}
 }

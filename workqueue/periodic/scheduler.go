@@ -226,7 +226,7 @@ func (p *Plan) carryOut(ctx context.Context, tx workqueue.Tx, r row, d decision)
 	fired, last := 0, (*time.Time)(nil)
 	if n := len(d.start); n > 0 {
 		var err error
-		if fired, err = p.options.Insert(ctx, tx, planned(r.Schedule, d.start)); err != nil {
+		if fired, err = p.options.Insert(ctx, tx, r.planned(d.start)); err != nil {
 			return err
 		}
 		last = &d.start[n-1]
@@ -237,5 +237,5 @@ func (p *Plan) carryOut(ctx context.Context, tx workqueue.Tx, r row, d decision)
 	if err != nil || d.wake == nil {
 		return err
 	}
-	return workqueue.Again(d.wake.Sub(now))
+	return workqueue.Again(d.wake.Sub(now.Add(r.ahead)))
 }

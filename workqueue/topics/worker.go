@@ -38,7 +38,7 @@ type Domain[H, T any] struct {
 //
 // Register handlers first, then call Run. A Worker is a part of a service, see package service.
 type Worker[H any] struct {
-	handlers *registry[H]
+	handlers *Registry[H]
 	worker   *workqueue.Worker
 	all      workqueue.Workers
 	tables   []*workqueue.Table
@@ -48,7 +48,7 @@ type Worker[H any] struct {
 func NewWorker[H, T any](pool *pgxpool.Pool, d Domain[H, T], o workqueue.WorkerOptions) (*Worker[H], error) {
 	handlers := newRegistry[H](d.Name, d.Runner)
 	worker, err := workqueue.NewWorker(pool, d.Domain, func(ctx context.Context, c *workqueue.Claim[T]) error {
-		h, err := handlers.find(d.Topic(&c.Body))
+		h, err := handlers.Find(d.Topic(&c.Body))
 		if err != nil {
 			return err
 		}
@@ -71,10 +71,15 @@ func NewWorker[H, T any](pool *pgxpool.Pool, d Domain[H, T], o workqueue.WorkerO
 
 // Handle registers the handler of a topic. Like [net/http.ServeMux] it panics on what cannot be meant: a topic that
 // [Check] refuses, a nil handler, a topic that has a handler already, and after Run has begun.
-func (w *Worker[H]) Handle(topic string, h H) { w.handlers.handle(topic, h) }
+func (w *Worker[H]) Handle(topic string, h H) { w.handlers.Handle(topic, h) }
 
 // HandleAll registers the handler of every topic that has none of its own. It panics like [Worker.Handle].
-func (w *Worker[H]) HandleAll(h H) { w.handlers.handleAll(h) }
+func (w *Worker[H]) HandleAll(h H) { w.handlers.HandleAll(h) }
+
+// Wrap replaces every handler, those that are registered already and those that follow, by what wrap returns for it. It
+// is for middleware, such as a log of failures, and for tests that inject faults into an application's own worker. With
+// several calls the last one is outermost. It panics if wrap returns nil, and after Run has begun.
+func (w *Worker[H]) Wrap(wrap func(H) H) { w.handlers.wrap(wrap) }
 
 // Check reports why the worker cannot run: it has no handler. A service asks before it starts.
 func (w *Worker[H]) Check() error { return w.handlers.check() }
