@@ -14,16 +14,20 @@ import (
 // that listen look for due rows at once.
 //
 // Advance moves these times, in live rows and in rows that have ended: due_at, locked_until, created_at, completed_at,
-// failed_at and cancelled_at; deadlines of joins; the refill of rate limits; the new time of a timer that was set again
-// while it fires; and the times of the next and the last occurrence of schedules, which are a domain of their own
-// (timers.Timers.Schedules). Rows that were due in less than d are therefore due now, leases that would have expired
-// have expired, retention and deduplication windows have passed, and rows are older.
+// failed_at and cancelled_at; deadlines of joins; the refill of rate limits; and the new time of a timer that was set
+// again while it fires. Rows that were due in less than d are therefore due now, leases that would have expired have
+// expired, retention and deduplication windows have passed, and rows are older.
 //
-// It does not move what people see: payloads, headers, columns of tables of your own, a timer's nominal time
-// ScheduledAt, and the alarms' own table, although the timers of alarms move. The nominal times of a schedule do move,
-// because they are also its due times: its next occurrence has a nominal time that is d earlier than the rule says.
-// Advance by multiples of its period if that matters. Paused schedules, and everything else that is due after the year
-// 9000, stay where they are.
+// It does not move what people see: payloads, headers, columns of tables of your own, nominal times (ScheduledAt of a
+// timer, Nominal of a schedule's job), and the alarms' own table, although the timers of alarms move. Everything that
+// is due after the year 9000 stays where it is.
+//
+// Schedules are a domain of their own (timers.Timers.Schedules, jobs.Client.Schedules). Advance moves the clock of
+// those that exist, so that they fire as the rule says: three calls with 24 hours, each followed by a [Drain], run a
+// nightly schedule three times, with the nominal times of the next three nights. What is due while Advance skips the
+// time is late, as if no worker had been running, and the schedule's misfire policy applies: by default, one call with
+// 72 hours makes a nightly schedule fire once. A change of a schedule, its Resume, Trigger and Backfill use its clock,
+// too. A schedule that is created later begins at now().
 //
 // The clock of the database, now(), does not move, and neither does that of the process.
 func Advance(t testing.TB, q Querier, d time.Duration, domain Domain, more ...Domain) {
@@ -81,15 +85,15 @@ type clock struct {
 	owner string // the core table that it belongs to; empty for a core table
 	live  []string
 	ended []string // only for core tables
+	plan  bool     // a table of schedules
 }
 
-// Columns that move: those of core tables, in live rows and in rows that have ended, and those of timers and
-// schedules.
+// Columns that move: those of core tables, in live rows and in rows that have ended, and those of timers.
 var (
 	liveTimes     = []string{"created_at", "due_at", "locked_until", "cancelled_at"}
 	endedTimes    = []string{"created_at", "due_at", "completed_at", "failed_at", "cancelled_at"}
 	timerTimes    = []string{"rearm_at"}
-	scheduleTimes = []string{"next_at", "last_at", "buffered_at"}
+	scheduleTimes = []string{"next_at", "last_at", "buffered_at"} // nominal: they stay, and the schedule's clock moves
 )
 
 // belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move.
@@ -110,9 +114,11 @@ func clocksOf(lines []string) []clock {
 	}
 	var clocks []clock
 	for _, table := range core {
-		own := ownTimes(columns[table])
-		clocks = append(clocks, clock{table: table, live: slices.Concat(liveTimes, own),
-			ended: slices.Concat(endedTimes, own)})
+		c := clock{table: table, live: liveTimes, ended: endedTimes, plan: hasAll(columns[table], scheduleTimes)}
+		if hasAll(columns[table], timerTimes) {
+			c.live, c.ended = slices.Concat(liveTimes, timerTimes), slices.Concat(endedTimes, timerTimes)
+		}
+		clocks = append(clocks, c)
 		for _, suffix := range belongings {
 			if slices.Contains(others, table+suffix) {
 				clocks = append(clocks, clock{table: table + suffix, owner: table, live: columns[table+suffix]})
@@ -122,15 +128,10 @@ func clocksOf(lines []string) []clock {
 	return clocks
 }
 
-// ownTimes returns the additional columns of timers or schedules. A table has to have all of them, because in a table
-// of the application a single one of these names may mean something else.
-func ownTimes(columns []string) []string {
-	for _, own := range [][]string{timerTimes, scheduleTimes} {
-		if !slices.ContainsFunc(own, func(name string) bool { return !slices.Contains(columns, name) }) {
-			return own
-		}
-	}
-	return nil
+// hasAll reports whether a table has all of the columns. In a table of the application a single one of these names may
+// mean something else.
+func hasAll(columns, names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(columns, name) })
 }
 
 // move moves the times of one table, and then wakes listening workers. It leaves completed_at of live rows alone,
@@ -143,6 +144,9 @@ func (c clock) move(ctx context.Context, q Querier, schema string, d time.Durati
 			c.update(schema, c.ended, "completed_at IS NOT NULL"),
 		}
 	}
+	if c.plan {
+		statements = append(statements, c.ahead(schema))
+	}
 	for _, text := range statements {
 		if err := exec(ctx, q, text, fmt.Sprintf("%d microseconds", d.Microseconds())); err != nil {
 			return err
@@ -154,6 +158,13 @@ func (c clock) move(ctx context.Context, q Querier, schema string, d time.Durati
 	_, err := tryQuery(ctx, q, `SELECT concat(pg_notify($1::text, (extract(epoch FROM now()) * 1000000)::bigint::text),
 	pg_notify($1::text, 'note:0'))`, schema+"."+c.table)
 	return err
+}
+
+// ahead advances the clocks of schedules, see package periodic.
+func (c clock) ahead(schema string) string {
+	return fmt.Sprintf(`UPDATE %q.%q SET headers = coalesce(headers, '{}') || jsonb_build_object('txwork-ahead',
+		(coalesce((headers ->> 'txwork-ahead')::bigint, 0) + extract(epoch FROM $1::text::interval) * 1000000)::bigint::text)`,
+		schema, c.table)
 }
 
 func (c clock) update(schema string, columns []string, where string) string {

@@ -42,8 +42,8 @@
 //
 // # Time
 //
-// No test has to sleep. [Advance] moves the due times of rows back, so that a test need not wait for them. DrainAll
-// advances by itself until all retries are used up.
+// No test has to sleep. [Advance] moves the due times of rows back, so that a test need not wait for them, and the
+// clock of schedules. DrainAll advances by itself until all retries are used up, but does not move schedules.
 //
 // # Faults
 //
@@ -53,8 +53,10 @@
 //
 //	faults := txworktest.NewFaults(t)
 //	faults.After(1, txworktest.LoseLease(db.Pool, box))
-//	relay.Handle("order.placed", txworktest.Inject(faults, ship))
+//	relay.Wrap(func(h outbox.Handler) outbox.Handler { return txworktest.Inject(faults, h) })
 //	txworktest.DrainAll(t, db.Pool, relay) // lease lost, done
+//
+// Wrap also reaches the handlers that an application has registered. Relays, inbox, timers and jobs workers have it.
 //
 // # Concurrency
 //

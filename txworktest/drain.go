@@ -46,10 +46,10 @@ func Drain(t testing.TB, q Querier, w Worker) []Handled {
 	return r.handled
 }
 
-// DrainAll is [Drain], but whenever nothing is due it moves the clock of the worker's tables, as [Advance] does, to the
+// DrainAll is [Drain], but whenever nothing is due it moves the clock of the worker's table, as [Advance] does, to the
 // time when the next row is due. It therefore goes through all retries. The rows that are left have ended, or wait for
-// something other than time, such as a row behind a dead letter of its key. It does not wait for schedules, which never
-// end.
+// something other than time, such as a row behind a dead letter of its key. It does not move the clock of schedules,
+// which never end: they fire if they are due when it is called.
 func DrainAll(t testing.TB, q Querier, w Worker) []Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))

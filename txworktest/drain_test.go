@@ -3,6 +3,7 @@ package txworktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -233,5 +234,16 @@ func claim(f *fixture, q txworktest.Querier) {
 	}
 	if err != nil {
 		f.Fatal(err)
+	}
+}
+
+// The text names the table, so that rows of a schedule are not taken for its jobs.
+func TestHandledNamesItsTable(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.enqueue(outbox.Message{Topic: "ok"})[0]
+	if got, want := txworktest.RunOne(t, f.Pool, f.relay(deliver)).String(),
+		fmt.Sprintf("outbox %s done in attempt 1", id); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -91,14 +91,18 @@ func (f *Faults) check() {
 	}
 }
 
-// Inject wraps a handler of a domain or of package workqueue: any handler whose delivery has a field ID.
+// Inject wraps a handler of a domain or of package workqueue: any handler whose delivery has a field ID. To reach the
+// handlers of a worker that an application has made, use the worker's Wrap before the worker runs or is drained:
+//
+//	relay.Wrap(func(h outbox.Handler) outbox.Handler { return txworktest.Inject(faults, h) })
 func Inject[D any](f *Faults, handle func(ctx context.Context, d D) error) func(context.Context, D) error {
 	return func(ctx context.Context, d D) error {
 		return f.around(ctx, d, func() error { return handle(ctx, d) })
 	}
 }
 
-// InjectIn is [Inject] for domains whose handlers run in a transaction, such as the inbox.
+// InjectIn is [Inject] for domains whose handlers run in a transaction, such as the inbox. Faults after a call happen
+// before this transaction commits.
 func InjectIn[Tx, D any](f *Faults, handle func(ctx context.Context, tx Tx, d D) error) func(context.Context, Tx,
 	D) error {
 	return func(ctx context.Context, tx Tx, d D) error {

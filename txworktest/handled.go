@@ -44,8 +44,10 @@ type Handled struct {
 	Ran     bool          // false: no handler ran, an expired lease was requeued
 }
 
+// String describes what became of the row, for a test's log.
 func (h Handled) String() string {
-	text := fmt.Sprintf("%s %s in attempt %d", h.ID, h.Outcome, h.Attempt)
+	_, table, _ := strings.Cut(h.Table, ".") // without the schema, which says nothing in a test's log
+	text := fmt.Sprintf("%s %s %s in attempt %d", table, h.ID, h.Outcome, h.Attempt)
 	if h.Again > 0 {
 		text += fmt.Sprintf(", due again in %v", h.Again.Round(time.Millisecond))
 	}

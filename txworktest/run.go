@@ -3,7 +3,6 @@ package txworktest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,14 +118,8 @@ func (r *run) forward(idle int) bool {
 	if idle > 0 {
 		by += time.Second << idle
 	}
-	var done []string
-	for _, d := range r.drains {
-		if table := d.Namespace(); !slices.Contains(done, table) {
-			schema, name, _ := strings.Cut(table, ".")
-			advance(r, r.q, by, schema, name)
-			done = append(done, table)
-		}
-	}
+	schema, name, _ := strings.Cut(r.table, ".")
+	advance(r, r.q, by, schema, name)
 	return true
 }
 

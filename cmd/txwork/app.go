@@ -63,6 +63,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
+	if ended := exitCode(0); errors.As(err, &ended) {
+		return int(ended)
+	}
 	code := a.report(ctx, cmd, err)
 	if code == exitUsage {
 		fmt.Fprintf(a.stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())

@@ -27,9 +27,10 @@ type jsonRun struct {
 }
 
 // elsewhere tells whether other tests check a command's output, because it runs for long: TestDemoEndsWithOneObject,
-// TestAlarmsServeKeepsWithinItsConnections and TestBench.
+// TestPostgresServesUntilInterrupted, TestAlarmsServeKeepsWithinItsConnections and TestBench.
 func elsewhere(command string) bool {
-	return command == "txwork demo" || command == "txwork alarms serve" || strings.HasPrefix(command, "txwork bench ")
+	return slices.Contains([]string{"txwork demo", "txwork postgres", "txwork alarms serve"}, command) ||
+		strings.HasPrefix(command, "txwork bench ")
 }
 
 // Each command with --json runs on a database with every kind of data, once successfully and once with an error. Its

@@ -156,7 +156,7 @@ func TestJobsQueues(t *testing.T) {
 	if after[1].Paused || after[1].MaxRunning != 0 || after[1].Rate != 0 {
 		t.Errorf("after its resume and the removal of its limits: %+v", after[1])
 	}
-	c.run("jobs", "limit", "mail", "--rate", "-1").exits(exitUsage).says("rate is -1")
+	c.run("jobs", "limit", "mail", "--rate", "-1").exits(exitUsage).says("Rate is -1")
 	c.run("jobs", "pause", "").exits(exitUsage).says("queue")
 }
 

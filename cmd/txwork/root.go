@@ -29,6 +29,7 @@ func newRootCommand(a *app) *cobra.Command {
 	flags.StringVar(&a.schema, "schema", workqueue.DefaultSchema, "schema of the tables")
 	root.AddCommand(
 		newDemoCommand(),
+		newPostgresCommand(a),
 		newMigrateCommand(a),
 		newTableCommand(a),
 		newRolesCommand(a),
