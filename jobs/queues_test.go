@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 func (f *fixture) pause(queue string) {
@@ -114,6 +116,44 @@ func TestALimitHoldsOverAllWorkers(t *testing.T) {
 	})
 	equal(t, "most at once", running.most.Load(), 3)
 	equal(t, "slots", f.slots(), 0)
+}
+
+// Claims that the limit of a queue refuses have looked at nothing. If they counted as claims of an empty queue, every job
+// that its key releases would go behind all that is due.
+func TestALimitedQueueLetsKeysKeepTheirPlace(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	const rounds, plain = 6, 20
+	var mu sync.Mutex
+	started, places := 0, []int(nil) // how many plain jobs had started, and at each job of the key
+	jobs.Register(f.kinds, func(_ context.Context, j *jobs.Job[mail]) error {
+		mu.Lock()
+		if j.Args.To == "" {
+			started++
+		} else {
+			places = append(places, started)
+		}
+		mu.Unlock()
+		pgtest.Pass(2 * time.Millisecond) // the work
+		return nil
+	}, jobs.KindOptions[mail]{})
+	f.limit("default", jobs.Limits{MaxRunning: 2})
+	for range rounds {
+		inserts := make([]jobs.Insert, plain+1)
+		for i := range inserts {
+			inserts[i].Args = mail{}
+		}
+		inserts[plain] = jobs.Insert{Args: mail{To: "ann"}, InsertOptions: jobs.InsertOptions{
+			ByKey: keyed.Ordered{Key: "ann"}}}
+		f.many(inserts...)
+	}
+	f.work(jobs.WorkerOptions{})
+	f.until("all are done", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == rounds*(plain+1)
+	})
+	if late := places[1]; late > (rounds-1)*plain {
+		t.Errorf("plain jobs started before each job of the key: %v; the second is behind all of them", places)
+	}
 }
 
 func TestEveryWayOutGivesTheSlotBack(t *testing.T) {

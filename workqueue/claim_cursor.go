@@ -42,6 +42,7 @@ type claimer struct {
 	answer   *dueAnswer // the answer that came with the last claim, until it is read; nil: there is none
 	asks     bool       // the next claim is to ask for the next due time, because the last claim came short
 	turn     int        // claims so far
+	refused  bool       // the rule admitted nothing to the last claim
 
 	mu            sync.Mutex
 	lanes         []*lane
@@ -96,10 +97,29 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 		return nil, err
 	}
 	full := len(rows) == req.limit
-	c.advance(lanes, rows, swept, full, time.Since(start))
+	if c.refused = req.refused(); c.refused {
+		c.stay()
+	} else {
+		c.advance(lanes, rows, swept, full, time.Since(start))
+	}
 	c.learn(req.due, start)
 	c.asks = !full
 	return rows, nil
+}
+
+// refused reports that the rule admitted no row: the claim has looked at no lane.
+func (r *claimRequest) refused() bool { return r.rule != nil && r.rule.admitted < 1 }
+
+// stay leaves the cursors and fronts where they are, because a claim that was refused says nothing about the rows that
+// are there. The fronts stay current.
+func (c *claimer) stay() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for _, l := range c.lanes {
+		l.front.at = now
+		l.moveBack(l.notified)
+	}
 }
 
 // begin returns where a claim begins in each lane, and whether it is a sweep.
@@ -182,9 +202,9 @@ func (c *claimer) nextWake(ctx context.Context) (*dispatch.Wake, error) {
 }
 
 // withOwn returns next, or an earlier wake for which the claimer has a reason of its own: a sweep, or the rule of its
-// lanes.
+// lanes. While the rule admits nothing, a sweep would find nothing.
 func (c *claimer) withOwn(next *dispatch.Wake) *dispatch.Wake {
-	if in := c.sweepDue(); in >= 0 {
+	if in := c.sweepDue(); in >= 0 && !c.refused {
 		next = earlier(next, &dispatch.Wake{In: max(in, sweepPause)})
 	}
 	if in := c.rule.due(); in >= 0 {

@@ -1,9 +1,12 @@
 package workqueue
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,36 +56,41 @@ func moveFronts(lanes []*lane, rows []claimedRow, full bool, began time.Time) {
 	}
 }
 
-// fronts returns the fronts of the table's workers.
+// fronts returns the fronts of the table's workers, including workers that are about to begin: after a start, what they
+// serve has the longest backlog.
 func (t *tableWork) fronts() fronts {
-	at, size := fronts{}, 0
+	at := fronts{}
 	oldest := time.Now().Add(-frontAge)
-	for _, w := range t.claiming() {
-		size = w.claimer.addFronts(at, size, oldest)
+	for _, w := range t.serving() {
+		w.claimer.addFronts(at, oldest)
 	}
+	at.fit(maxFronts)
 	return at
 }
 
-// addFronts adds the fronts that are not older than oldest, as far as maxFronts leaves room, and returns the new size.
-func (c *claimer) addFronts(at fronts, size int, oldest time.Time) int {
+// fit removes the latest fronts until the others fit into size bytes. A lane without a front has its rows due now,
+// which makes the least difference where claims have left nothing.
+func (at fronts) fit(size int) {
+	byTime := func(a, b string) int { return cmp.Or(at[a].Compare(at[b]), strings.Compare(a, b)) }
+	for _, label := range slices.SortedFunc(maps.Keys(at), byTime) {
+		if size -= len(label) + len(time.RFC3339Nano); size < 0 {
+			delete(at, label)
+		}
+	}
+}
+
+// addFronts adds the fronts that are not older than oldest.
+func (c *claimer) addFronts(at fronts, oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lanes {
 		if l.label == "" || l.front.at.Before(oldest) {
 			continue
 		}
-		due, known := at[l.label]
-		if !known {
-			size += len(l.label) + len(time.RFC3339Nano)
-			if size > maxFronts {
-				break
-			}
-		}
-		if l.front.due.After(due) {
+		if due, known := at[l.label]; !known || l.front.due.After(due) {
 			at[l.label] = l.front.due.UTC()
 		}
 	}
-	return size
 }
 
 // moveBeyond moves each front beyond the front that the previous fold used. If two folds gave their rows the same due

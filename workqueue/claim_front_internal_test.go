@@ -59,28 +59,50 @@ func TestFrontsOfAProcess(t *testing.T) {
 	now, many := time.Now(), &claimer{}
 	for range 200 {
 		many.lanes = append(many.lanes, &lane{label: strings.Repeat("x", 1+len(many.lanes)),
-			front: front{noon, now}})
+			front: front{noon.Add(2 * time.Hour), now}})
 	}
 	one, other := twoLanes(), twoLanes()
 	one.lanes[0].front, one.lanes[1].front = front{noon, now}, front{noon, now.Add(-2 * frontAge)}
 	other.lanes[0].front, other.lanes[1].label = front{noon.Add(time.Hour), now}, ""
 	other.lanes[1].front = front{noon, now}
 
-	work := &tableWork{intake: []*Worker{{claimer: one}, {claimer: other}}}
+	work := &tableWork{serves: []*Worker{{claimer: one}, {claimer: other}}}
 	if got, want := work.fronts().json(), `{"a":"2025-01-01T13:00:00Z"}`; got != want {
 		t.Errorf("the fronts are %s, want the further one, none that is old, and none of a lane without label: %s",
 			got, want)
 	}
-	work.intake = append(work.intake, &Worker{claimer: many})
+	work.serves = append(work.serves, &Worker{claimer: many})
 	text := work.fronts().json()
 	if n := len(text); n < maxFronts/2 || n > maxFronts {
 		t.Errorf("the fronts of 200 lanes are %d bytes", n)
 	}
 	if back, err := readFronts(text); err != nil || !back["a"].Equal(noon.Add(time.Hour)) {
-		t.Errorf("read again they are %v, %v", back, err)
+		t.Errorf("read again they are %v, %v: the oldest do not stay where there is no room for all", back, err)
 	}
 	if got := fronts(nil).json(); got != "{}" {
 		t.Errorf("no fronts are %s", got)
+	}
+}
+
+// A claim that the rule of its lanes refused has looked at nothing.
+func TestARefusedClaimMovesNoFront(t *testing.T) {
+	t.Parallel()
+	c := twoLanes()
+	c.rule, c.unswept, c.nextSweep = new(rule), true, time.Now()
+	for _, l := range c.lanes {
+		l.front.due = noon
+	}
+	c.stay()
+	for _, l := range c.lanes {
+		if !l.front.due.Equal(noon) || time.Since(l.front.at) > time.Minute || !l.cursor.due.Equal(noon) {
+			t.Errorf("the lane is at %+v, its cursor at %v", l.front, l.cursor.due)
+		}
+	}
+	if w := c.withOwn(nil); w == nil {
+		t.Error("what the cursor has passed over is forgotten")
+	}
+	if c.refused = true; c.withOwn(nil) != nil {
+		t.Error("it wakes up for a sweep that would be refused")
 	}
 }
 

@@ -26,6 +26,7 @@ func (w *Worker) renew(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			w.flow.trim(w.release) // before their leases are renewed
 		case <-w.cancels:
 			urgent = true
 		}

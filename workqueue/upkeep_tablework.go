@@ -32,7 +32,8 @@ type tableWork struct {
 	interval time.Duration // the shortest PollInterval of its workers
 	limit    time.Duration // the shortest callLimit
 	users    int
-	intake   []*Worker // those that claim
+	serves   []*Worker // those that claim, or are about to
+	intake   []*Worker // of those, the ones that claim
 	hearing  []*Worker // of those, the ones that listen
 	stopFold func()
 	stop     func() // ends the sweeps
@@ -69,12 +70,20 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	return t
 }
 
+// serve adds a worker that is ready to claim, except that it has not seen its table yet.
+func (t *tableWork) serve(w *Worker) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serves = append(slices.Clone(t.serves), w)
+}
+
 // leave removes a worker. After the table's last worker it ends the announcer and the folds, once these have applied
 // what the last settles have noted.
-func (t *tableWork) leave() {
+func (t *tableWork) leave(w *Worker) {
 	t.system.mu.Lock()
 	t.mu.Lock()
 	t.users--
+	t.serves = slices.DeleteFunc(slices.Clone(t.serves), func(o *Worker) bool { return o == w })
 	stops := []func(){t.stopFold, t.sleep, t.sifters.Wait}
 	if t.users > 0 {
 		stops = nil
@@ -146,6 +155,12 @@ func inBackground(run func(context.Context)) (stop func()) {
 	done := make(chan struct{})
 	go func() { defer close(done); run(ctx) }()
 	return func() { cancel(); <-done }
+}
+
+func (t *tableWork) serving() []*Worker {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.serves
 }
 
 func (t *tableWork) claiming() []*Worker {

@@ -218,7 +218,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.runtime.leave()
-	defer w.work.leave()
+	defer w.work.leave(w)
 	defer w.table.telemetry.begin(w)()
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -236,6 +236,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	w.claimer = newClaimer(w)
 	w.settler = newSettler(w)
 	w.settle = w.settler.add
+	w.work.serve(w)
 	return nil
 }
 

@@ -111,6 +111,35 @@ func TestFlowBuffersAsMuchAsIsFinished(t *testing.T) {
 	})
 }
 
+// Rows that wait behind handlers which have become slow are released: other processes may have room for them.
+func TestFlowIsTrimmedWhenHandlersBecomeSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFlow(2, 100)
+		f.spawn = func(run func()) { run() }
+		var released []*delivery
+		release := func(d []*delivery) { released = append(released, d...) }
+		for range 20 { // 10,000 rows a second
+			f.claim(100, 100)
+			for range 100 {
+				f.take()
+				f.finished()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		f.claim(500, 500)
+		if f.trim(release); len(released) > 0 {
+			t.Fatalf("%d of 500 rows are released at once, in which there is work of 50 ms", len(released))
+		}
+		f.take()
+		f.take()
+		time.Sleep(5 * time.Second)
+		if f.trim(release); len(released) < 450 || len(released)+len(f.queue) != 498 {
+			t.Errorf("after 5 s without an end, %d of 498 rows are released", len(released))
+		}
+	})
+}
+
 // One row that ends between two claims in quick succession must not raise the rate: the flow would buffer rows for half
 // a second.
 func TestFlowIsNotMisledByOneRow(t *testing.T) {

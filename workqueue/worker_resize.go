@@ -1,6 +1,9 @@
 package workqueue
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // SetConcurrency changes how many handlers run at once. It may be called at any time, also before Run, and is safe for
 // concurrent use; the last call counts. It does not wait: when there are to be fewer, running handlers finish, and rows
@@ -58,9 +61,7 @@ func (f *flow) resize(n int, release func([]*delivery)) {
 	f.hire()
 	f.signal()
 	f.ready.Broadcast() // so that handlers in excess end
-	if surplus := f.surplus(); len(surplus) > 0 {
-		f.spawn(func() { release(surplus) })
-	}
+	f.releaseSurplus(release)
 }
 
 // wantedHandlers is the current concurrency.
@@ -70,13 +71,27 @@ func (f *flow) wantedHandlers() int {
 	return f.concurrency
 }
 
-// surplus takes out the latest deliveries, for which a flow that has shrunk has no room. Other processes may have room
-// for them.
+// surplus takes out the latest deliveries for which there is no room. Other processes may have room for them.
 func (f *flow) surplus() []*delivery {
 	if f.closed { // drain takes them
 		return nil
 	}
 	return f.cut(min(max(f.target()-f.running, 0), len(f.queue)))
+}
+
+// trim releases the deliveries for which there is no room any more because handlers have become slower, in a goroutine
+// beside the handlers. Nothing claims while they wait here, so nothing else would notice.
+func (f *flow) trim(release func([]*delivery)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.measure(time.Now())
+	f.releaseSurplus(release)
+}
+
+func (f *flow) releaseSurplus(release func([]*delivery)) {
+	if surplus := f.surplus(); len(surplus) > 0 {
+		f.spawn(func() { release(surplus) })
+	}
 }
 
 // cut takes out the deliveries from a place in the queue to its end. They count as running until they are finished.
