@@ -82,6 +82,12 @@ func (s *Service) checkNew(ctx context.Context, p Part) error {
 	if err := s.awaitDatabase(ctx, tablesOf(p)); err != nil {
 		return err
 	}
+	// Run, which waits for the database, too, may find it later. Until then, a part would be started with the others,
+	// and an error of this one would end them all.
+	select {
+	case <-s.started:
+	case <-ctx.Done():
+	}
 	return context.Cause(ctx)
 }
 

@@ -313,6 +313,41 @@ func TestAddingWithoutADatabase(t *testing.T) {
 	w.eventually("readiness", func() bool { return s.Ready() == nil })
 }
 
+// A part that is added while Run still waits for the database is added to a running service, like any other.
+func TestAddingWhileTheServiceStarts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var away atomic.Bool
+	away.Store(true)
+	pool := pgtest.NewPool(t, w.db, pgtest.WithPool(func(c *pgxpool.Config) {
+		c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+			if away.Load() {
+				return errors.New("no route to host")
+			}
+			return nil
+		}
+	}))
+	s, err := service.New(pool, w.options(), w.newQueue("a", workqueue.WorkerOptions{}, does(w.handled, "job")))
+	w.ok(err)
+	w.start(s)
+	w.eventually("an outage", func() bool { return strings.Contains(w.logs.String(), "database does not answer") })
+	away.Store(false) // Run is in its pause between two tries
+
+	empty, err := outbox.NewRelay(pool, w.box, outbox.RelayOptions{})
+	w.ok(err)
+	if err := s.Add(t.Context(), empty); err == nil || !strings.Contains(err.Error(), "has no handler") {
+		t.Errorf("a relay without a handler: %v", err)
+	}
+	w.ok(s.Add(t.Context(), w.newQueue("b", workqueue.WorkerOptions{}, does(w.handled, "job"))))
+	if err := errors.Join(s.Ready(), s.Alive()); err != nil {
+		t.Error(err)
+	}
+	w.enqueue("a", 1)
+	w.enqueue("b", 1)
+	w.take("job")
+	w.take("job")
+}
+
 // Parts can be added and removed before the service runs.
 func TestPartsBeforeTheStart(t *testing.T) {
 	t.Parallel()

@@ -65,6 +65,9 @@ type Service struct {
 	running context.Context    // of the parts, while they run
 	stop    context.CancelFunc // cancels running
 	parts   sync.WaitGroup
+
+	started chan struct{} // closed when its parts run, or it has ended without running them
+	begins  sync.Once     // closes started
 }
 
 // A phase is a stage in the life of a service.
@@ -97,7 +100,7 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Service{pool: pool, options: o, runtime: runtime}
+	s := &Service{pool: pool, options: o, runtime: runtime, started: make(chan struct{})}
 	for _, p := range parts {
 		if _, err := s.enter(p); err != nil {
 			return nil, err
@@ -130,6 +133,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer s.hasStarted()
 	defer s.enterPhase(phaseEnded)
 	if err := s.checkHandlers(); err != nil {
 		return err
@@ -168,6 +172,9 @@ func (s *Service) begin() ([]*workqueue.Table, error) {
 	return slices.Clone(s.tables), nil
 }
 
+// hasStarted lets in the parts that were added meanwhile.
+func (s *Service) hasStarted() { s.begins.Do(func() { close(s.started) }) }
+
 func (s *Service) enterPhase(p phase) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,6 +192,7 @@ func (s *Service) runParts(ctx context.Context) error {
 		s.start(m)
 	}
 	s.mu.Unlock()
+	s.hasStarted()
 	<-ctx.Done()
 	s.enterPhase(phaseStopping) // from here on no part is started
 	s.parts.Wait()
