@@ -118,8 +118,8 @@ func TestALimitHoldsOverAllWorkers(t *testing.T) {
 	equal(t, "slots", f.slots(), 0)
 }
 
-// Claims that the limit of a queue refuses have looked at nothing. If they counted as claims of an empty queue, every job
-// that its key releases would go behind all that is due.
+// Claims that the limit of a queue refuses have looked at nothing. If they counted as claims of an empty queue, every
+// job that its key releases would go behind all that is due.
 func TestALimitedQueueLetsKeysKeepTheirPlace(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
