@@ -109,7 +109,7 @@ var goEdits = []edit{
 	{name: "a handler may commit without its settle", file: "workqueue/handler.go",
 		old: "result := fn(handlerTx{tx})", new: "result := fn(tx)", suites: test("workqueue", "TestTx")},
 	{name: "a handler's transaction has the session's isolation", file: "workqueue/handler.go",
-		old: "pgx.TxOptions{BeginQuery: d.beginText()}", new: "pgx.TxOptions{BeginQuery: \"BEGIN; \" + markText(d.ID)}",
+		old: "pgx.TxOptions{BeginQuery: d.beginText()}", new: "pgx.TxOptions{BeginQuery: \"BEGIN; SELECT \" + markSet(d.ID)}",
 		suites: test("workqueue", "TestTx")},
 	{name: "a handler that rolled back with SQL text is acked", file: "workqueue/handler_begun.go",
 		old: "if id != t.id.String() {", new: "if false {", suites: test("workqueue", "ByText")},
