@@ -280,12 +280,9 @@ func TestPartsThatCannotBeAdded(t *testing.T) {
 	}
 }
 
-// If a part is added while the database is unavailable, and the context ends, the part is not in the service.
-func TestAddingWithoutADatabase(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var away atomic.Bool
-	pool := pgtest.NewPool(t, w.db, pgtest.WithPool(func(c *pgxpool.Config) {
+// unreachableWhile opens a pool that cannot connect while away is set.
+func (w *world) unreachableWhile(away *atomic.Bool) *pgxpool.Pool {
+	return pgtest.NewPool(w.T, w.db, pgtest.WithPool(func(c *pgxpool.Config) {
 		c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
 			if away.Load() {
 				return errors.New("no route to host")
@@ -293,6 +290,14 @@ func TestAddingWithoutADatabase(t *testing.T) {
 			return nil
 		}
 	}))
+}
+
+// If a part is added while the database is unavailable, and the context ends, the part is not in the service.
+func TestAddingWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var away atomic.Bool
+	pool := w.unreachableWhile(&away)
 	s, err := service.New(pool, w.options(), w.relay)
 	w.ok(err)
 	w.start(s)
@@ -319,14 +324,7 @@ func TestAddingWhileTheServiceStarts(t *testing.T) {
 	w := newWorld(t)
 	var away atomic.Bool
 	away.Store(true)
-	pool := pgtest.NewPool(t, w.db, pgtest.WithPool(func(c *pgxpool.Config) {
-		c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
-			if away.Load() {
-				return errors.New("no route to host")
-			}
-			return nil
-		}
-	}))
+	pool := w.unreachableWhile(&away)
 	s, err := service.New(pool, w.options(), w.newQueue("a", workqueue.WorkerOptions{}, does(w.handled, "job")))
 	w.ok(err)
 	w.start(s)
