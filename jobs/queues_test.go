@@ -369,7 +369,8 @@ func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	equal(t, "claimed from the other queue", mails(), 1)
 	f.enqueue(mail{})
 	f.enqueue(mail{}, jobs.InsertOptions{Queue: "mails"})
-	f.hold(f.named("WITH b AS (SELECT FROM %_bucket FOR UPDATE), s AS (SELECT FROM %_slot FOR UPDATE) SELECT FROM b, s"), func() {
+	both := f.named("WITH b AS (SELECT FROM %_bucket FOR UPDATE), s AS (SELECT FROM %_slot FOR UPDATE) SELECT FROM b, s")
+	f.hold(both, func() {
 		f.claimAdmitted(1)
 		equal(t, "claimed without a look at the tokens", mails(), 0)
 	})
