@@ -54,7 +54,7 @@ type fixture struct {
 // the state that they leave.
 func newJobs(t *testing.T, configure ...func(*jobs.Options)) *fixture {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	f := &fixture{T: t, DB: db, kinds: jobs.NewRegistry()}
 	o := jobs.Options{
 		Schema:    db.Schema,

@@ -35,7 +35,7 @@ type fixture struct {
 // sees the state that they leave.
 func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	o := outbox.Options{
 		Schema:    db.Schema,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},

@@ -60,7 +60,7 @@ func newWorld(t *testing.T, options ...pgtest.Option) *world {
 // newWorldOf makes a world with the tables of some domains.
 func newWorldOf(t *testing.T, domains []migrations.Domain, options ...pgtest.Option) *world {
 	t.Helper()
-	db := pgtest.New(t, options...)
+	db := pgtest.New(t, append(options, pgtest.Reused)...)
 	db.Define(t, tables(t, db.Schema, domains...))
 	return openWorld(t, db)
 }

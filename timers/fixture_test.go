@@ -34,7 +34,7 @@ type fixture struct {
 // sees the state that they leave.
 func newTimers(t *testing.T, configure ...func(*timers.Options)) *fixture {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	o := timers.Options{
 		Schema:    db.Schema,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},

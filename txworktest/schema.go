@@ -34,19 +34,19 @@ type DB struct {
 
 // Schema creates a schema with a unique name and, with package migrations, txwork's tables in it. The search_path of
 // the DB's connections is this schema alone, so an application's own tables can be created there, too. The schema is
-// dropped when the test ends. Tests that each have a schema can run in parallel.
+// dropped when the test ends, or, on the private server of [Server] and if only rows have changed, emptied for a later
+// test. Tests that each have a schema can run in parallel.
 //
 // The functions in configure change the pool's configuration before the pool is made.
 func Schema(t testing.TB, url string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
-	test := pgschema.New(t, url, configure...)
+	test := pgschema.NewReused(t, url, configure...)
 	text, err := migrations.SQL(migrations.FileOptions{Schema: test.Schema})
 	if err != nil {
 		t.Fatalf("txworktest: %v", err)
 	}
-	db := &DB{Pool: test.Pool, Schema: test.Schema, URL: test.URL, test: test}
-	db.Exec(t, text)
-	return db
+	test.Define(t, text)
+	return &DB{Pool: test.Pool, Schema: test.Schema, URL: test.URL, test: test}
 }
 
 // Begin opens a transaction that is rolled back when the test ends, unless the test has committed it or rolled it back.

@@ -43,7 +43,11 @@ type cli struct {
 func newCLI(t *testing.T) *cli {
 	t.Helper()
 	t.Parallel()
-	db := pgtest.New(t)
+	return openCLI(t, pgtest.New(t))
+}
+
+func openCLI(t *testing.T, db *pgtest.DB) *cli {
+	t.Helper()
 	box, err := outbox.Open(outbox.Options{Schema: db.Schema})
 	must(t, err)
 	return &cli{t: t, db: db, url: pgtest.URL(t), outbox: box}
@@ -52,7 +56,8 @@ func newCLI(t *testing.T) *cli {
 // newMigratedCLI creates a schema with the tables of txwork.
 func newMigratedCLI(t *testing.T) *cli {
 	t.Helper()
-	c := newCLI(t)
+	t.Parallel()
+	c := openCLI(t, pgtest.New(t, pgtest.Reused))
 	text, err := migrations.SQL(migrations.FileOptions{Schema: c.db.Schema})
 	must(t, err)
 	c.db.Define(t, text)

@@ -78,7 +78,7 @@ func begun(t *testing.T, url, statement string) *pgx.Conn {
 	return conn
 }
 
-func scan(t *testing.T, db *pgschema.DB, value *string, query string) {
+func scan[T any](t *testing.T, db *pgschema.DB, value *T, query string) {
 	t.Helper()
 	if err := db.Pool.QueryRow(t.Context(), query, db.Schema).Scan(value); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,17 +37,30 @@ type DB struct {
 	Schema string        // needs no quoting
 	URL    string        // connects to the schema, from other processes too
 
-	server string // connects without the schema
+	server   string    // connects without the schema
+	reusable *reusable // nil if no later test gets the schema
 }
 
 // New creates a schema with a unique name on a server, and a pool of at most 8 connections unless configure changes
 // that. When the test ends, the pool is closed and the schema is dropped with everything in it.
 func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
-	schema := "t_" + strings.ToLower(rand.Text())
-	must(t, server, "CREATE SCHEMA "+schema)
+	schema := create(t, server)
 	t.Cleanup(func() { drop(t, server, schema) })
+	return open(t, server, schema, configure...)
+}
 
+// create creates a schema with a unique name.
+func create(t testing.TB, server string) (schema string) {
+	t.Helper()
+	schema = "t_" + strings.ToLower(rand.Text())
+	must(t, server, "CREATE SCHEMA "+schema)
+	return schema
+}
+
+// open opens a pool on a schema.
+func open(t testing.TB, server, schema string, configure ...func(*pgxpool.Config)) *DB {
+	t.Helper()
 	url, err := withSearchPath(server, schema)
 	if err != nil {
 		t.Fatalf("test schema: %v", err)
@@ -58,9 +72,20 @@ func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
 // session of earlier tests, because a new one would first have to read half the catalogs.
 func (db *DB) Define(t testing.TB, statements string) {
 	t.Helper()
-	if err := execute(db.server, "SET LOCAL search_path = "+db.Schema+";\n"+statements); err != nil {
+	var err error
+	if db.reusable != nil {
+		err = db.reusable.define(t, db.server, statements)
+	} else {
+		err = run(db.server, db.Schema, statements)
+	}
+	if err != nil {
 		t.Fatalf("test schema: %v", err)
 	}
+}
+
+// run runs statements in one transaction with a schema as its search_path.
+func run(server, schema, statements string) error {
+	return execute(server, "SET LOCAL search_path = "+schema+";\n"+statements)
 }
 
 // SQL returns a database/sql handle on the schema, through pgx, whose connections are like those of the pool. It is
@@ -97,8 +122,13 @@ var serverURL = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return server.URL(), nil
+	url := server.URL()
+	privateURL.Store(&url)
+	return url, nil
 })
+
+// privateURL is nil unless this process has started a server.
+var privateURL atomic.Pointer[string]
 
 // NewPool opens a pool that is closed when the test ends.
 func NewPool(t testing.TB, url string, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
@@ -195,8 +225,17 @@ func giveSpare(ctx context.Context, url string, conn *pgx.Conn) {
 	spare.conns[url] = append(spare.conns[url], conn)
 }
 
-// execute runs statements in a spare session, or in a new one that becomes spare afterwards.
+// execute runs statements in a session that has no schema.
 func execute(url, statements string) error {
+	return inSession(url, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, statements)
+		return err
+	})
+}
+
+// inSession lends a spare session, or a new one that becomes spare afterwards. A session in which something failed is
+// closed.
+func inSession(url string, use func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
 	defer cancel()
 	conn := takeSpare(url)
@@ -207,7 +246,7 @@ func execute(url, statements string) error {
 		}
 	}
 	start := time.Now()
-	if _, err := conn.Exec(ctx, statements); err != nil {
+	if err := use(ctx, conn); err != nil {
 		_ = conn.Close(ctx)
 		return err
 	}
@@ -240,6 +279,8 @@ func endReader(ctx context.Context, conn *pgx.Conn, took time.Duration) bool {
 	return false
 }
 
+const sessionName = "test schemas"
+
 // connect opens a session with a lock timeout: an open transaction in a schema that is to be dropped is a mistake of
 // the test.
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {
@@ -247,6 +288,7 @@ func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.RuntimeParams["application_name"] = sessionName
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ type DB = pgschema.DB
 type Option func(*settings)
 
 type settings struct {
+	reuse         bool
 	configurePool []func(*pgxpool.Config)
 }
 
@@ -40,10 +41,17 @@ func WithPool(configure func(*pgxpool.Config)) Option {
 	return func(s *settings) { s.configurePool = append(s.configurePool, configure) }
 }
 
+// Reused lets New return the schema of an earlier test, with the tables that its Define created: see
+// [pgschema.NewReused].
+func Reused(s *settings) { s.reuse = true }
+
 // New creates a schema with a unique name. When the test ends, the pool is closed and the schema is dropped with
 // everything in it.
 func New(t testing.TB, options ...Option) *DB {
 	t.Helper()
+	if collect(options).reuse {
+		return pgschema.NewReused(t, URL(t), configured(t, options)...)
+	}
 	return pgschema.New(t, URL(t), configured(t, options)...)
 }
 

@@ -34,7 +34,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	box, err := outbox.Open(outbox.Options{
 		Schema:    db.Schema,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},

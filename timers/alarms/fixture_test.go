@@ -38,7 +38,7 @@ type fixture struct {
 
 func newAlarms(t testing.TB) *fixture {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	a, err := alarms.Open(alarms.Options{Schema: db.Schema,
 		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
@@ -46,13 +46,15 @@ func newAlarms(t testing.TB) *fixture {
 	}
 	f := &fixture{TB: t, DB: db, alarms: a, store: a.On(db.Pool), table: db.Schema + ".alarms", timers: db.Schema +
 		".timers"}
+	var tables string
 	for _, ddl := range []func(string) (string, string, error){timers.DDL, alarms.DDL} {
 		up, _, err := ddl(db.Schema)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Define(t, up)
+		tables += up
 	}
+	f.Define(t, tables)
 	return f
 }
 

@@ -42,7 +42,7 @@ func spec(schema string) workqueue.Spec {
 
 func newRig(t *testing.T, change ...func(*workqueue.Spec)) *rig {
 	t.Helper()
-	db := pgtest.New(t)
+	db := pgtest.New(t, pgtest.Reused)
 	s := spec(db.Schema)
 	for _, f := range change {
 		f(&s)
