@@ -176,7 +176,7 @@ func TestWorkflowsWithKeys(t *testing.T) {
 			f.work(jobs.WorkerOptions{})
 			f.dieNowAndThen()
 			var list []jobs.StartedWorkflow
-			for n := range 30 {
+			for n := range pgtest.Size(10, 30) {
 				w := jobs.NewWorkflow("")
 				a := w.Task("a", part{})
 				b := w.Task("b", report{n}, jobs.After(a), jobs.With(jobs.InsertOptions{ByKey: key}))

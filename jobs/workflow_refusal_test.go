@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
@@ -122,7 +123,8 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 // A workflow with the largest number of tasks, in a hundred layers, needs several calls to start its joins.
 func TestALargeWorkflowStartsAndFails(t *testing.T) {
 	t.Parallel()
-	const width, depth = 100, jobs.MaxTasks / 100
+	const width = 100
+	depth := pgtest.Size(20, jobs.MaxTasks/width)
 	f := newJobs(t, anyKind)
 	w := jobs.NewWorkflow("large")
 	var above []*jobs.Task
@@ -135,11 +137,11 @@ func TestALargeWorkflowStartsAndFails(t *testing.T) {
 		above = tasks
 	}
 	s := f.start(w)
-	equal(t, "tasks", f.workflow(s.ID).Expected, jobs.MaxTasks)
+	equal(t, "tasks", f.workflow(s.ID).Expected, width*depth)
 	ready := ask[[]uuid.UUID](f, "SELECT array_agg(id) FROM "+f.table+" WHERE NOT waiting")
 	equal(t, "ready", len(ready), width+depth-1) // the first layer, and the first task of each other layer
 	f.fail(ready...)
 	equal(t, "status", f.workflow(s.ID).Status, join.Failed)
 	equal(t, "cancelled", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE cancelled_at IS NOT NULL"),
-		jobs.MaxTasks-len(ready))
+		width*depth-len(ready))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
@@ -216,14 +217,15 @@ func TestTasksHaveOptionsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAChainOf200RunsInOrder(t *testing.T) {
+func TestALongChainRunsInOrder(t *testing.T) {
 	t.Parallel()
+	links := pgtest.Size(60, 200)
 	f := newJobs(t)
 	f.doParts()
 	f.work(jobs.WorkerOptions{})
 	w := jobs.NewWorkflow("chain")
 	var last *jobs.Task
-	for n := range 200 {
+	for n := range links {
 		var options []jobs.TaskOption
 		if last != nil {
 			options = append(options, jobs.After(last))
@@ -238,17 +240,18 @@ func TestAChainOf200RunsInOrder(t *testing.T) {
 			t.Fatalf("task %d ran as the %d-th", slices.Index(got, s.Tasks[fmt.Sprint(n)]), n)
 		}
 	}
-	equal(t, "effects", len(got), 200)
+	equal(t, "effects", len(got), links)
 }
 
-func TestAFanInOf1000(t *testing.T) {
+func TestAWideFanIn(t *testing.T) {
 	t.Parallel()
+	width := pgtest.Size(200, 1000)
 	f := newJobs(t)
 	f.doParts()
 	w := jobs.NewWorkflow("wide")
 	first := w.Task("first", part{})
 	var middle []*jobs.Task
-	for n := range 1000 {
+	for n := range width {
 		middle = append(middle, w.Task(fmt.Sprint(n), part{n}, jobs.After(first)))
 	}
 	w.Task("last", part{}, jobs.After(middle...))
@@ -256,8 +259,8 @@ func TestAFanInOf1000(t *testing.T) {
 	f.work(jobs.WorkerOptions{})
 	f.work(jobs.WorkerOptions{})
 	f.awaitJoin(s.ID, join.Completed)
-	equal(t, "effects", ask[int](f, "SELECT count(DISTINCT job_id) FROM effect"), 1002)
-	equal(t, "effects", ask[int](f, "SELECT count(*) FROM effect"), 1002)
+	equal(t, "effects", ask[int](f, "SELECT count(DISTINCT job_id) FROM effect"), width+2)
+	equal(t, "effects", ask[int](f, "SELECT count(*) FROM effect"), width+2)
 	equal(t, "the last one", ask[uuid.UUID](f, "SELECT job_id FROM effect ORDER BY at DESC LIMIT 1"), s.Tasks["last"])
 }
 

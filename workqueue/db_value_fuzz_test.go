@@ -18,8 +18,9 @@ import (
 // The database accepts every row that Check accepts: a refused value would fail the application's transaction.
 func FuzzValues(f *testing.F) {
 	types := postgres.ColumnTypes
+	every := pgtest.Size(3, 1) // value with each type
 	for i := range types {
-		for _, v := range []string{
+		for n, v := range []string{
 			"", "1", "-1.5e3", "NaN", "true", "2026-02-28", "2026-02-28T23:59:59Z",
 			"9999-12-31T23:59:59.999999999-14:00", "0001-01-01",
 			"01890a5d-ac96-774b-bcce-b302099a8057", "{}", `{"a": [1, "two", null]}`, `"\u0000"`, `"\\u0000"`,
@@ -27,7 +28,9 @@ func FuzzValues(f *testing.F) {
 			"1e400", "1e-400", "1e999999", "-0", "a\x00b", "\xff", "\ufeff{}", "9223372036854775808", "1e9999",
 			"1e+9999", "0x1p4", "1_000", "Infinity",
 		} {
-			f.Add(uint8(i), v)
+			if n%every == i%every {
+				f.Add(uint8(i), v)
+			}
 		}
 	}
 	db := pgtest.New(f)

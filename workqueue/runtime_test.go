@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -203,7 +204,9 @@ func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 	t.Parallel()
 	r := laneRig(t)
 	runtime := r.runtimeOn(r.Pool)
-	crowd := workqueue.WorkerOptions{Runtime: runtime, Concurrency: 2000, ClaimLimit: 1000}
+	handlers := pgtest.Size(500, 2000)
+	longer := time.Duration(pgtest.Size(15, 30)) * workqueue.MinLease / 10 // than a lease
+	crowd := workqueue.WorkerOptions{Runtime: runtime, Concurrency: handlers, ClaimLimit: handlers / 2}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	r.serving(lanes("crowd")).start(crowd, func(context.Context, *noteClaim) error {
@@ -222,7 +225,7 @@ func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 			select {
 			case <-ctx.Done():
 				held <- context.Cause(ctx)
-			case <-time.After(3 * workqueue.MinLease):
+			case <-time.After(longer):
 				held <- nil
 			}
 			return nil
@@ -233,7 +236,7 @@ func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 	r.serving(lanes("small", "long")).start(small, holds(held))
 	small.Runtime = r.runtimeOn(r.openPool(nil))
 	r.serving(lanes("alone")).start(small, holds(alone))
-	r.insertMany("crowd", 3000)
+	r.insertMany("crowd", handlers*3/2)
 	r.insert("long")
 	r.insert("alone")
 	r.reapAllTheWhile() // the reaper takes what comes back after its lease

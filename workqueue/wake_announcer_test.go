@@ -128,7 +128,7 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 				if round%3 == 0 {
 					r.wakeAnnouncer()
 				}
-				ids := r.load(20+rand.IntN(300), func(i int, _ pgx.Tx) {
+				ids := r.load(20+rand.IntN(pgtest.Size(150, 300)), func(i int, _ pgx.Tx) {
 					switch {
 					case i%97 == 3:
 						pgtest.Pass(700 * time.Millisecond)
@@ -192,7 +192,7 @@ func TestAnAnnouncerIsKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
-	for range 3 {
+	for range pgtest.Size(1, 3) {
 		r.wakeAnnouncer()
 		ids := r.load(300, func(i int, _ pgx.Tx) {
 			if i == 150 {

@@ -52,7 +52,7 @@ var violations = map[string]string{
 // Several workers of different sizes come and go, with random outcomes: the invariants hold.
 func TestManyWorkers(t *testing.T) {
 	t.Parallel()
-	total := pgtest.Size(1500, 5000)
+	total := pgtest.Size(1000, 5000)
 	r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) {
 		s.MaxAttempts = 4
 		s.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Millisecond, Cap: 20 * time.Millisecond,

@@ -37,29 +37,29 @@ var (
 
 func TestBench(t *testing.T) {
 	t.Parallel()
-	for args, test := range map[string]struct {
+	for _, test := range []struct {
+		args   string
 		jobs   int64 // 0: any positive number
 		fields [][]string
 	}{
-		"drain --jobs 300": {300, [][]string{benchClaims, {"per_second"}}},
-		"drain --jobs 300 --delete-on-ack --hold-snapshot": {300,
-			[][]string{benchClaims, benchLatencies}},
-		"drain --jobs 200 --fail 10% --workers 2 --concurrency 90 --payload 0": {200, [][]string{benchClaims}},
-		"drain --jobs 50 --delete-on-ack --fail 0.5 --payload 999":             {50, [][]string{benchClaims}},
-		"enqueue --jobs 100 --batch 7 --connections 3":                         {100, [][]string{benchLatencies}},
-		"latency --count 3":                          {3, [][]string{benchLatencies, benchClaims}},
-		"steady --rate 50 --duration 1s":             {50, [][]string{benchLatencies, benchClaims}},
-		"timers --due 40 --within 1s":                {40, [][]string{benchLatencies, benchClaims, {"early"}}},
-		"retained --done 120 --future 80 --jobs 100": {100, [][]string{benchClaims, {"comparison"}}},
-		"crowd --kind paused --rows 100 --jobs 100":  {100, [][]string{{"comparison"}}},
-		"crowd --kind unknown --rows 100 --jobs 100": {100, [][]string{{"comparison"}}},
-		"crowd --kind blocked --rows 100 --jobs 100": {100, [][]string{{"comparison"}}},
-		"crowd --kind rate --rows 100 --jobs 100":    {100, [][]string{{"comparison"}}},
-		"cron --schedules 3 --duration 3s":           {0, [][]string{benchLatencies, {"early"}}},
-	} {
-		t.Run(args, func(t *testing.T) {
+		{"drain --jobs 300 --delete-on-ack --hold-snapshot", 300, [][]string{benchClaims, benchLatencies}},
+		{"enqueue --jobs 100 --batch 7 --connections 3", 100, [][]string{benchLatencies}},
+		{"latency --count 3", 3, [][]string{benchLatencies, benchClaims}},
+		{"steady --rate 50 --duration 1s", 50, [][]string{benchLatencies, benchClaims}},
+		{"timers --due 40 --within 1s", 40, [][]string{benchLatencies, benchClaims, {"early"}}},
+		{"retained --done 120 --future 80 --jobs 100", 100, [][]string{benchClaims, {"comparison"}}},
+		{"crowd --kind blocked --rows 100 --jobs 100", 100, [][]string{{"comparison"}}},
+		{"cron --schedules 3 --duration 3s", 0, [][]string{benchLatencies, {"early"}}},
+		{"drain --jobs 300", 300, [][]string{benchClaims, {"per_second"}}},
+		{"drain --jobs 200 --fail 10% --workers 2 --concurrency 90 --payload 0", 200, [][]string{benchClaims}},
+		{"drain --jobs 50 --delete-on-ack --fail 0.5 --payload 999", 50, [][]string{benchClaims}},
+		{"crowd --kind paused --rows 100 --jobs 100", 100, [][]string{{"comparison"}}},
+		{"crowd --kind unknown --rows 100 --jobs 100", 100, [][]string{{"comparison"}}},
+		{"crowd --kind rate --rows 100 --jobs 100", 100, [][]string{{"comparison"}}},
+	}[:pgtest.Size(8, 14)] { // each workload once, or all
+		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()
-			r := runBench(t, append(strings.Fields(args), "--json")...).ok()
+			r := runBench(t, append(strings.Fields(test.args), "--json")...).ok()
 			r.says("PostgreSQL", "jobs/s", "lost")
 			object := decode[map[string]json.RawMessage](r)
 			for _, field := range append(slices.Concat(test.fields...), benchAlways...) {
@@ -70,7 +70,7 @@ func TestBench(t *testing.T) {
 			if object["server_cpu_us_per_job"] != nil {
 				t.Error("the CPU time of a server that is not private is reported")
 			}
-			checkBench(t, decode[benchResult](r), strings.Fields(args)[0], test.jobs)
+			checkBench(t, decode[benchResult](r), strings.Fields(test.args)[0], test.jobs)
 		})
 	}
 }

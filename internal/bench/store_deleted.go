@@ -23,7 +23,8 @@ func prepareDeleted(ctx context.Context, l *lab) error {
 // openDeletedStore opens a table that exists.
 func openDeletedStore(l *lab, concurrency int) (*deletedStore, error) {
 	rows, err := workqueue.Open(deletedSpec(l), l.telemetry())
-	return &deletedStore{rows: rows, options: workqueue.WorkerOptions{Concurrency: concurrency}}, err
+	return &deletedStore{rows: rows, options: workqueue.WorkerOptions{Concurrency: concurrency,
+		ShutdownTimeout: shutdownLimit}}, err
 }
 
 func deletedSpec(l *lab) workqueue.Spec {

@@ -57,7 +57,7 @@ func (s *jobStore) worker(pool *pgxpool.Pool, handle handle) (runner, error) {
 		return handle(job.Args.number, job.Attempt)
 	}, jobs.KindOptions[parcel]{})
 	options := s.options
-	options.Registry = registry
+	options.Registry, options.ShutdownTimeout = registry, shutdownLimit
 	return jobs.NewWorker(pool, s.client, options)
 }
 

@@ -80,7 +80,8 @@ func TestLastTwoStepsAtOnce(t *testing.T) {
 // Hundreds of joins, whose steps are settled concurrently in any order, each by its own goroutine.
 func TestConcurrentSteps(t *testing.T) {
 	t.Parallel()
-	const joins, steps = 200, 4
+	const steps = 4
+	joins := pgtest.Size(50, 200)
 	f := newFixture(t)
 	var fans []fan
 	var members []uuid.UUID

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -96,8 +97,10 @@ func TestUnneededStepSucceeds(t *testing.T) {
 // ends more than it is asked for, and the pages that all folds read grow linearly with the chain.
 func TestLongChain(t *testing.T) {
 	t.Parallel()
+	short := pgtest.Size(150, 300)
+	long := 4 * short
 	read := map[int]int{}
-	for _, links := range []int{300, 1200} {
+	for _, links := range []int{short, long} {
 		f := newFixture(t)
 		first, all := f.graph("chain", links+1)
 		token := f.claim(first)
@@ -123,8 +126,8 @@ func TestLongChain(t *testing.T) {
 		f.want(all, counts{join.Failed, 0, links + 1, 0})
 	}
 	t.Logf("pages read by the number of links: %v", read)
-	if most := 8 * read[300]; read[1200] > most { // four times is linear, sixteen times is square
-		t.Errorf("1,200 links read %d pages, 300 read %d", read[1200], read[300])
+	if most := 8 * read[short]; read[long] > most { // four times is linear, sixteen times is square
+		t.Errorf("%d links read %d pages, %d read %d", long, read[long], short, read[short])
 	}
 }
 

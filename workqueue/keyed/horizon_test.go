@@ -15,7 +15,7 @@ import (
 func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	const first, last = 60, 40 // rows before those measured at the start, and rows measured, also at the end
-	rows := pgtest.Size(180, 700)
+	rows := pgtest.Size(140, 700)
 	for name, test := range map[string]struct {
 		rule    keyed.Rule
 		backlog bool

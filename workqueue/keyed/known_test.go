@@ -189,7 +189,7 @@ func TestARateIsKeptBesideOrderedRows(t *testing.T) {
 // The stored state of a key equals a fresh count, whatever has happened to its rows.
 func TestWhatIsKnownIsTrue(t *testing.T) {
 	t.Parallel()
-	for range pgtest.Size(2, 8) {
+	for range pgtest.Size(1, 8) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -452,7 +452,7 @@ func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(s *workqueue.Spec) { s.MaxAttempts = 50 })
 	r.mostPlacesAreMarked()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(pgtest.Size(1, 5))*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(pgtest.Size(400, 5000))*time.Millisecond)
 	defer cancel()
 	var all sync.WaitGroup
 	loop := func(statements ...string) {
