@@ -37,7 +37,9 @@ func prepareJobs(ctx context.Context, l *lab) error {
 func openJobStore(l *lab) (*jobStore, error) {
 	client, err := jobs.Open(jobs.Options{Schema: l.schema, MaxArgs: MaxPayload, Retry: benchRetry,
 		Telemetry: l.telemetry()})
-	return &jobStore{client: client}, err
+	s := &jobStore{client: client}
+	s.options.ShutdownTimeout = shutdownLimit
+	return s, err
 }
 
 func (s *jobStore) table() string { return s.client.Table().Spec().Table }
@@ -57,7 +59,7 @@ func (s *jobStore) worker(pool *pgxpool.Pool, handle handle) (runner, error) {
 		return handle(job.Args.number, job.Attempt)
 	}, jobs.KindOptions[parcel]{})
 	options := s.options
-	options.Registry, options.ShutdownTimeout = registry, shutdownLimit
+	options.Registry = registry
 	return jobs.NewWorker(pool, s.client, options)
 }
 

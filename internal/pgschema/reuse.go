@@ -45,20 +45,14 @@ func NewReused(t testing.TB, server string, configure ...func(*pgxpool.Config)) 
 // reusable is a schema, and what [DB.Define] made in it.
 type reusable struct {
 	schema     string
-	statements string // "" before Define
-	defined    bool   // Define was called by the current test
-	objects    string // tells whether an object has changed
-	rows       []tableRows
-	sequences  string // the statement that sets them as they were
+	statements string            // "" before Define
+	defined    bool              // Define was called by the current test
+	objects    string            // tells whether an object has changed
+	rows       map[string][]byte // that tables have from the beginning, in the format of COPY
+	sequences  string            // the statement that sets them as they were
 
 	mu       sync.Mutex
 	sessions []int32 // process IDs of the sessions that the current test's pool has opened
-}
-
-// tableRows are the rows that a table has from the beginning, in the format of COPY.
-type tableRows struct {
-	table string
-	rows  []byte
 }
 
 // kept are the schemas for later tests. They are taken in turn, so that sessions of the last test have time to end.
@@ -126,13 +120,13 @@ func (r *reusable) remember(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	r.rows = nil
+	r.rows = map[string][]byte{}
 	for _, table := range tables {
 		var rows bytes.Buffer
 		if _, err := conn.PgConn().CopyTo(ctx, &rows, "COPY "+table+" TO STDOUT"); err != nil {
 			return err
 		}
-		r.rows = append(r.rows, tableRows{table: table, rows: rows.Bytes()})
+		r.rows[table] = rows.Bytes()
 	}
 	return conn.QueryRow(ctx, sequencesQuery, r.schema).Scan(&r.sequences)
 }
@@ -185,8 +179,8 @@ func (r *reusable) empty(ctx context.Context, conn *pgx.Conn) (same bool, err er
 	if _, err := conn.Exec(ctx, r.emptying(tables)); err != nil {
 		return false, err
 	}
-	for _, initial := range r.rows {
-		_, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(initial.rows), "COPY "+initial.table+" FROM STDIN")
+	for table, rows := range r.rows {
+		_, err := conn.PgConn().CopyFrom(ctx, bytes.NewReader(rows), "COPY "+table+" FROM STDIN")
 		if err != nil {
 			return false, err
 		}
@@ -202,12 +196,15 @@ func (r *reusable) empty(ctx context.Context, conn *pgx.Conn) (same bool, err er
 // have rows from the beginning are small, so that DELETE is cheaper.
 func (r *reusable) emptying(tables []string) string {
 	statements := "SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = '1s';" + r.sequences
-	for _, initial := range r.rows {
-		statements += "DELETE FROM " + initial.table + ";"
-		tables = slices.DeleteFunc(slices.Clone(tables), func(table string) bool { return table == initial.table })
+	for table := range r.rows {
+		statements += "DELETE FROM " + table + ";"
 	}
-	if len(tables) > 0 {
-		statements += "TRUNCATE " + strings.Join(tables, ", ")
+	others := slices.DeleteFunc(tables, func(table string) bool {
+		_, initially := r.rows[table]
+		return initially
+	})
+	if len(others) > 0 {
+		statements += "TRUNCATE " + strings.Join(others, ", ")
 	}
 	return statements
 }
