@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,13 +53,14 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 	work()
 	collect()
 	before := len(w.logs.String())
-	for outage := 1; outage <= 2; outage++ {
+	outages := pgtest.Size(1, 2)
+	for outage := 1; outage <= outages; outage++ {
 		for range 10 {
 			w.work() // much of it is in flight when the outage begins
 		}
 		w.ok(server.Crash())
-		for range 4 {
-			time.Sleep(time.Second)
+		for range pgtest.Size(2, 4) {
+			pgtest.Pass(time.Second)
 			collect()
 		}
 		w.ok(server.Restart(t.Context()))
@@ -79,7 +81,7 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 	}
 	pair := []string{`level=ERROR msg="database does not answer.*" (table|schema)=\S+.* error=`,
 		`level=INFO msg="database answers again" (table|schema)=\S+.* after=`}
-	want := append(pair, pair...)
+	want := slices.Repeat(pair, outages)
 	if len(told) != len(want) {
 		t.Fatalf("%d lines, want %d:\n%s", len(told), len(want), strings.Join(told, "\n"))
 	}

@@ -150,29 +150,26 @@ func backfill(f *fixture, tx workqueue.Tx) error {
 	return err
 }
 
-// The bound applies if the application has no lock_timeout, and the transaction has the application's setting
-// afterwards.
+// The bound applies if the application has no lock_timeout. It is long, so the wait is only seen at full size.
 func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 	t.Parallel()
+	if !pgtest.Full() {
+		t.Skipf("it takes %v", periodic.MaxWait)
+	}
+	f := newPlan(t)
+	holdSchedule(f)
+	err := f.inTx(func(tx workqueue.Tx) error { return holdPut(f, tx) })
+	if held, ok := errors.AsType[*periodic.LockedError](err); !ok {
+		t.Errorf("got %v, not a %T", err, held)
+	}
+}
+
+// A transaction that has waited keeps the lock_timeout that the application gave it.
+func TestAChangeThatHasWaitedRestoresTheLockTimeout(t *testing.T) {
+	t.Parallel()
 	bothWays(t, func(f *fixture, do func(func(workqueue.Tx) error)) {
-		f.put(hourly(schedule.Rule{}))
 		ctx := f.Context()
-		holder, err := f.Pool.Begin(ctx)
-		if err != nil {
-			f.Fatal(err)
-		}
-		defer holder.Rollback(context.WithoutCancel(ctx))
-		if err := holdPut(f, workqueue.Pgx(holder)); err != nil {
-			f.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() {
-			ended <- pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error { return holdPut(f, workqueue.Pgx(tx)) })
-		}()
-		var held *periodic.LockedError
-		if err := <-ended; !errors.As(err, &held) {
-			f.Errorf("got %v", err)
-		}
+		holder := holdSchedule(f)
 		released := make(chan error, 1)
 		do(func(tx workqueue.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '25s'"); err != nil {
@@ -197,6 +194,21 @@ func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 			f.Error(err)
 		}
 	})
+}
+
+// holdSchedule returns a transaction that holds a schedule until it, or the test, ends.
+func holdSchedule(f *fixture) pgx.Tx {
+	f.Helper()
+	f.put(hourly(schedule.Rule{}))
+	holder, err := f.Pool.Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = holder.Rollback(context.Background()) })
+	if err := holdPut(f, workqueue.Pgx(holder)); err != nil {
+		f.Fatal(err)
+	}
+	return holder
 }
 
 // A trigger waits for an open delete, or its occurrence would be left without a schedule.
