@@ -46,9 +46,9 @@ func TestPlans(t *testing.T) {
 // the tables gets a million.
 func manyRows(spec Spec) int {
 	if len(spec.Lanes) > 0 {
-		return 20_000
+		return pgtest.Size(5_000, 20_000)
 	}
-	return pgtest.Size(20_000, 1_000_000)
+	return pgtest.Size(5_000, 1_000_000)
 }
 
 const claimLimit = 100

@@ -128,7 +128,7 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 				if round%3 == 0 {
 					r.wakeAnnouncer()
 				}
-				ids := r.load(20+rand.IntN(pgtest.Size(150, 300)), func(i int, _ pgx.Tx) {
+				ids := r.load(20+rand.IntN(pgtest.Size(100, 300)), func(i int, _ pgx.Tx) {
 					switch {
 					case i%97 == 3:
 						pgtest.Pass(700 * time.Millisecond)
