@@ -129,7 +129,10 @@ func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings
 		return 0, fmt.Errorf("setting %d timers took %v too long: the server is too slow for so many", c.Due,
 			late)
 	}
-	w, err := timers.NewWorker(pool, set, timers.WorkerOptions{NoSchedules: true})
+	w, err := timers.NewWorker(pool, set, timers.WorkerOptions{
+		WorkerOptions: workqueue.WorkerOptions{ShutdownTimeout: shutdownLimit},
+		NoSchedules:   true,
+	})
 	if err != nil {
 		return 0, err
 	}
