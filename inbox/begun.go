@@ -21,7 +21,7 @@ var errTxEnded = errors.New("txwork: the transaction of Process was ended by the
 // it. They are sent in one round trip.
 func beginText(id uuid.UUID) string {
 	return fmt.Sprintf("begin isolation level read committed read write;"+
-		" select set_config('%s', '%s', true)", begunSetting, id)
+		" select pg_catalog.set_config('%s', '%s', true)", begunSetting, id)
 }
 
 // checkBegun returns an error if the handler has ended the transaction that Process began. A transaction in which a
@@ -34,7 +34,7 @@ func checkBegun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 		return nil
 	}
 	var mark string
-	if err := tx.QueryRow(ctx, "SELECT coalesce(current_setting($1, true), '')", begunSetting).Scan(&mark); err != nil {
+	if err := tx.QueryRow(ctx, "SELECT coalesce(pg_catalog.current_setting($1, true), '')", begunSetting).Scan(&mark); err != nil {
 		return fmt.Errorf("txwork: the handler's transaction is rolled back: %w", err)
 	}
 	if mark != id.String() {

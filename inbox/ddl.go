@@ -80,8 +80,8 @@ type statements struct{ begin, strip, holders string }
 func renderStatements(spec workqueue.Spec) statements {
 	v := newView(spec)
 	return statements{
-		begin: "SELECT b.answer, b.holder, b.holder_status FROM " + v.Function("begin") +
-			"($1::text, $2::text, $3::text, $4::bytea, $5::bytea, $6::uuid) AS b",
+		begin: sqltext.Qualified("SELECT b.answer, b.holder, b.holder_status FROM " + v.Function("begin") +
+			"($1::text, $2::text, $3::text, $4::bytea, $5::bytea, $6::uuid) AS b"),
 		strip:   "SELECT " + v.Function(stripSweep) + "($1::integer, $2::interval)",
 		holders: sqltext.Statement(sqlTemplates, "holders", v),
 	}

@@ -22,8 +22,13 @@ type Key struct {
 	// source.
 	MessageID string
 
-	// Body is the content of the message. If it is not nil, its SHA-256 is stored, and a message with the same key and
-	// another hash is answered with [HashMismatch].
+	// Topic is what the message is about, if the content does not say so: a [Message] with this key has the same one.
+	// The hash of Body covers it. Default: Source.
+	Topic string
+
+	// Body is the content of the message. If it is not nil, a hash of it and of Topic is stored, and a message with the
+	// same key and another hash is answered with [HashMismatch]. The hash of a body whose topic is the source is its
+	// SHA-256. With another topic it is the SHA-256 of the topic followed by these 32 bytes.
 	Body []byte
 
 	// BodyHash replaces the hash of Body: 32 bytes. Set it if Body is not available, or if the source encodes the same
@@ -52,9 +57,10 @@ type Message struct {
 	Value any
 
 	// BodyHash is compared with the hash of an earlier message with the same key, see [HashMismatch]: 32 bytes.
-	// Default: the SHA-256 of Payload; with a Value and a codec that encrypts, that of the plaintext. Set it to the
-	// hash of the parts that do not change if the payload differs between deliveries. Set it to a keyed hash, such as
-	// an HMAC, if those who can read the table must not be able to verify a guess of the content.
+	// Default: the hash of Payload and Topic, as [Key].Body describes it; with a Value and a codec that encrypts, that
+	// of the plaintext. Set it to the hash of the parts that do not change if the payload differs between deliveries.
+	// Set it to a keyed hash, such as an HMAC, if those who can read the table must not be able to verify a guess of
+	// the content.
 	BodyHash []byte
 
 	// Headers are delivered with the message: names and values of at most [MaxHeaders] bytes together. The trace
@@ -72,7 +78,7 @@ type Message struct {
 // hash returns the key's body hash, or nil for none.
 func (k Key) hash() []byte {
 	if len(k.BodyHash) == 0 && k.Body != nil {
-		return hashOf(k.Body)
+		return hashOf(k.Source, k.Topic, k.Body)
 	}
 	return k.BodyHash
 }
@@ -85,21 +91,26 @@ func (k Key) payload() []byte {
 	return nil
 }
 
-// values returns the columns of the Spec that describe the key in telemetry. Its topic is that of a [Message] without
-// one.
+// values returns the columns of the Spec that describe the key in telemetry. Its topic is the source, because a sender
+// could otherwise create any number of time series.
 func (k Key) values() []any { return []any{k.Consumer, k.Source, k.MessageID, nil, k.Source, nil} }
 
 func (m Message) hash() []byte {
 	if len(m.BodyHash) == 0 {
-		return hashOf(m.Payload)
+		return hashOf(m.Source, m.Topic, m.Payload)
 	}
 	return m.BodyHash
 }
 
 func (m Message) topic() string { return cmp.Or(m.Topic, m.Source) }
 
-func hashOf(body []byte) []byte {
+// hashOf covers the topic, too, because it decides which handler takes the message: a second delivery with another
+// topic is another message.
+func hashOf(source, topic string, body []byte) []byte {
 	sum := sha256.Sum256(body)
+	if topic != "" && topic != source {
+		sum = sha256.Sum256(append([]byte(topic), sum[:]...))
+	}
 	return sum[:]
 }
 

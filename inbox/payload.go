@@ -38,7 +38,7 @@ func (b *Inbox) encode(ctx context.Context, m *Message) error {
 		return nil
 	}
 	plain, err := payload.Plain(b.codec, e, data)
-	m.BodyHash = hashOf(plain)
+	m.BodyHash = hashOf(m.Source, m.Topic, plain)
 	return err
 }
 

@@ -24,6 +24,7 @@ func Spec(schema string) workqueue.Spec {
 			{Name: "payload", Type: "bytea"},
 		},
 		Lanes:     []string{"consumer"},
+		Topics:    workqueue.Topics{Columns: []string{"topic", "source"}, Lane: "consumer"},
 		Labels:    []string{"consumer", "topic"},
 		Unique:    []string{"consumer", "source", "message_id"},
 		Retention: maxWindow,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/txwork/txwork/workqueue/validate"
@@ -18,6 +19,10 @@ import (
 
 // batchHeader is the header that holds the id of a job's batch.
 const batchHeader = "txwork-batch"
+
+// afterHeader is the header that holds how many jobs a job waits for, at least. It is in the job's own row, so that the
+// job knows what it has to find even if its join is lost.
+const afterHeader = "txwork-after"
 
 // A Batch is a set of jobs that run side by side, and a job that runs when all of them have ended: a join over
 // jobs, see package join.
@@ -63,7 +68,8 @@ func (c *Client) StartBatch(ctx context.Context, tx workqueue.Tx, b Batch) (Star
 	}
 	j := join.Join{ID: id, Label: b.Label, Policy: b.Policy, Deadline: b.Deadline}
 	inserts := batchJobs(id, b.Jobs)
-	all := append(inserts[:len(inserts):len(inserts)], continuations(batchHeader, id, b.OnComplete, b.OnFail)...)
+	all := append(inserts[:len(inserts):len(inserts)], continuations(batchHeader, id, len(b.Jobs), b.OnComplete,
+		b.OnFail)...)
 	if err := cmp.Or(j.Validate(), c.refuseUnique(all)); err != nil {
 		return StartedBatch{}, nameContinuation(err, len(inserts), b.OnComplete)
 	}
@@ -187,11 +193,13 @@ func batchJobs(id uuid.UUID, jobs []Insert) []Insert {
 	return inserts
 }
 
-// continuations prepares the jobs that continue a join, in the order of the arguments. Nil arguments are skipped.
-func continuations(header string, id uuid.UUID, list ...*Insert) (inserts []Insert) {
+// continuations prepares the jobs that continue a join of some jobs, in the order of the arguments. Nil arguments are
+// skipped.
+func continuations(header string, id uuid.UUID, after int, list ...*Insert) (inserts []Insert) {
 	for _, insert := range list {
 		if insert != nil {
 			continuation := insert.withHeader(header, id.String())
+			continuation.Headers[afterHeader] = strconv.Itoa(after)
 			continuation.waiting = true
 			inserts = append(inserts, continuation)
 		}

@@ -24,7 +24,8 @@ var (
 )
 
 // schemaFiles are ordered so that each depends only on those before it.
-var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "slot", "slot_sweep"}
+var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "slot", "slot_sweep",
+	"policies"}
 
 // DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that drop them.
 // These are the statements that txwork's own migrations run. The schema has to exist.
@@ -92,6 +93,16 @@ func (v view) Function(name string) string { return v.qualified("_" + name) }
 
 // Named is a name derived from the table's, such as that of an index or a trigger.
 func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + suffix) }
+
+// SeesSlots refuses roles that do not see all jobs, rules and slots of queues, and SeesTrail those that do
+// not see all attempts and steps; see [sqltext.SeesAll]. SeesRules is for claims, which need only the rules and slots:
+// policies.sql shows these to all.
+func (v view) SeesSlots() string { return sqltext.SeesAll(v.Table(), v.Queue(), v.Bucket(), v.Slot()) }
+func (v view) SeesRules() string { return sqltext.SeesShared(v.Queue(), v.Bucket(), v.Slot()) }
+func (v view) SeesTrail() string { return sqltext.SeesAll(v.Attempt(), v.Step()) }
+
+// Hides is the condition that row-level security hides jobs from the role.
+func (v view) Hides() string { return sqltext.Hides(v.Table()) }
 
 // MaxAttempts is the default number of attempts.
 func (v view) MaxAttempts() int { return v.spec.MaxAttempts }

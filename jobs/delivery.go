@@ -70,6 +70,14 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 // made.
 var errNoWorker = errors.New("txwork: this job comes from no worker: it has no row")
 
+// RunsWithin says how long this attempt may take before its job is reported as one that does not return, see
+// [workqueue.Claim.RunsWithin].
+func (d *Delivery) RunsWithin(limit time.Duration) {
+	if d.claim != nil {
+		d.claim.RunsWithin(limit)
+	}
+}
+
 // fields returns the destinations of a claimed job's domain columns. The last column, the concurrency key, is not
 // read.
 func (d *Delivery) fields() []any {

@@ -78,7 +78,7 @@ func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) er
 		}
 		if now.IsZero() {
 			err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
-				"SELECT clock_timestamp()")
+				"SELECT pg_catalog.clock_timestamp()")
 			if err != nil {
 				return err
 			}

@@ -41,7 +41,7 @@ type Info struct {
 // Get reads a job as tx sees it. The error is [workqueue.ErrNotFound] if there is no such job: it was never enqueued,
 // or has been purged.
 func (c *Client) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (Info, error) {
-	list, err := c.read(ctx, tx, c.statements.get+"\nWHERE t.id = $1::uuid", id)
+	list, err := c.read(ctx, tx, c.statements.get+"\nWHERE t.id = $1::pg_catalog.uuid", id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -88,13 +88,13 @@ func (f Filter) where() (string, []any) {
 		conditions = append(conditions, strings.ReplaceAll(condition, "?", fmt.Sprintf("$%d", len(args))))
 	}
 	if f.Kind != "" {
-		add("t.kind = ?::text", f.Kind)
+		add("t.kind = ?::pg_catalog.text", f.Kind)
 	}
 	if f.Queue != "" {
-		add("t.queue = ?::text", f.Queue)
+		add("t.queue = ?::pg_catalog.text", f.Queue)
 	}
 	if f.Schedule != "" {
-		add("t.schedule = ?::text", f.Schedule)
+		add("t.schedule = ?::pg_catalog.text", f.Schedule)
 	}
 	if len(f.Status) > 0 {
 		states := make([]string, len(f.Status))
@@ -105,7 +105,7 @@ func (f Filter) where() (string, []any) {
 		conditions = append(conditions, f.index()...)
 	}
 	if f.Before != uuid.Nil {
-		add("t.id < ?::uuid", f.Before)
+		add("t.id < ?::pg_catalog.uuid", f.Before)
 	}
 	if len(conditions) == 0 {
 		return "", nil

@@ -46,6 +46,11 @@ type KindOptions[T Args] struct {
 	// timeout. Default: the worker's HandlerTimeout.
 	Timeout time.Duration
 
+	// RunsWithin is how long an attempt may take before its job is reported as one that does not return, see
+	// [workqueue.WorkerOptions]. A negative value means never. Default: the worker's RunsWithin, or else that of
+	// [workqueue.RunsWithin] for the Timeout.
+	RunsWithin time.Duration
+
 	// MaxAttempts is the maximum number of times that a job is started. Default: the client's.
 	MaxAttempts int
 
@@ -75,6 +80,7 @@ type kind struct {
 	queue       string
 	priority    Priority
 	timeout     time.Duration
+	runsWithin  time.Duration
 	maxAttempts int
 	retry       workqueue.Retry
 	unique      *Unique
@@ -108,7 +114,7 @@ func Declare[T Args](r *Registry, o KindOptions[T]) { r.add(newKind(o)) }
 
 func newKind[T Args](o KindOptions[T]) *kind {
 	k := &kind{
-		name: kindOf[T](), queue: o.Queue, priority: o.Priority, timeout: o.Timeout,
+		name: kindOf[T](), queue: o.Queue, priority: o.Priority, timeout: o.Timeout, runsWithin: o.RunsWithin,
 		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, uniqueKey: ofArgs("UniqueKey", o.UniqueKey),
 		byKey: ofArgs("ByKey", o.ByKey),
 	}

@@ -230,7 +230,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
 	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule,
 		occurrence: o.Key}
-	insert.ScheduledAt = o.DueAt
+	insert.ID, insert.ScheduledAt = o.ID, o.DueAt
 	insert.Headers = maps.Clone(insert.Headers)
 	if insert.Headers == nil {
 		insert.Headers = map[string]string{}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
@@ -177,4 +179,66 @@ func TestAnOccurrenceThatMustNotOverlapWaitsForTheLiveOne(t *testing.T) {
 	equal(t, "running beside it", len(running), 0)
 	close(release)
 	receive(t, running)
+}
+
+// After a restore to an earlier moment a schedule's occurrences are written again. Handlers have used their ids as
+// idempotency keys.
+func TestAnOccurrenceThatIsWrittenAgainHasTheSameID(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[mail]{})
+	s := f.schedules()
+	all := schedule.Rule{Misfire: schedule.MisfireAll}
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1h", Args: mail{}, Rule: all},
+		jobs.Schedule{Name: "other", Expr: "@every 1h", Args: mail{}, Rule: all})
+	f.exec("UPDATE " + f.table + "_schedule SET next_at = date_trunc('hour', next_at) - interval '10 hours'")
+	table := f.table + "_schedule"
+	f.exec("CREATE TABLE earlier AS TABLE " + table)
+	fire := func() string {
+		f.exec("UPDATE " + table + " SET due_at = now()")
+		scheduler, err := s.Scheduler(f.Pool, periodic.SchedulerOptions{})
+		f.ok(err)
+		drain, err := scheduler.Drain()
+		f.ok(err)
+		_, err = drain.Process(f.Context())
+		f.ok(err)
+		return ask[string](f, "SELECT string_agg(concat_ws(' ', schedule, headers ->> 'txwork-nominal', id), E'\n' "+
+			"ORDER BY schedule, headers ->> 'txwork-nominal') FROM "+f.table)
+	}
+	first := fire()
+	equal(t, "occurrences", ask[bool](f, "SELECT count(*) >= 20 FROM "+f.table), true)
+	f.exec("DELETE FROM " + f.table)
+	f.exec("DELETE FROM " + table)
+	f.exec("INSERT INTO " + table + " TABLE earlier")
+	equal(t, "after the restore", fire(), first)
+
+	f.exec("DELETE FROM " + f.table)
+	f.inTx(func(tx workqueue.Tx) error {
+		for _, name := range []string{"digest", "other"} {
+			now := ask[time.Time](f, "SELECT max(last_at) FROM "+table)
+			written, err := s.Backfill(f.Context(), tx, name, now, now)
+			f.ok(err)
+			equal(t, "backfilled", written, 1)
+		}
+		return nil
+	})
+	equal(t, "fired and backfilled", ask[bool](f, "SELECT bool_and(strpos($1, id::text) > 0) FROM "+f.table, first), true)
+
+	f.exec("UPDATE " + f.table + " SET status = 3, completed_at = now(), failed_at = now()")
+	f.redrive(ask[uuid.UUID](f, "SELECT id FROM "+f.table+" WHERE schedule = 'digest'"))
+	f.inTx(func(tx workqueue.Tx) error {
+		now := ask[time.Time](f, "SELECT max(last_at) FROM "+table)
+		written, err := s.Backfill(f.Context(), tx, "digest", now, now)
+		f.ok(err)
+		equal(t, "backfilled beside a redriven occurrence", written, 0)
+		o, err := s.Trigger(f.Context(), tx, "digest")
+		f.ok(err)
+		again, err := s.Trigger(f.Context(), tx, "digest")
+		f.ok(err)
+		triggered, err := f.client.Get(f.Context(), tx, o.ID)
+		f.ok(err)
+		equal(t, "triggered", triggered.Schedule, "digest")
+		equal(t, "triggers with one id", o.ID == again.ID, false)
+		return nil
+	})
 }

@@ -29,7 +29,8 @@ type QueueOptions struct {
 
 // WorkerOptions configure a [Worker]. The zero value serves [DefaultQueue].
 //
-// The embedded options apply to each queue. HandlerTimeout applies to kinds without a Timeout.
+// The embedded options apply to each queue. HandlerTimeout applies to kinds without a Timeout, and RunsWithin
+// to kinds without a RunsWithin.
 type WorkerOptions struct {
 	workqueue.WorkerOptions
 
@@ -292,6 +293,7 @@ func (w *Worker) dispatch(ctx context.Context, d *Delivery) error {
 	if timeout == 0 {
 		timeout = w.options.HandlerTimeout
 	}
+	d.RunsWithin(cmp.Or(k.runsWithin, w.options.RunsWithin, workqueue.RunsWithin(timeout)))
 	if timeout <= 0 {
 		return k.handle(ctx, d)
 	}

@@ -163,6 +163,29 @@ func TestAKindsTimeoutCancelsItsHandlers(t *testing.T) {
 	f.await(f.enqueue(report{}).ID, workqueue.Done)
 }
 
+// The bound of the kind, or else the worker's, or else that of the timeout, is recorded with the job while it runs.
+func TestHowLongJobsMayRun(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	release := make(chan struct{})
+	hold := func(context.Context) error { <-release; return nil }
+	jobs.Register(f.kinds, func(ctx context.Context, _ *jobs.Job[mail]) error { return hold(ctx) },
+		jobs.KindOptions[mail]{RunsWithin: 5 * time.Hour, Timeout: time.Minute})
+	jobs.Register(f.kinds, func(ctx context.Context, _ *jobs.Job[report]) error { return hold(ctx) },
+		jobs.KindOptions[report]{Timeout: 40 * time.Minute})
+	mails, reports := f.enqueue(mail{}).ID, f.enqueue(report{}).ID
+	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: workqueue.MinLease}})
+	for id, want := range map[uuid.UUID]string{mails: "18000000000", reports: "4800000000"} {
+		f.until("the renewal", func() bool {
+			return ask[string](f, "SELECT coalesce(max(split_part(headers ->> 'txwork-running', ' ', 2)), '') FROM jobs "+
+				"WHERE id = $1 AND status = 1", id) == want
+		})
+	}
+	close(release)
+	f.await(mails, workqueue.Done)
+	f.await(reports, workqueue.Done)
+}
+
 func TestMiddlewareWrapsFromTheOutside(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

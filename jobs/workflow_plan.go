@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/txwork/txwork/workqueue/validate"
@@ -169,9 +170,12 @@ func (p *plan) inserts() []Insert {
 		insert := t.insert.withHeader(workflowHeader, p.id.String())
 		insert.Headers[taskHeader] = t.name
 		insert.joined, insert.waiting = true, len(p.deps[i]) > 0
+		if insert.waiting {
+			insert.Headers[afterHeader] = strconv.Itoa(len(p.deps[i]))
+		}
 		inserts[i] = insert
 	}
-	return append(inserts, continuations(workflowHeader, p.id, p.OnComplete, p.OnFail)...)
+	return append(inserts, continuations(workflowHeader, p.id, len(p.tasks), p.OnComplete, p.OnFail)...)
 }
 
 // name puts the task's name into an error about an item, instead of its index.

@@ -130,7 +130,7 @@ func (f *fixture) dieNowAndThen() {
 
 func TestRandomGraphs(t *testing.T) {
 	t.Parallel()
-	graphs := pgtest.Size(25, 200)
+	graphs := pgtest.Size(25, 100)
 	f := newJobs(t, func(o *jobs.Options) { o.Retry, o.MaxAttempts = atOnce, 1000 })
 	f.doNodes()
 	f.dieNowAndThen()

@@ -219,7 +219,7 @@ func TestTasksHaveOptionsOfTheirOwn(t *testing.T) {
 
 func TestALongChainRunsInOrder(t *testing.T) {
 	t.Parallel()
-	links := pgtest.Size(60, 200)
+	links := pgtest.Size(60, 120)
 	f := newJobs(t)
 	f.doParts()
 	f.work(jobs.WorkerOptions{})

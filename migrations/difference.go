@@ -21,7 +21,21 @@ type Difference struct {
 	// Harmless differences are no reason to refuse the schema: storage parameters, and additions that may be
 	// intentional.
 	Harmless bool `json:"harmless,omitempty"`
+
+	cause cause
 }
+
+// A cause is what several differences have in common. One or more of them name it.
+type cause struct {
+	kind  string // empty: the difference has its own
+	names bool   // the object of this difference is the cause
+}
+
+// Kinds of causes.
+const (
+	missingTable     = "missing table"
+	pendingMigration = "pending migration"
+)
 
 func (d Difference) String() string { return d.Object + " " + d.Problem }
 
@@ -37,6 +51,40 @@ func (all Differences) Err() error {
 	return &SchemaError{matter}
 }
 
+// Causes combines the differences that have one cause: those of missing tables, with everything that belonged to them,
+// and those of pending migrations. The DDL stays in its order.
+func (all Differences) Causes() Differences {
+	var combined Differences
+	at, names := map[string]int{}, map[string][]string{}
+	for _, d := range all {
+		kind := d.cause.kind
+		i, known := at[kind]
+		switch {
+		case kind == "":
+			combined = append(combined, d)
+			continue
+		case !known:
+			i, at[kind] = len(combined), len(combined)
+			combined = append(combined, Difference{Object: d.Object, Problem: d.Problem, DDL: []string{}})
+		}
+		c := &combined[i]
+		if c.DDL = append(c.DDL, d.DDL...); !d.cause.names {
+			continue
+		}
+		what, name, _ := strings.Cut(d.Object, " ")
+		if names[kind] = append(names[kind], name); len(names[kind]) == 1 {
+			c.Object, c.Problem = d.Object, d.Problem
+			continue
+		}
+		c.Object, c.Problem = what+"s "+strings.Join(names[kind], ", "), several.Replace(d.Problem)
+	}
+	return combined
+}
+
+// several is for the problem of more than one object.
+var several = strings.NewReplacer("is missing", "are missing", "its rows", "their rows", "an empty table",
+	"empty tables", "is pending", "are pending")
+
 // A SchemaError says how a schema differs from what this library works with. errors.Is finds
 // [workqueue.ErrSchemaVersion] in it.
 type SchemaError struct{ Differences Differences }
@@ -47,7 +95,7 @@ func (e *SchemaError) Error() string {
 	var b strings.Builder
 	b.WriteString("the schema is not as this version of txwork needs it:")
 	mendable := false
-	for _, d := range e.Differences {
+	for _, d := range e.Differences.Causes() {
 		b.WriteString("\n  " + d.String())
 		mendable = mendable || len(d.DDL) > 0
 	}
@@ -82,6 +130,7 @@ const (
 type comparison struct {
 	mender
 	have  map[identity]object
+	gone  []string // tables that are missing
 	found Differences
 }
 
@@ -89,6 +138,11 @@ type comparison struct {
 func compare(want, have catalog, m mender) Differences {
 	c := comparison{mender: m, have: index(have.objects)}
 	wanted := index(want.objects)
+	for _, o := range want.objects {
+		if _, exists := c.have[o.identity()]; o.Kind == "table" && !exists {
+			c.gone = append(c.gone, o.Name)
+		}
+	}
 	for _, kind := range kinds(want.objects, have.objects) {
 		for _, o := range want.objects {
 			if o.Kind == kind {
@@ -101,6 +155,7 @@ func compare(want, have catalog, m mender) Differences {
 			}
 		}
 	}
+	c.collapse(want, have)
 	return c.found
 }
 
@@ -169,7 +224,16 @@ func (c *comparison) missing(want object) {
 	case "table":
 		d.Problem += ", and its rows are gone: restore them from a backup, or go on with an empty table"
 	}
+	if c.goneWith(want) {
+		d.cause = cause{missingTable, want.Kind == "table"}
+	}
 	c.found = append(c.found, d)
+}
+
+// goneWith tells whether an object is missing because a table is. A function may have a row of the table as its result.
+func (c *comparison) goneWith(o object) bool {
+	return slices.Contains(c.gone, o.Parent) || slices.Contains(c.gone, o.Facts["table"]) ||
+		o.Kind == "table" || o.Kind == "function" && len(c.gone) > 0
 }
 
 // foreign checks an object that the migrations do not make. It reports only additions with which txwork cannot work, or

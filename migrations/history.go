@@ -68,7 +68,7 @@ type entry struct {
 }
 
 // state reads what is recorded. It is empty if there is no table of versions.
-func (h history) state(ctx context.Context, db *sql.DB) (s state, err error) {
+func (h history) state(ctx context.Context, db database.DBTxConn) (s state, err error) {
 	if exists, err := h.TableExists(ctx, db); err != nil || !exists {
 		return state{}, err
 	}
@@ -85,8 +85,9 @@ func (h history) state(ctx context.Context, db *sql.DB) (s state, err error) {
 	return s, err
 }
 
-func list[T any](ctx context.Context, db *sql.DB, query string, scan func(*sql.Rows) (T, error)) (all []T, err error) {
-	rows, err := db.QueryContext(ctx, query)
+func list[T any](ctx context.Context, db database.DBTxConn, query string, scan func(*sql.Rows) (T, error),
+	args ...any) (all []T, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

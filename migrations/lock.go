@@ -8,8 +8,6 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"time"
-
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 const (
@@ -81,25 +79,13 @@ func (m *Migrator) exclusively(ctx context.Context, work func(db *sql.DB) error)
 			err = unlockErr
 		}
 	}()
-	if _, err := db.ExecContext(ctx, "SET "+m.lockSetting()); err != nil {
-		return err
-	}
 	return work(db)
 }
 
 func (m *Migrator) unlock(ctx context.Context, db *sql.DB) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
-	_, err := db.ExecContext(ctx, "RESET lock_timeout") // the session goes back to the pool
-	return errors.Join(err, onConn(ctx, db, m.lock.SessionUnlock))
-}
-
-// session returns a single connection of the pool as the *sql.DB that goose needs. Close gives it back.
-func (m *Migrator) session() *sql.DB {
-	db := stdlib.OpenDBFromPool(m.pool)
-	db.SetMaxOpenConns(1)
-	db.SetMaxIdleConns(1) // keeps the session, and with it the lock, from one statement to the next
-	return db
+	return onConn(ctx, db, m.lock.SessionUnlock)
 }
 
 func onConn(ctx context.Context, db *sql.DB, do func(context.Context, *sql.Conn) error) (err error) {

@@ -2,13 +2,14 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3/database"
 )
 
 // maxLockTimeout is the largest number of whole days that PostgreSQL's setting can hold.
@@ -21,12 +22,12 @@ var holdersQuery string
 
 // lockSetting is the PostgreSQL setting that bounds waits for locks of tables. The migrators' own advisory lock is not
 // affected, because it does not wait in the server.
-func (m *Migrator) lockSetting() string {
-	return fmt.Sprintf("lock_timeout = %d", m.lockTimeout.Milliseconds())
-}
+func (m *Migrator) lockSetting() string { return "lock_timeout = " + m.lockMillis() }
+
+func (m *Migrator) lockMillis() string { return strconv.FormatInt(m.lockTimeout.Milliseconds(), 10) }
 
 // explainLock adds to a lock timeout how long the wait was, and which sessions hold locks.
-func (m *Migrator) explainLock(ctx context.Context, db *sql.DB, err error) error {
+func (m *Migrator) explainLock(ctx context.Context, db database.DBTxConn, err error) error {
 	if pg := new(pgconn.PgError); !errors.As(err, &pg) || pg.Code != "55P03" { // lock_not_available
 		return err
 	}

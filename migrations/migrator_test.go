@@ -411,7 +411,7 @@ func TestLeaderTable(t *testing.T) {
 		SELECT string_agg(format('%s %s%s', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' not null' END), ', ' ORDER BY attnum)
 		FROM pg_attribute WHERE attrelid = 'leader'::regclass AND attnum > 0`)
 	if want := "name text not null, term bigint not null, holder uuid not null, expires_at timestamp with time zone " +
-		"not null, granted_at timestamp with time zone not null"; got != want {
+		"not null, granted_at timestamp with time zone not null, problem text"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

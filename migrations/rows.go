@@ -19,40 +19,30 @@ type TableRows struct {
 // migrations above it created. Tables without rows are not listed, nor are tables that a migration itself fills. It
 // reads every such table.
 func (m *Migrator) RowsAbove(ctx context.Context, version int64) ([]TableRows, error) {
-	db := m.session()
-	defer db.Close()
-	counts, err := m.rowsAbove(ctx, db, version)
-	return counts, m.failed("count the rows", m.explainLock(ctx, db, err))
-}
-
-func (m *Migrator) rowsAbove(ctx context.Context, db *sql.DB, version int64) ([]TableRows, error) {
-	tables, err := m.tablesAbove(ctx, db, version)
-	if err != nil {
-		return nil, err
-	}
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, "SET LOCAL "+m.lockSetting()); err != nil {
-		return nil, err
-	}
 	counts := []TableRows{}
-	for _, table := range tables {
-		n, err := m.count(ctx, tx, table)
-		if err != nil {
-			return nil, err
+	err := m.reading(ctx, func(tx *sql.Tx) error {
+		tables, err := m.tablesAbove(ctx, tx, version)
+		for i := 0; err == nil && i < len(tables); i++ {
+			var n int64
+			if n, err = m.count(ctx, tx, tables[i]); n > 0 {
+				counts = append(counts, TableRows{tables[i], n})
+			}
 		}
-		if n > 0 {
-			counts = append(counts, TableRows{table, n})
-		}
+		return err
+	})
+	if err != nil {
+		explained := err
+		_ = m.reading(ctx, func(tx *sql.Tx) error { // the first transaction has failed
+			explained = m.explainLock(ctx, tx, err)
+			return nil
+		})
+		return nil, m.failed("count the rows", explained)
 	}
 	return counts, nil
 }
 
-func (m *Migrator) tablesAbove(ctx context.Context, db *sql.DB, version int64) (tables []string, err error) {
-	has, err := m.history.state(ctx, db)
+func (m *Migrator) tablesAbove(ctx context.Context, tx *sql.Tx, version int64) (tables []string, err error) {
+	has, err := m.history.state(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,9 @@ func (m *Migrator) prepare(ctx context.Context, db *sql.DB) ([]Domain, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.refuseRenamed(ctx, db, has); err != nil {
+		return nil, err
+	}
 	domains := m.wanted(has)
 	text := prologue(m.schema)
 	if len(has.domains) > 0 {

@@ -3,6 +3,7 @@ package migrations
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 	"time"
 )
@@ -38,10 +39,12 @@ func (m *Migrator) Version(ctx context.Context) (int64, error) {
 	return has.entries[len(has.entries)-1].version, nil
 }
 
-func (m *Migrator) state(ctx context.Context) (state, error) {
-	db := m.session()
-	defer db.Close()
-	return m.history.state(ctx, db)
+func (m *Migrator) state(ctx context.Context) (has state, err error) {
+	err = m.reading(ctx, func(tx *sql.Tx) error {
+		has, err = m.history.state(ctx, tx)
+		return err
+	})
+	return has, err
 }
 
 func (m *Migrator) statuses(has state) []Status {

@@ -1,5 +1,7 @@
 package migrations
 
+import "slices"
+
 // A unit is a table with all objects that belong to it and need rights.
 type unit struct {
 	Title     string
@@ -8,10 +10,13 @@ type unit struct {
 	Sequences []string
 	Domains   []string // types of columns
 	Calls     []string // functions that a role calls, itself or through a trigger's function
-	triggers  []string // functions that only triggers run
+	triggers  []string // functions that only triggers run, or the owner
+	Seen      []string // functions that policies call, or all who read
 	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
 	core      bool     // it instantiates package workqueue
+	Keyed     bool     // it has the objects of package keyed
+	Topics    bool     // its rows have topics, see workqueue.Topics
 }
 
 // CoreTables returns the tables that the migrations create and that instantiate package workqueue. Roles,
@@ -37,26 +42,27 @@ func (v unitView) Functions() []string { return v.unit.Functions() }
 // Tables hides RoleOptions.Tables.
 func (v unitView) Tables() []string { return v.unit.Tables }
 
-func (u unit) Functions() []string { return append(u.Calls[:len(u.Calls):len(u.Calls)], u.triggers...) }
+func (u unit) Functions() []string { return slices.Concat(u.Calls, u.triggers, u.Seen) }
 
 // migratedUnits returns the units that the migrations create. Producers get no rights on the tables of schedules,
 // because workers carry out what a schedule says.
 func migratedUnits() []unit {
 	return []unit{
-		core("outbox").withKeys().withJoin().enqueued(),
-		core("inbox").calls("begin", "strip").enqueued("inbox"),
+		core("outbox").withTopics().withKeys().withJoin().enqueued(),
+		core("inbox").withTopics().calls("begin", "strip").enqueued("inbox"),
 		core("timers").runs("rearm", "disarm").enqueued("timers"),
 		core("timers_schedule"),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "slot").calls("claim_admitted", "admit", "take", "slot_sweep").
-			runs("free_key", "record", "forget", "give_slot").types("kind_name", "queue_name", "priority",
+			runs("free_key", "record", "forget", "give_slot", "policies").types("kind_name", "queue_name", "priority",
 			"progress").enqueued("jobs"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
 		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
-			Tables: []string{"schema_version", "schema_domain"}, ReadOnly: true},
+			Tables: []string{"schema_version", "schema_domain"}, Sequences: []string{"schema_version_id_seq"},
+			ReadOnly: true},
 	}
 }
 
@@ -73,17 +79,24 @@ func (t RoleTable) unit() unit {
 
 // core returns the unit of a table with the objects that every core table has.
 func core(table string) unit {
-	u := unit{Title: table, Table: table, Tables: []string{table}, Domains: []string{table + "_retry"}, core: true}
+	u := unit{Title: table, Table: table, Tables: []string{table}, core: true,
+		Domains: []string{table + "_retry", table + "_time"}}
 	return u.calls("claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
-		"purge", "fold", "maintain_step", "maintain").runs("announce")
+		"purge", "fold", "each", "maintain_step", "maintain").runs("announce")
+}
+
+func (u unit) withTopics() unit {
+	u.Topics = true
+	return u.with("topic").calls("claim_by_topic", "pause", "resume").sees("topics").
+		runs("topic_changed", "topic_policies")
 }
 
 func (u unit) withKeys() unit {
-	u.Sequences = append(u.Sequences, u.Table+"_key_seq")
-	u.producer = append(u.producer, "keyed")
+	u.Keyed, u.Sequences = true, append(u.Sequences, u.Table+"_key_seq")
+	u.Domains = append(u.Domains, u.Table+"_key_rate")
 	return u.with("key_note", "key_state", "key_cursor").
 		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_unblock", "key_sweep", "key_look").
-		runs("key_enter", "key_come", "key_back", "key_note", "key_forget")
+		runs("key_enter", "key_come", "key_back", "key_wait", "key_note", "key_forget", "key_policies")
 }
 
 func (u unit) withJoin() unit {
@@ -91,7 +104,7 @@ func (u unit) withJoin() unit {
 	return u.with("join", "join_member", "join_note", "join_cursor").
 		calls("join_fold", "join_apply", "join_recount", "join_finish", "join_end", "join_forget", "join_purge",
 			"join_strand", "join_sweep").
-		runs("join_settled")
+		runs("join_settled", "join_policies").sees("join_row")
 }
 
 // enqueued gives producers their rights: those on the core, and those that the domain needs in addition.
@@ -117,6 +130,11 @@ func (u unit) types(suffixes ...string) unit {
 
 func (u unit) runs(suffixes ...string) unit {
 	u.triggers = append(u.triggers, u.named(suffixes)...)
+	return u
+}
+
+func (u unit) sees(suffixes ...string) unit {
+	u.Seen = append(u.Seen, u.named(suffixes)...)
 	return u
 }
 

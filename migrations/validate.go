@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -71,11 +72,20 @@ func (m *Migrator) versionDifferences(has state) Differences {
 			all = append(all, Difference{Object: fmt.Sprintf("version %d", s.Version), Problem: tooNew(m.latest()),
 				DDL: []string{}})
 		case !s.Applied:
-			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run `txwork migrate up`",
-				DDL: []string{}})
+			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run " + m.command("up"),
+				DDL: []string{}, cause: cause{pendingMigration, true}})
 		}
 	}
 	return all
+}
+
+// command returns the command line of txwork that does the same for the schema and the domains of the Options.
+func (m *Migrator) command(name string) string {
+	args := []string{"migrate", name}
+	for _, d := range m.domains {
+		args = append(args, "--domain", string(d))
+	}
+	return postgres.Command(m.schema, args...)
 }
 
 // errNewer says that the schema is newer than the library.

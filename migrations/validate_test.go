@@ -31,7 +31,8 @@ func TestValidate(t *testing.T) {
 			[]string{".outbox was made for version 2", "upgrade the library"}},
 		"a pending migration": {"DELETE FROM schema_version WHERE version_id = 2", []string{"002_reaper is pending",
 			"txwork migrate up"}},
-		"nothing was migrated": {"DROP TABLE schema_version", append(allPending(), "txwork migrate up")},
+		"nothing was migrated": {"DROP TABLE schema_version",
+			[]string{allPending() + " are pending: run `txwork migrate up"}},
 		"a newer library": {fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)",
 			latest()+1),
 			[]string{fmt.Sprintf("version %d", latest()+1), fmt.Sprintf("up to %d", latest()), "upgrade the library"}},
@@ -55,11 +56,12 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func allPending() (texts []string) {
+func allPending() string {
+	var names []string
 	for _, m := range migrations.All() {
-		texts = append(texts, m.Name+" is pending")
+		names = append(names, m.Name)
 	}
-	return texts
+	return "migrations " + strings.Join(names, ", ")
 }
 
 func TestValidateWithoutSchema(t *testing.T) {
@@ -148,13 +150,14 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"ALTER TABLE outbox DROP CONSTRAINT outbox_state_check"},
 			[]string{"constraint outbox_state_check of {schema}.outbox is missing"}},
 		"a check that old rows may break": {
-			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check",
-				"ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (isfinite(due_at)) NOT VALID"},
-			[]string{"constraint jobs_due_check of {schema}.jobs is NOT VALID"}},
+			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_attempts_check",
+				"ALTER TABLE jobs ADD CONSTRAINT jobs_attempts_check CHECK (max_attempts > 0 AND attempts >= 0 AND " +
+					"attempts - status < max_attempts) NOT VALID"},
+			[]string{"constraint jobs_attempts_check of {schema}.jobs is NOT VALID"}},
 		"another check of the name": {
-			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check",
-				"ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (due_at > '-infinity')"},
-			[]string{"constraint jobs_due_check of {schema}.jobs has the definition "}},
+			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_attempts_check",
+				"ALTER TABLE jobs ADD CONSTRAINT jobs_attempts_check CHECK (attempts >= 0)"},
+			[]string{"constraint jobs_attempts_check of {schema}.jobs has the definition "}},
 		"a primary key dropped": {
 			[]string{"ALTER TABLE jobs_step DROP CONSTRAINT jobs_step_pkey"},
 			[]string{"constraint jobs_step_pkey of {schema}.jobs_step is missing"}},

@@ -33,7 +33,7 @@ func TestMaintainIsAllThatSQLNeeds(t *testing.T) {
 	// the worker died
 	f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '2 hours' WHERE id = ANY ($1)", lost)
 	f.exec("CALL " + f.table + "_maintain(max_rows => 3)")
-	if n := f.count("SELECT count(*) FROM " + f.table + " WHERE status = 0 AND attempts = 1"); n != len(lost) {
+	if n := f.count("SELECT count(*) FROM " + f.table + " WHERE status = 0 AND last_error LIKE 'lease expired at %'"); n != len(lost) {
 		t.Errorf("%d rows were requeued, want %d", n, len(lost))
 	}
 

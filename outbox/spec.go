@@ -20,6 +20,7 @@ func Spec(schema string) workqueue.Spec {
 			{Name: "dedup_key", Type: "text"},
 			join.Column,
 		}, keyed.Columns()...),
+		Topics:    workqueue.Topics{Columns: []string{"topic"}},
 		Labels:    []string{"topic"},
 		Unique:    []string{"topic", "dedup_key"},
 		Sweeps:    []string{keyed.SweepSuffix, join.Sweep},

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
 )
@@ -24,6 +25,9 @@ type candidate struct {
 	holder uuid.UUID
 	tenure *tenure
 
+	// problems are what kept the last round from serving tables to the end. Each election writes them.
+	problems map[string]string
+
 	elect, verify, withdraw string
 }
 
@@ -34,6 +38,7 @@ func newCandidate(pool connections, o Options) candidate {
 		lease:    o.Lease,
 		holder:   uuid.New(),
 		tenure:   &tenure{ends: map[string]time.Time{}},
+		problems: map[string]string{},
 		elect:    statement("elect", "leader", leader),
 		verify:   statement("verify", "leader", leader),
 		withdraw: statement("withdraw", "leader", leader),
@@ -57,10 +62,12 @@ func (t *tenure) set(tables []string, elected map[string]standing, ends time.Tim
 	}
 }
 
-func (t *tenure) end() {
+func (t *tenure) end(tables []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.ends)
+	for _, table := range tables {
+		delete(t.ends, table)
+	}
 }
 
 // lasts reports whether the candidate leads a table.
@@ -89,6 +96,7 @@ type standing struct {
 	Elected bool
 	Term    int64
 	Seconds float64 // until the lease of the other leader ends; negative if it has
+	Hidden  bool    // row-level security hides rows of the table from the role, so it is not elected
 }
 
 // stand takes the leadership of tables that is free, and renews the leadership that the candidate has, in one statement
@@ -97,7 +105,8 @@ func (c candidate) stand(ctx context.Context, tables []string) (map[string]stand
 	all := make(map[string]standing, len(tables))
 	start := time.Now()
 	err := transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, c.elect, tables, c.holder, c.lease.Microseconds())
+		rows, err := tx.Query(ctx, c.elect, tables, c.holder, c.lease.Microseconds(),
+			c.problemsOf(tables))
 		if err != nil {
 			return err
 		}
@@ -134,14 +143,23 @@ func (c candidate) fenced(ctx context.Context, table string, term int64,
 // withdrawTimeout bounds how long a stop waits for a database that may be unavailable.
 const withdrawTimeout = 3 * time.Second
 
-// resign gives up the leadership of all tables that the candidate leads. It is the last step of a stop, so it ignores
-// that the context has ended.
-func (c candidate) resign(ctx context.Context) error {
-	c.tenure.end()
+// problemsOf returns the problems of tables, in their order.
+func (c candidate) problemsOf(tables []string) []string {
+	problems := make([]string, len(tables))
+	for i, table := range tables {
+		problems[i] = c.problems[table]
+	}
+	return problems
+}
+
+// resign gives up the leadership of those of the tables that the candidate leads. It may be the last step of a stop, so
+// it ignores that the context has ended.
+func (c candidate) resign(ctx context.Context, tables []string) error {
+	c.tenure.end(tables)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	return transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, c.withdraw, c.holder)
+		_, err := tx.Exec(ctx, c.withdraw, c.holder, tables, c.problemsOf(tables))
 		return err
 	})
 }
@@ -156,6 +174,10 @@ type Leadership struct {
 	// positive, no reaper leads, and Holder was the last to do so. It then says how long ago the table was last
 	// maintained, by a reaper, by `txwork reap` or by its procedure. With Term 0, no reaper ever led the table.
 	ExpiresIn time.Duration `json:"expires_in"`
+
+	// Problem is what kept the last maintenance from serving the table to the end: its error, or the first of the rows
+	// that it skipped. It is empty if nothing did.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Leaders returns the reapers that maintain the tables of a schema, by the name of the table. A table that has never
@@ -174,8 +196,8 @@ func Leaders(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Leadersh
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Leadership, err error) {
 		var seconds float64
-		err = row.Scan(&l.Table, &l.Term, &l.Holder, &seconds)
-		l.ExpiresIn = time.Duration(seconds * float64(time.Second))
+		err = row.Scan(&l.Table, &l.Term, &l.Holder, &seconds, &l.Problem)
+		l.ExpiresIn = postgres.Seconds(seconds)
 		return l, err
 	})
 	if err != nil {

@@ -322,7 +322,7 @@ func TestFoundingRace(t *testing.T) {
 			report, err = reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o)
 			ended <- err
 		}()
-		db.await("candidate that waits", func() bool { return db.waiting("INSERT INTO") })
+		db.await("candidate that waits", func() bool { return db.waiting("WITH candidate") })
 		return nil
 	})
 	if err := errors.Join(err, <-ended); err != nil || report.Leader() {
@@ -524,7 +524,7 @@ func TestLeaders(t *testing.T) {
 func (db *database) lead(table *workqueue.Table, holder uuid.UUID, term int64, lease string) {
 	db.t.Helper()
 	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ($4, $1, $2, now() + "+
-		"$3::text::interval, now() - interval '1 day')", term, holder, lease, table.Name())
+		"$3::text::interval, now() - interval '3 hours')", term, holder, lease, table.Name())
 	if err != nil {
 		db.t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func exampleDatabase() (*pgxpool.Pool, *workqueue.Table, func()) {
 		log.Fatal(err)
 	}
 	_, err = pool.Exec(context.Background(), `CREATE SCHEMA txwork;
-		CREATE TABLE txwork.leader (name text PRIMARY KEY, term bigint NOT NULL, holder uuid NOT NULL, expires_at timestamptz NOT NULL, granted_at timestamptz NOT NULL);`+
+		CREATE TABLE txwork.leader (name text PRIMARY KEY, term bigint NOT NULL, holder uuid NOT NULL, expires_at timestamptz NOT NULL, granted_at timestamptz NOT NULL, problem text);`+
 		up, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		log.Fatal(err)

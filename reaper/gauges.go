@@ -25,9 +25,11 @@ import (
 // Names of the gauges.
 const (
 	depthGauge       = "txwork.queue.depth"
+	boundedGauge     = "txwork.queue.depth.bounded"
 	ageGauge         = "txwork.queue.age"
 	recentGauge      = "txwork.queue.dead_letters_last_hour"
 	overrunGauge     = "txwork.lease.overrun"
+	overdueGauge     = "txwork.queue.not_returning"
 	latenessGauge    = "txwork.schedule.lateness"
 	blockedGauge     = "txwork.key.blocked"
 	foldGauge        = "txwork.fold.lag"
@@ -37,7 +39,9 @@ const (
 	thresholdGauge   = "txwork.table.vacuum_threshold"
 	transactionGauge = "txwork.transaction.oldest"
 	horizonGauge     = "txwork.transaction.horizon"
+	hiddenGauge      = "txwork.transaction.hidden"
 	silenceGauge     = "txwork.reaper.silence"
+	failingGauge     = "txwork.reaper.failing"
 	upGauge          = "txwork.observation.up"
 	durationGauge    = "txwork.observation.duration"
 	skippedGauge     = "txwork.observation.skipped"
@@ -60,16 +64,24 @@ var gaugeList = func() []metrics.Metric {
 	return []metrics.Metric{
 		gauge(depthGauge, "{row}", stated, fmt.Sprintf("Rows by state: ready (due), scheduled (due later), "+
 			"in_progress, waiting (for their turn or a join) and dead_letter. Counted up to %d rows of a table and "+
-			"state; more rows show as that many. Tables of schedules have dead_letter only", countedRows)),
+			"state, ready and in_progress among the first %d due rows, in equal parts by queue and priority. A lower "+
+			"bound where txwork.queue.depth.bounded is 1. Tables of schedules have dead_letter only", countedRows,
+			survey.RunningRows)),
+		gauge(boundedGauge, "", stated, "1 where txwork.queue.depth has reached its bound, so that there are at least "+
+			"so many rows, and dead_letters_last_hour, the age of expired and in_progress rows, txwork.lease.overrun and "+
+			"txwork.queue.not_returning may be lower bounds, too; 0 where it is exact"),
 		gauge(ageGauge, "s", stated, "How long the oldest row has been ready (since it was due), waiting (since it "+
-			"was written), or expired (in progress, since its lease ended). 0 without such a row"),
+			"was written), in_progress (since it was claimed, once its lease has been renewed) or expired (in progress, "+
+			"since its lease ended). 0 without such a row"),
 		gauge(recentGauge, "{row}", table, "Rows that became dead letters in the last hour and still are"),
 		gauge(overrunGauge, "{row}", laned, fmt.Sprintf("Rows in progress whose lease ended more than %v ago: a "+
 			"claim with the default lease has lasted more than twice as long as that lease", workqueue.DefaultLease)),
-		gauge(latenessGauge, "s", table, "How long the most overdue schedule should have fired ago, paused ones left "+
-			"out. 0 without one"),
-		gauge(blockedGauge, "{key}", table, fmt.Sprintf("Ordered keys with a dead letter that rows wait behind, at "+
-			"most %d", survey.MaxLanes)),
+		gauge(overdueGauge, "{row}", laned, fmt.Sprintf("Rows in progress whose handler has run for longer than it "+
+			"should: than the worker's RunsWithin, or %v if nobody said", workqueue.DefaultRunsWithin)),
+		gauge(latenessGauge, "s", table, "How long the most overdue schedule should have fired ago: none has claimed "+
+			"it since, or every attempt since has failed. Paused ones are left out. 0 without one"),
+		gauge(blockedGauge, "{key}", table, fmt.Sprintf("Ordered keys with a dead letter that rows wait behind, "+
+			"among the first %d keys with a dead letter: so many or more", survey.BlockedKeys)),
 		gauge(foldGauge, "s", table, "How long the first note about a key or a join has waited to be folded. 0 "+
 			"without one"),
 		gauge(joinGauge, "{join}", table, fmt.Sprintf("Joins, batches and workflows that should have ended over %.0f "+
@@ -82,15 +94,20 @@ var gaugeList = func() []metrics.Metric {
 		gauge(liveRowsGauge, "{row}", table, "Rows that are ready, scheduled or in progress, as vacuum or analyze "+
 			"last estimated them: where depth has reached its bound"),
 		gauge(transactionGauge, "s", nil, "Age of the oldest transaction that holds back vacuum: a session's, or a "+
-			"prepared one. Sessions that the role may not see are left out"),
+			"prepared one. A lower bound unless txwork.transaction.hidden is 0"),
 		gauge(horizonGauge, "{transaction}", nil, "How many transactions ago the oldest holder of the vacuum horizon "+
 			"began, replication slots and standbys included"),
+		gauge(hiddenGauge, "{session}", nil, "Sessions of other roles that may hold back vacuum and that the role may "+
+			"not inspect: it lacks pg_read_all_stats"),
 		gauge(silenceGauge, "s", table, "How long ago maintenance of the table last ran: the lease of a reaper ended, "+
 			"or `txwork reap` or the table's procedure did. 0 while a reaper maintains it; missing if nothing ever has"),
+		gauge(failingGauge, "", table, "1 if the last maintenance of the table failed in a part or skipped rows, 0 if it "+
+			"did all; missing if nothing ever maintained it"),
 		gauge(upGauge, "", nil, "1 if the database could be observed, 0 if not: then the other gauges are missing"),
 		gauge(durationGauge, "s", nil, "How long the observation took that the gauges show"),
-		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, and "+
-			"tables whose lanes are too many to read: what they would have told is missing"),
+		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, "+
+			"tables whose lanes are too many to read, and tables of which row-level security hides rows: what they "+
+			"would have told is missing"),
 	}
 }()
 

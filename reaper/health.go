@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -111,7 +112,7 @@ func oldestExpired(ctx context.Context, tx pgx.Tx, spec workqueue.Spec) (time.Du
 	var seconds float64
 	text := statement("oldest_expired", "table", pgx.Identifier{spec.Schema, spec.Table})
 	err := tx.QueryRow(ctx, text).Scan(&seconds)
-	return time.Duration(seconds * float64(time.Second)), err
+	return postgres.Seconds(seconds), err
 }
 
 func (r *HealthReport) readHolders(ctx context.Context, pool *pgxpool.Pool) error {
@@ -147,7 +148,7 @@ func scanHolder(row pgx.CollectableRow) (Holder, error) {
 	err := row.Scan(&h.Kind, &h.PID, &h.Name, &h.Role, &h.Database, &h.Application, &h.State, &h.XminAge, &seconds,
 		&h.CatalogOnly, &h.Client, &h.Xmin)
 	if seconds != nil {
-		h.Age = time.Duration(*seconds * float64(time.Second))
+		h.Age = postgres.Seconds(*seconds)
 	}
 	return h, err
 }

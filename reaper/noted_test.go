@@ -59,10 +59,10 @@ func TestMaintenanceByTheProcedureWithoutAPlaceForTheNote(t *testing.T) {
 			t.Errorf("%d expired rows are left", n)
 		}
 	}
-	db.exec("CREATE OR REPLACE FUNCTION leader_note(table_name text) RETURNS void LANGUAGE plpgsql AS " +
-		"$$ BEGIN RAISE insufficient_privilege; END $$")
+	db.exec("CREATE OR REPLACE FUNCTION leader_note(table_name text, problem text DEFAULT NULL) RETURNS void " +
+		"LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$")
 	maintained()
-	db.exec("DROP FUNCTION leader_note(text)")
+	db.exec("DROP FUNCTION leader_note(text, text)")
 	maintained()
 	if l := db.leader(table); l != nil {
 		t.Errorf("leadership %+v", l)

@@ -139,6 +139,13 @@ func (l *look) add(gauge string, value float64, attributes ...attribute.KeyValue
 	l.figures = append(l.figures, figure{gauge, value, attributes})
 }
 
+// depth adds a number of rows in one state, and whether there may be more.
+func (l *look) depth(rows int64, more bool, state string, of ...attribute.KeyValue) {
+	of = append(slices.Clip(of), stateKey.String(state))
+	l.add(depthGauge, float64(rows), of...)
+	l.add(boundedGauge, map[bool]float64{true: 1}[more], of...)
+}
+
 // skip counts a statement that failed.
 func (l *look) skip(err error) {
 	if err != nil {
@@ -153,6 +160,9 @@ func (l *look) table(ctx context.Context, f *survey.Facts) {
 	l.add(deadRowsGauge, float64(f.Dead), name)
 	l.add(thresholdGauge, f.Threshold, name)
 	l.add(liveRowsGauge, max(f.Live, 0), name)
+	if f.Filtered {
+		l.skipped++
+	}
 	steps := []func(context.Context, *survey.Facts, attribute.KeyValue) error{l.deadLetters, l.schedules}
 	if !f.Schedule() {
 		steps = append(steps, l.due, l.later, l.waiting, l.keys, l.folds, l.joins)
@@ -174,7 +184,8 @@ func slow(err error) bool {
 }
 
 func (l *look) due(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
-	heads, err := survey.Heads(ctx, l.reader, f, workqueue.DefaultLease)
+	heads, err := survey.Heads(ctx, l.reader, f, survey.Asked{Expired: workqueue.DefaultLease,
+		Within: workqueue.DefaultRunsWithin})
 	if err != nil {
 		return err
 	}
@@ -183,11 +194,13 @@ func (l *look) due(ctx context.Context, f *survey.Facts, name attribute.KeyValue
 	}
 	for _, h := range survey.ByFirst(heads) {
 		lane := laneOf(f, h.Lane, name)
-		l.add(depthGauge, float64(h.Ready), append(lane, stateKey.String("ready"))...)
-		l.add(depthGauge, float64(h.Running), append(lane, stateKey.String("in_progress"))...)
+		l.depth(h.Ready, h.More, "ready", lane...)
+		l.depth(h.Running, h.More, "in_progress", lane...)
 		l.add(ageGauge, max(h.OldestReady, 0), append(lane, stateKey.String("ready"))...)
 		l.add(ageGauge, max(h.OldestExpired, 0), append(lane, stateKey.String("expired"))...)
+		l.add(ageGauge, max(h.Longest, 0), append(lane, stateKey.String("in_progress"))...)
 		l.add(overrunGauge, float64(h.Expired), lane...)
+		l.add(overdueGauge, float64(h.Overdue), lane...)
 	}
 	return nil
 }
@@ -198,7 +211,7 @@ func (l *look) later(ctx context.Context, f *survey.Facts, name attribute.KeyVal
 		return err
 	}
 	for _, h := range survey.ByFirst(heads) {
-		l.add(depthGauge, float64(h.Seen), append(laneOf(f, h.Lane, name), stateKey.String("scheduled"))...)
+		l.depth(h.Seen, h.More, "scheduled", laneOf(f, h.Lane, name)...)
 	}
 	return nil
 }
@@ -216,7 +229,7 @@ func laneOf(f *survey.Facts, lane []string, name attribute.KeyValue) []attribute
 func (l *look) waiting(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
 	held, err := survey.HeldRows(ctx, l.reader, f, countedRows)
 	if err == nil {
-		l.add(depthGauge, float64(held.Rows), name, stateKey.String("waiting"))
+		l.depth(held.Rows, held.More, "waiting", name)
 		l.add(ageGauge, held.Oldest, name, stateKey.String("waiting"))
 	}
 	return err
@@ -225,7 +238,7 @@ func (l *look) waiting(ctx context.Context, f *survey.Facts, name attribute.KeyV
 func (l *look) deadLetters(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
 	dead, err := survey.CountDeadLetters(ctx, l.reader, f, countedRows, recentDeadLetters)
 	if err == nil {
-		l.add(depthGauge, float64(dead.Rows), name, stateKey.String("dead_letter"))
+		l.depth(dead.Rows, dead.More, "dead_letter", name)
 		l.add(recentGauge, float64(dead.Recent), name)
 	}
 	return err
@@ -251,11 +264,16 @@ func (l *look) keys(ctx context.Context, f *survey.Facts, name attribute.KeyValu
 	if !f.Has("concurrency_key") {
 		return nil
 	}
-	blockers, err := survey.Blockers(ctx, l.reader, f, 1, survey.MaxLanes)
-	if err == nil {
-		l.add(blockedGauge, float64(len(blockers)), name)
+	blockers, err := survey.Blockers(ctx, l.reader, f, 1, 1)
+	if err != nil {
+		return err
 	}
-	return err
+	blocked := int64(0)
+	if len(blockers) > 0 {
+		blocked = blockers[0].Keys
+	}
+	l.add(blockedGauge, float64(blocked), name)
+	return nil
 }
 
 func (l *look) folds(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
@@ -288,8 +306,9 @@ func (l *look) joins(ctx context.Context, f *survey.Facts, name attribute.KeyVal
 // transactions observes what keeps vacuum from removing dead rows of the tables.
 func (l *look) transactions(ctx context.Context) error {
 	var holders []Holder
+	var hidden int64
 	err := l.reader.Read(ctx, func(tx pgx.Tx) (err error) {
-		holders, _, err = Holders(ctx, tx)
+		holders, hidden, err = Holders(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -304,11 +323,12 @@ func (l *look) transactions(ctx context.Context) error {
 	}
 	l.add(transactionGauge, oldest.Seconds())
 	l.add(horizonGauge, float64(horizon))
+	l.add(hiddenGauge, float64(hidden))
 	return nil
 }
 
-// leaders observes how long ago the tables were last maintained. A schema without the leader table has no such
-// figures.
+// leaders observes how long ago the tables were last maintained, and whether to the end. A schema without the leader
+// table has no such figures.
 func (l *look) leaders(ctx context.Context, tables []survey.Facts) error {
 	leaders, err := survey.Leaders(ctx, l.reader, l.schemas[0])
 	var pg *pgconn.PgError
@@ -318,7 +338,12 @@ func (l *look) leaders(ctx context.Context, tables []survey.Facts) error {
 	for _, leader := range leaders {
 		serves := func(f survey.Facts) bool { return f.Schema+"."+f.Name == leader.Table }
 		if slices.ContainsFunc(tables, serves) {
+			failing := 0.0
+			if leader.Problem != "" {
+				failing = 1
+			}
 			l.add(silenceGauge, max(leader.Ended, 0), tableKey.String(leader.Table))
+			l.add(failingGauge, failing, tableKey.String(leader.Table))
 		}
 	}
 	return err

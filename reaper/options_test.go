@@ -108,7 +108,7 @@ func TestReportAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"tables":[{"table":"txwork.outbox","leader":true,"term":3,"requeued":1,"failed":2,"purged_done":3,` +
-		`"purged_failed":4,"swept":5,"more":false,"duration":1000000}],"more":false,"duration":1000000000}`
+		`"purged_failed":4,"swept":5,"more":false,"duration":1000000,"skipped":0}],"more":false,"duration":1000000000}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

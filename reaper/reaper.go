@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -27,7 +28,7 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 		return err
 	}
 	r.patience = r.options.Lease
-	defer r.resign(ctx)
+	defer r.resign(ctx, r.names)
 	defer r.outages.Flush()
 	defer r.registerGauges()()
 	loop{interval: r.options.Interval, random: rand.Float64, logger: r.logger, turn: r.next,
@@ -41,18 +42,23 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 // afterwards. It does nothing to tables that another reaper leads, which is not an error: TableReport.Leader is false.
 // So it may run beside [Run], and from cron on every machine.
 //
-// If RunOnce returns an error, the report says what was done before it. If Report.More is set, there is more to do.
+// A table that cannot be served, and a row that cannot be processed ([ErrSkipped]), do not keep the others from being
+// served: the error names them. If RunOnce returns an error, the report says what was done nevertheless. If Report.More
+// is set, there is more to do.
 func RunOnce(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (Report, error) {
 	r, err := newReaper(pool, tables, o)
 	if err != nil {
 		return Report{}, err
 	}
-	defer r.resign(ctx)
+	defer r.resign(ctx, r.names)
 	report, lost, err := r.turn(ctx)
 	if len(lost) > 0 {
 		err = errors.Join(err, fmt.Errorf("%w of %s", ErrNotLeader, strings.Join(lost, ", ")))
 	}
-	return report, err
+	if len(r.hidden) > 0 {
+		err = errors.Join(err, fmt.Errorf("%w of %s", errHidden, strings.Join(r.hidden, ", ")))
+	}
+	return report, errors.Join(err, report.skippedError())
 }
 
 // A reaper is one call of Run or RunOnce.
@@ -69,6 +75,9 @@ type reaper struct {
 	served map[string]time.Time // end of the last round that served the table in this term and left nothing to do
 	ends   map[string]time.Time // for the other tables, when the lease of their leader ends
 
+	failures map[string]int       // rounds in a row that failed for a reason of its own, see unable
+	back     map[string]time.Time // until when it does not stand for a table, after it has resigned
+
 	// since is when it began to lead. It looks for tables that no reaper serves once patience has passed, which gives
 	// other reapers time to be elected. It looks again only if some tables have never had a row.
 	since    time.Time
@@ -76,7 +85,8 @@ type reaper struct {
 	looked   bool
 	warned   []string // the tables that it has warned about
 
-	standby bool // it has said that it waits for another leader
+	standby bool     // it has said that it waits for another leader
+	hidden  []string // the tables for which its role does not stand, see elect.sql
 }
 
 // noteOutage notes how a round or an observation ended, and reports whether err is an outage. An outage is logged once,
@@ -116,6 +126,8 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 		terms:     map[string]int64{},
 		served:    map[string]time.Time{},
 		ends:      map[string]time.Time{},
+		failures:  map[string]int{},
+		back:      map[string]time.Time{},
 	}
 	for _, table := range tables {
 		r.names = append(r.names, table.Name())
@@ -124,24 +136,22 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 }
 
 // turn stands for election for every table, and serves the tables that it leads and that are due. It returns the tables
-// whose leadership it lost meanwhile. A panic, for example in one of the pool's hooks, becomes an error, because it
-// must not end the program in which the reaper runs.
+// whose leadership it lost meanwhile.
 func (r *reaper) turn(ctx context.Context) (report Report, lost []string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("txwork: reaper: %w: %v\n%s", errPanicked, p, debug.Stack())
-		}
-	}()
+	defer contained(&err)
 	start := time.Now()
-	standings, err := r.candidate.stand(ctx, r.names)
+	stands := r.stands(start)
+	standings, err := r.candidate.stand(ctx, stands)
 	if err != nil {
 		return Report{Tables: []TableReport{}}, nil, err
 	}
-	r.noteTerms(ctx, standings)
-	round := round{candidate: r.candidate, pool: r.pool, options: r.options, terms: r.due(start), renewed: start}
+	r.noteTerms(ctx, stands, standings)
+	round := round{candidate: r.candidate, pool: r.pool, options: r.options, terms: r.due(start), renewed: start,
+		unable: map[string]error{}}
 	report, err = round.run(ctx, r.tables, standings)
 	r.noteRound(ctx, report, round.complete)
 	r.lose(ctx, round.lost)
+	r.judge(ctx, report, &round)
 	if err == nil && r.looks() {
 		report.Unserved = r.unserved(ctx)
 	}
@@ -184,24 +194,31 @@ func (r *reaper) within(now time.Time) time.Duration {
 	return max(within, MinInterval)
 }
 
-func (r *reaper) resign(ctx context.Context) {
-	if err := r.candidate.resign(ctx); err != nil {
+func (r *reaper) resign(ctx context.Context, tables []string) {
+	if err := r.candidate.resign(ctx, tables); err != nil {
 		r.logger.WarnContext(ctx, "reaper could not give up the leadership: others wait until its lease ends",
 			"error", err, "lease", r.options.Lease)
 	}
 }
 
 // noteTerms notes which tables it leads, and when the leases of other leaders end.
-func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
-	now, gained, lost, waits := time.Now(), map[string]int64{}, []string(nil), time.Duration(0)
-	for _, table := range r.names {
+func (r *reaper) noteTerms(ctx context.Context, stands []string, standings map[string]standing) {
+	now, gained, waits := time.Now(), map[string]int64{}, time.Duration(0)
+	var lost, hidden []string
+	for _, table := range stands {
 		s, term := standings[table], r.terms[table]
 		switch {
 		case s.Elected && s.Term != term:
 			gained[table], r.terms[table] = s.Term, s.Term
 			delete(r.served, table)
+		case s.Hidden:
+			r.ends[table] = now.Add(r.options.Interval)
+			hidden = append(hidden, table)
+			if term != 0 {
+				lost = append(lost, table)
+			}
 		case !s.Elected:
-			left := time.Duration(s.Seconds * float64(time.Second))
+			left := postgres.Seconds(s.Seconds)
 			r.ends[table], waits = now.Add(left), max(waits, left)
 			if term != 0 {
 				lost = append(lost, table)
@@ -209,6 +226,11 @@ func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
 		}
 	}
 	r.lose(ctx, lost)
+	if len(hidden) > 0 && !slices.Equal(hidden, r.hidden) {
+		r.logger.WarnContext(ctx, "reaper does not stand for some tables: row-level security hides rows of them from "+
+			"its role; run a reaper as the owner of the tables or as a role with BYPASSRLS", "tables", hidden)
+	}
+	r.hidden = hidden
 	if len(gained) > 0 {
 		r.logger.InfoContext(ctx, "reaper leads", "terms", gained)
 	}

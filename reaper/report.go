@@ -1,8 +1,12 @@
 package reaper
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
 // A Report is what one round did.
@@ -38,7 +42,65 @@ type TableReport struct {
 	Duration time.Duration `json:"duration"`        // spent on this table, in nanoseconds in JSON
 	Error    string        `json:"error,omitempty"` // why the table was not served to the end
 
+	// Skipped is how many rows could not be processed, for example because a foreign key keeps them from being deleted.
+	// They were left, and all others processed. Rows has the first ten of them.
+	Skipped int          `json:"skipped"`
+	Rows    []SkippedRow `json:"skipped_rows,omitempty"`
+
+	ends   bool // an error ended the work on it in this round
 	served bool // the round served it; a turn of Run skips tables that are not due yet
+}
+
+// A SkippedRow is a row that could not be processed.
+type SkippedRow struct {
+	Work string `json:"work"` // reap, purge_done or purge_failed
+	workqueue.Skipped
+}
+
+// maxSkippedRows is how many skipped rows a report names.
+const maxSkippedRows = 10
+
+// skip notes rows that were skipped.
+func (t *task) skip(rows []workqueue.Skipped) {
+	t.report.Skipped += len(rows)
+	for _, row := range rows {
+		t.skips = append(t.skips, row.ID)
+		if len(t.report.Rows) < maxSkippedRows {
+			t.report.Rows = append(t.report.Rows, SkippedRow{t.kind, row})
+		}
+	}
+}
+
+// say adds to the report what kept the table from being served to the end.
+func (t *TableReport) say(problem string) {
+	if t.Error != "" {
+		problem = t.Error + "; " + problem
+	}
+	t.Error = problem
+}
+
+// problem is what kept the table from being served to the end, or what it skipped.
+func (t TableReport) problem() string {
+	if t.Skipped == 0 {
+		return t.Error
+	}
+	skipped := fmt.Sprintf("%d rows skipped, such as %s of %s", t.Skipped, t.Rows[0].Work, t.Rows[0].Skipped)
+	if t.Error == "" {
+		return skipped
+	}
+	return t.Error + "; " + skipped
+}
+
+// skippedError returns an error that names the tables in which rows were skipped, and nil if there are none.
+func (r Report) skippedError() error {
+	var errs []error
+	for _, t := range r.Tables {
+		if t.Skipped > 0 {
+			errs = append(errs, fmt.Errorf("%w: %s: %s", ErrSkipped, t.Table, TableReport{Skipped: t.Skipped,
+				Rows: t.Rows}.problem()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Counts are numbers of rows, of committed batches only.

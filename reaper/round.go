@@ -21,9 +21,10 @@ type round struct {
 	options   Options
 	terms     map[string]int64 // the terms of the tables that it serves
 	renewed   time.Time
-	errs      []error  // errors that concern one table each
-	lost      []string // tables that another reaper leads by now
-	complete  bool     // no error ended the round early
+	errs      []error          // errors that concern one table each
+	unable    map[string]error // by table: errors that another reaper may not meet
+	lost      []string         // tables that another reaper leads by now
+	complete  bool             // no error ended the round early
 }
 
 // run serves the tables in terms. The error says what kept it from serving all of them to the end. The report says what
@@ -35,6 +36,9 @@ func (r *round) run(ctx context.Context, tables []*workqueue.Table, standings ma
 	for i, table := range tables {
 		s, t := standings[table.Name()], &report.Tables[i]
 		t.Table, t.Leader, t.Term = table.Name(), s.Elected, s.Term
+		if s.Hidden {
+			t.Error = errHidden.Error()
+		}
 		if _, t.served = r.terms[t.Table]; t.served {
 			serves, reports = append(serves, table), append(reports, t)
 		}
@@ -68,6 +72,7 @@ func (r *round) plan(ctx context.Context, tables []*workqueue.Table, reports []*
 			if err := r.blame(ctx, reports[i], err); err != nil {
 				return nil, err
 			}
+			reports[i].ends = true
 			continue
 		}
 		tasks := r.options.tasks(table, reports[i])
@@ -81,7 +86,7 @@ func (r *round) plan(ctx context.Context, tables []*workqueue.Table, reports []*
 func (r *round) pass(ctx context.Context, tasks []task) ([]task, error) {
 	var pending []task
 	for _, t := range tasks {
-		if t.report.Error != "" {
+		if t.report.ends {
 			continue // its other tasks would fail for the same reason
 		}
 		if err := r.renew(ctx); err != nil {
@@ -92,8 +97,12 @@ func (r *round) pass(ctx context.Context, tasks []task) ([]task, error) {
 			continue
 		}
 		more, err := r.step(ctx, &t)
+		if err != nil && t.apart != nil && mayBeRows(err) && !endsTable(err) && ctx.Err() == nil {
+			pending = append(pending, t.apart...)
+			continue
+		}
 		if err != nil {
-			if err := r.blame(ctx, t.report, err); err != nil {
+			if err := r.blame(ctx, t.report, fmt.Errorf("%s: %w", t.kind, err)); err != nil {
 				return nil, err
 			}
 			continue
@@ -108,27 +117,56 @@ func (r *round) pass(ctx context.Context, tasks []task) ([]task, error) {
 // step runs one batch and reports whether another may follow in this round. Its rows are counted after the commit. A
 // batch that is not full is the last: the rows that it left are locked by transactions that are settling them.
 func (r *round) step(ctx context.Context, t *task) (more bool, err error) {
+	defer contained(&err)
 	start := time.Now()
 	defer func() { t.report.Duration += time.Since(start) }()
 	limit := min(r.options.BatchSize, t.left)
 	var done Counts
-	err = r.candidate.fenced(ctx, t.report.Table, t.report.Term, func(ctx context.Context, tx pgx.Tx) (err error) {
-		done, err = t.batch(ctx, t.table.In(workqueue.Pgx(tx)), limit)
-		return err
-	})
+	var skipped []workqueue.Skipped
+	if !t.careful {
+		done, err = r.batch(ctx, t, limit)
+		t.careful = err != nil && t.each != nil && mayBeRows(err)
+	}
+	if t.careful {
+		limit = min(limit, eachBatch)
+		first := err
+		if done, skipped, err = r.batchOfEach(ctx, t, limit); err != nil && first != nil {
+			err = first // which says more: a part has less time
+		}
+	}
 	if err != nil {
 		return false, err
 	}
 	t.report.add(done)
+	t.skip(skipped)
 	t.left -= done.rows()
-	if done.rows() < limit {
+	switch {
+	case done.rows()+len(skipped) < limit:
 		return false, nil
-	}
-	if t.left == 0 {
+	case t.left == 0:
 		t.report.More = true
 		return false, nil
+	case len(t.skips) >= workqueue.MaxSkipped:
+		return false, errTooManySkipped
 	}
 	return true, nil
+}
+
+func (r *round) batch(ctx context.Context, t *task, limit int) (done Counts, err error) {
+	err = r.candidate.fenced(ctx, t.report.Table, t.report.Term, func(ctx context.Context, tx pgx.Tx) (err error) {
+		done, err = t.batch(ctx, t.table.In(workqueue.Pgx(tx)), limit)
+		return err
+	})
+	return done, err
+}
+
+func (r *round) batchOfEach(ctx context.Context, t *task, limit int) (done Counts, skipped []workqueue.Skipped,
+	err error) {
+	err = r.candidate.fenced(ctx, t.report.Table, t.report.Term, func(ctx context.Context, tx pgx.Tx) (err error) {
+		done, skipped, err = t.each(ctx, t.table.In(workqueue.Pgx(tx)), limit, t.skips)
+		return err
+	})
+	return done, skipped, err
 }
 
 // renew renews the leases during a long round, and drops the terms that are lost. It uses the local clock only to
@@ -158,7 +196,11 @@ func (r *round) blame(ctx context.Context, report *TableReport, err error) error
 	case errors.Is(err, ErrNotLeader):
 		r.lose(report)
 	default:
-		report.Error = err.Error()
+		report.say(err.Error())
+		report.ends = report.ends || endsTable(err)
+		if unable(err) {
+			r.unable[report.Table] = err
+		}
 		r.errs = append(r.errs, fmt.Errorf("txwork: reaper: %s: %w", report.Table, err))
 	}
 	return nil
@@ -167,6 +209,7 @@ func (r *round) blame(ctx context.Context, report *TableReport, err error) error
 // lose ends the work on a table that another reaper leads.
 func (r *round) lose(report *TableReport) {
 	delete(r.terms, report.Table)
-	report.Error = ErrNotLeader.Error()
+	report.say(ErrNotLeader.Error())
+	report.ends = true
 	r.lost = append(r.lost, report.Table)
 }

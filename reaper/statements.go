@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 //go:embed sql/*.sql
@@ -34,7 +36,7 @@ func fixed(file string) string { return statement(file, "none", nil) }
 
 // Statements that name no table of txwork's.
 var (
-	limitsText  = fixed("limits")
+	limitsText  = fixed("limits") + "\nWHERE " + postgres.FitSession
 	holdersText = fixed("holders")
 	hiddenText  = fixed("hidden")
 )

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -87,13 +88,14 @@ const (
 	checkTimeout = 10 * time.Second
 )
 
-// awaitDatabase checks tables and rights, and retries until the database answers. If the context ends first, it returns
-// nil.
+// awaitDatabase checks the session, tables and rights, and retries until the database answers. If the context ends
+// first, it returns nil.
 func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) error {
 	told := false
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		err := s.check(ctx, tables)
-		if err == nil || errors.Is(err, workqueue.ErrSchemaVersion) || errors.Is(err, ErrRights) {
+		if err == nil || errors.Is(err, workqueue.ErrSchemaVersion) || errors.Is(err, ErrRights) ||
+			errors.Is(err, workqueue.ErrSession) {
 			return err
 		}
 		if ctx.Err() == nil && !told {
@@ -109,7 +111,7 @@ func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) 
 	}
 }
 
-// check reads the versions of the tables and the role's rights on them.
+// check reads the versions of the tables and the role's rights on them. It refuses a session that does not fit.
 func (s *Service) check(ctx context.Context, of []*workqueue.Table) (err error) {
 	defer func() { // the pool's hooks may panic
 		if r := recover(); r != nil {
@@ -118,6 +120,9 @@ func (s *Service) check(ctx context.Context, of []*workqueue.Table) (err error) 
 	}()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	if _, err := s.pool.Exec(ctx, postgres.SelectFit); err != nil {
+		return postgres.Sentinels{Session: workqueue.ErrSession}.Explain(err)
+	}
 	for _, t := range of {
 		if err := t.CheckVersion(ctx, s.pool); err != nil {
 			return err

@@ -68,6 +68,6 @@ func (c *clock) read(ctx context.Context) (base, at time.Time, err error) {
 	}
 	defer conn.Release()
 	before := time.Now()
-	err = conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&base)
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.clock_timestamp()").Scan(&base)
 	return base, before.Add(time.Since(before) / 2), err
 }

@@ -43,3 +43,6 @@ func newView(spec workqueue.Spec) view {
 	v.Table = v.Schema + `."` + spec.Table + `"`
 	return v
 }
+
+// Hides is the condition that row-level security hides timers from the role.
+func (v view) Hides() string { return sqltext.Hides(v.Table) }

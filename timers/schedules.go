@@ -40,6 +40,7 @@ type ScheduleInfo struct {
 	BufferedAt *time.Time
 	Fired      int64
 	Skipped    int64
+	Failures   int // see [periodic.Info]
 	LastError  string
 	CreatedAt  time.Time
 }
@@ -165,7 +166,7 @@ func scheduleInfo(i periodic.Info) (ScheduleInfo, error) {
 			Topic: t.Topic, Payload: t.Payload, Headers: t.Headers, MaxAttempts: t.MaxAttempts,
 		},
 		Status: i.Status, Paused: i.Paused, NextAt: i.NextAt, LastAt: i.LastAt, BufferedAt: i.BufferedAt,
-		Fired: i.Fired, Skipped: i.Skipped, LastError: i.LastError, CreatedAt: i.CreatedAt,
+		Fired: i.Fired, Skipped: i.Skipped, Failures: i.Failures, LastError: i.LastError, CreatedAt: i.CreatedAt,
 	}, err
 }
 
@@ -178,6 +179,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 	rows := make([]workqueue.NewRow, len(occurrences))
 	for i, o := range occurrences {
 		rows[i] = newRow(t.timer(o.Key), o.Nominal, o.DueAt, o.Schedule)
+		rows[i].ID = o.ID
 	}
 	written := 0
 	for chunk := range input.Chunks(rows,

@@ -269,3 +269,32 @@ func TestChangesOfAScheduleOfTimers(t *testing.T) {
 		return nil
 	})
 }
+
+// After a restore to an earlier moment a schedule's occurrences are written again. Handlers have used their ids and
+// generations as idempotency keys.
+func TestAnOccurrenceThatIsWrittenAgainHasTheSameID(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.put(timers.Schedule{Name: "s", Expr: "@every 1h", Topic: "t"}, timers.Schedule{Name: "other", Expr: "@every 1h",
+		Topic: "t"})
+	now := f.clock()
+	backfill := func() (ids string) {
+		f.inTx(func(tx workqueue.Tx) error {
+			for _, name := range []string{"s", "other"} {
+				if n, err := f.timers.Schedules().Backfill(t.Context(), tx, name, now.Add(-10*time.Hour), now); n < 9 {
+					t.Errorf("%d occurrences were written, %v", n, err)
+				}
+			}
+			return nil
+		})
+		if n := ask[int](f, "SELECT count(DISTINCT id) FROM "+f.table); n < 18 {
+			t.Errorf("%d occurrences have different ids", n)
+		}
+		return ask[string](f, "SELECT string_agg(concat_ws(' ', key, id, generation), E'\n' ORDER BY key) FROM "+f.table)
+	}
+	first := backfill()
+	f.exec("DELETE FROM " + f.table)
+	if again := backfill(); again != first {
+		t.Errorf("got\n%s\nwant\n%s", again, first)
+	}
+}

@@ -75,7 +75,8 @@ const selectTimes = `SELECT concat_ws(' ', coalesce(obj_description(c.oid, 'pg_c
 	FROM pg_class AS c
 	JOIN pg_namespace AS n ON n.oid = c.relnamespace
 	JOIN pg_attribute AS a ON a.attrelid = c.oid
-	WHERE n.nspname = $1::text AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid = 'timestamptz'::regtype
+	JOIN pg_type AS y ON y.oid = a.atttypid
+	WHERE n.nspname = $1::text AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND coalesce(nullif(y.typbasetype, 0), y.oid) = 'timestamptz'::regtype
 	GROUP BY c.oid, c.relname
 	ORDER BY c.relname`
 

@@ -157,6 +157,8 @@ func TestEveryTimeIsAccountedFor(t *testing.T) {
 		"jobs_schedule.last_at":       "nominal: the schedule's clock moves",
 		"jobs_schedule.buffered_at":   "nominal: the schedule's clock moves",
 		"schema_version.tstamp":       "of the migrations",
+		"outbox_topic.changed_at":     "when an operator paused it",
+		"inbox_topic.changed_at":      "when an operator paused it",
 		"leader.expires_at":           "the reapers' own",
 		"leader.granted_at":           "the reapers' own",
 		"outbox_key_cursor.swept_at":  "the sweeps' own",

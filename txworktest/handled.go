@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -70,7 +71,7 @@ type state struct {
 
 func (s state) String() string {
 	return fmt.Sprintf("%s %v, attempt %d, due in %v %s", s.ID, s.Status, s.Attempts,
-		time.Duration(s.Again*float64(time.Second)).Round(time.Millisecond), short(s.Error))
+		postgres.Seconds(s.Again).Round(time.Millisecond), short(s.Error))
 }
 
 // statesOf reads the rows of a worker's table. It retries, because the pool may hold connections that a fault has
@@ -149,7 +150,7 @@ func (s state) handled(o Outcome, ran bool) Handled {
 		h.Error = s.Error
 	}
 	if s.Status < workqueue.Done {
-		h.Again = max(time.Duration(s.Again*float64(time.Second)), 0)
+		h.Again = max(postgres.Seconds(s.Again), 0)
 	}
 	return h
 }

@@ -21,8 +21,9 @@ type claimRequest struct {
 	limit  int
 	lanes  []claimLane
 	target func() (body any, dest []any)
-	rule   *verdict     // takes the answer of the rule of the lanes; nil: the claim does not ask
-	due    *dueQuestion // asked after the claim, in the same transaction; nil: not asked
+	rule   *verdict       // takes the answer of the rule of the lanes; nil: the claim does not ask
+	topics *topicQuestion // nil: the claim does not ask
+	due    *dueQuestion   // asked after the claim, in the same transaction; nil: not asked
 }
 
 // A verdict is the answer of a rule to a claim.
@@ -64,7 +65,8 @@ type claimedRow struct {
 	Row
 	lane       int // its place in the request's lanes
 	labels     labels
-	noted      bool // its settle writes notes
+	topic      string // empty: the table has no topics
+	noted      bool   // its settle writes notes
 	body       any
 	unreadable error // why body could not be filled
 }
@@ -72,13 +74,17 @@ type claimedRow struct {
 // claim returns the rows in claim order. They have committed when it returns.
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, error) {
 	var claimed []claimedRow
-	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.telemetry.labels.claimed}
+	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.telemetry.labels.claimed,
+		topics: q.table.topics}
 	c := call{
 		statement: q.table.statements.claim,
 		args:      q.table.claimArgs(req),
 		lazy:      true,
 		writes:    true,
-		reset:     func() { claimed = make([]claimedRow, 0, req.limit) },
+		reset: func() {
+			claimed = make([]claimedRow, 0, req.limit)
+			req.topics.reset()
+		},
 		row: func(scan func(...any) error) error {
 			row, err := scanner.scan(scan)
 			claimed = append(claimed, row)
@@ -89,6 +95,12 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 		c.writes = false // in a function, which writes nothing if the rule lets no row pass
 		c.statement, c.row = q.table.statements.admitted, req.rule.before(c.row, claimedColumns+len(q.table.claimed))
 	}
+	if req.topics != nil {
+		c.writes = false // in a function, which writes nothing if no row is due
+		req.topics.args(c.args)
+		c.statement = q.table.statements.byTopic
+		c.row = req.topics.before(c.row, claimedColumns+len(q.table.claimed))
+	}
 	calls := []call{c}
 	if req.due != nil {
 		calls = append(calls, q.due(req.due))
@@ -96,10 +108,14 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 	if err := q.exec.run(ctx, calls...); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(claimed, func(a, b claimedRow) int { // RETURNING has no order
+	return inClaimOrder(claimed), nil // RETURNING has no order
+}
+
+func inClaimOrder(rows []claimedRow) []claimedRow {
+	slices.SortFunc(rows, func(a, b claimedRow) int {
 		return cmp.Or(a.lane-b.lane, a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
-	return claimed, nil
+	return rows
 }
 
 // before reads the verdict, which stands before the columns of a row, and then the row, if there is one.
@@ -138,6 +154,7 @@ type claimScanner struct {
 	req     claimRequest
 	lanes   laneIndex
 	labels  []int // where they are among the columns
+	topics  []int // where the topic is
 	row     claimedRow
 	headers *string
 	dest    []any
@@ -159,6 +176,7 @@ func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
 	}
 	s.row.lane = s.lanes.of(s.dest[claimedColumns:])
 	s.row.labels = pickLabels(s.labels, s.dest[claimedColumns:])
+	s.row.topic = pickTopic(s.topics, s.dest[claimedColumns:])
 	s.row.Headers = header.Read(s.headers)
 	return s.row, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // askEvery is how often a worker asks for a rule if there was none. An existing rule is asked at every claim. So only
@@ -30,7 +32,7 @@ func (r *rule) learn(v *verdict, want int) {
 	defer r.mu.Unlock()
 	r.bounded, r.asked, r.again = v.bounded, time.Now(), time.Time{}
 	if v.again > 0 && v.admitted < want {
-		r.again = r.asked.Add(durationOf(v.again))
+		r.again = r.asked.Add(postgres.Seconds(v.again))
 	}
 }
 
@@ -44,8 +46,12 @@ func (r *rule) due() time.Duration {
 	return max(time.Until(r.again), 0)
 }
 
-// admitted claims the rows that the rule of the lanes lets pass. One statement asks the rule and claims.
+// admitted claims the rows that the rule of the lanes, or the state of their topics, lets pass. One statement asks it
+// and claims.
 func (c *claimer) admitted(ctx context.Context, req *claimRequest) ([]claimedRow, error) {
+	if c.queue.table.spec.hasTopics() {
+		return c.byTopic(ctx, req)
+	}
 	if c.queue.table.spec.Admission == "" || !c.rule.asks() {
 		return c.queue.claim(ctx, *req)
 	}
@@ -59,4 +65,16 @@ func (c *claimer) admitted(ctx context.Context, req *claimRequest) ([]claimedRow
 		req.limit = min(n, req.limit)
 	}
 	return rows, nil
+}
+
+func (c *claimer) byTopic(ctx context.Context, req *claimRequest) ([]claimedRow, error) {
+	start := time.Now()
+	if req.topics = c.topics.question(req.limit); req.topics == nil {
+		return c.queue.claim(ctx, *req)
+	}
+	rows, err := c.queue.claim(ctx, *req)
+	if err == nil {
+		c.topics.learn(req.topics, time.Since(start))
+	}
+	return rows, err
 }

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
@@ -36,6 +34,7 @@ type claimer struct {
 	lease  time.Duration
 	target func() (any, []any)
 	rule   *rule // of its lanes
+	topics *topicState
 	clock  *dbClock
 
 	askedDue *time.Time // when the next due time was last asked for, by the database's clock
@@ -43,6 +42,7 @@ type claimer struct {
 	asks     bool       // the next claim is to ask for the next due time, because the last claim came short
 	turn     int        // claims so far
 	refused  bool       // the rule admitted nothing to the last claim
+	left     bool       // the last claim may have left rows, although it came short
 
 	mu            sync.Mutex
 	lanes         []*lane
@@ -73,7 +73,8 @@ type dueAnswer struct {
 
 // newClaimer makes the claimer of a worker's lanes, the most urgent first.
 func newClaimer(w *Worker) *claimer {
-	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule, clock: w.dbClock}
+	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule, topics: &w.topics,
+		clock: w.dbClock}
 	for _, values := range w.lanes {
 		c.lanes = append(c.lanes, newLane(w.table, values))
 	}
@@ -88,7 +89,7 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	lanes := c.order()
 	start := time.Now()
 	cursors, swept := c.begin(start, lanes)
-	req := claimRequest{owner: uuid.New(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
+	req := claimRequest{owner: newToken(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
 	if c.asks {
 		req.due = c.question()
 	}
@@ -97,10 +98,14 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 		return nil, err
 	}
 	full := len(rows) == req.limit
+	if req.topics != nil {
+		full = req.topics.more
+	}
+	c.left = full
 	if c.refused = req.refused(); c.refused {
 		c.stay()
 	} else {
-		c.advance(lanes, rows, swept, full, time.Since(start))
+		c.advance(lanes, req.topics.places(rows), swept, full, time.Since(start))
 	}
 	c.learn(req.due, start)
 	c.asks = !full

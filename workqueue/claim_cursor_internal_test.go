@@ -1,7 +1,6 @@
 package workqueue
 
 import (
-	"math"
 	"testing"
 	"time"
 )
@@ -18,18 +17,6 @@ func TestACursorIsATimeThatPostgreSQLReads(t *testing.T) {
 	} {
 		if got := (position{due: due}).bound(); got != want {
 			t.Errorf("%v: %s, want %s", due, got, want)
-		}
-	}
-}
-
-func TestDurationsEndWhereGoEnds(t *testing.T) {
-	t.Parallel()
-	for seconds, want := range map[float64]time.Duration{
-		1.5: 1500 * time.Millisecond, -2: -2 * time.Second, 1e12: math.MaxInt64 / time.Second * time.Second,
-		-1e12: -math.MaxInt64 / time.Second * time.Second,
-	} {
-		if got := durationOf(seconds); got != want {
-			t.Errorf("%g s: %v, want %v", seconds, got, want)
 		}
 	}
 }

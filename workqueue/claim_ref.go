@@ -34,11 +34,16 @@ type extension struct {
 }
 
 // extend renews claims, possibly of several tokens. A row that it did not change because another session has it locked
-// at the moment is still ours.
-func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration) (extension, error) {
+// at the moment is still ours. For the record of since when a row runs, a worker also says within how many microseconds
+// each row should end, which implies that the claims had the same lease.
+func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration, within []*int64) (extension, error) {
 	var x extension
 	args := refArgs(refs)
 	args["lease"] = interval(lease)
+	args["claimed"], args["within"] = optionalText(""), within
+	if len(within) > 0 {
+		args["claimed"] = interval(lease)
+	}
 	err := q.exec.run(ctx, call{
 		statement: q.table.statements.extend,
 		args:      args,

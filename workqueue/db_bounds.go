@@ -30,7 +30,7 @@ func boundSets(ctx context.Context, conn *pgx.Conn, kept bool) (sets []string, a
 		return sets, nil
 	}
 	limit := max(time.Until(deadline)+time.Second, idleTimeout)
-	return append(sets, "set_config('transaction_timeout', $1::text, true)"), []any{milliseconds(limit)}
+	return append(sets, "pg_catalog.set_config('transaction_timeout', $1::pg_catalog.text, true)"), []any{milliseconds(limit)}
 }
 
 // idleSet also bounds the time between two statements of a transaction that a client holds open.

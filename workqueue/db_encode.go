@@ -3,7 +3,6 @@ package workqueue
 import (
 	"encoding/hex"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -150,13 +149,6 @@ func writeQuoted(b *strings.Builder, s string) {
 // interval is a duration as PostgreSQL reads it through every driver.
 func interval(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
-}
-
-// durationOf converts seconds that the database measured to a duration. It is bounded by the longest duration there is,
-// because due times may be further away.
-func durationOf(seconds float64) time.Duration {
-	const most = float64(math.MaxInt64 / time.Second)
-	return time.Duration(min(max(seconds, -most), most) * float64(time.Second))
 }
 
 // optionalText is a text of which an empty one stands for NULL.

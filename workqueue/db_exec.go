@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -123,29 +122,12 @@ func (t sqlTx) blame(err error, args []any) error {
 	if err == nil || len(args) == 0 {
 		return err
 	}
-	if sqlState(err) != "42P02" && !strings.Contains(err.Error(), fmt.Sprintf("expected %d arguments, got 0",
+	if postgres.State(err) != "42P02" && !strings.Contains(err.Error(), fmt.Sprintf("expected %d arguments, got 0",
 		len(args))) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", invalid("transaction", "is a %T, which does not pass the arguments of a statement to "+
 		"the driver: use the *sql.Tx that it wraps, for bun workqueue.SQL(bunTx.Tx)", t.tx), err)
-}
-
-// sqlState is the SQLSTATE of an error of any driver. pgx and lib/pq have a method for it, bun's pgdriver has another.
-func sqlState(err error) string {
-	if e, ok := contain.As[interface {
-		error
-		SQLState() string
-	}](err); ok {
-		return e.SQLState()
-	}
-	if e, ok := contain.As[interface {
-		error
-		Field(byte) string
-	}](err); ok {
-		return e.Field('C')
-	}
-	return ""
 }
 
 func encodeAll(values []any, encode func(any) any) []any {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/txwork/txwork/internal/postgres"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -42,14 +44,17 @@ func keepSettings(config *pgxpool.Config) {
 }
 
 // keepSettingsOf sets nothing if the session has another process id than the connection was told, as behind a pooler.
-// If a server refuses the settings, they are sent with every transaction.
+// If a server refuses the settings, they are sent with every transaction. A session that does not fit is refused.
 func keepSettingsOf(ctx context.Context, conn *pgx.Conn) error {
-	set := func(name, value string) string { return "set_config('" + name + "', '" + value + "', false)" }
-	text := "SELECT " + eachSetting(keptSettings, set) +
-		" WHERE pg_backend_pid() = " + strconv.FormatUint(uint64(conn.PgConn().PID()), 10)
+	set := func(name, value string) string {
+		return "pg_catalog.set_config('" + name + "', '" + value + "', false)"
+	}
+	text := "SELECT " + eachSetting(keptSettings, set) + " WHERE " + postgres.FitSession +
+		" AND pg_catalog.int4eq(pg_catalog.pg_backend_pid(), " + strconv.FormatUint(uint64(conn.PgConn().PID()), 10) + ")"
 	results, err := conn.PgConn().Exec(ctx, text).ReadAll()
+	err = explain(err)
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && !conn.IsClosed() {
+	if errors.As(err, &refused) && !errors.Is(err, ErrSession) && !conn.IsClosed() {
 		return nil
 	}
 	if err == nil && len(results) == 1 && len(results[0].Rows) == 1 {

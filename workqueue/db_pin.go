@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // The plan settings hold for one transaction or, where that is the caller's, for one statement. They
@@ -14,7 +16,9 @@ var (
 	lazySet = setSetting("synchronous_commit", "off")
 
 	// The settings are read in a materialised part, so before they are changed.
-	savePinText = "WITH b AS MATERIALIZED (SELECT " + eachSetting(callerSettings, readSetting) + ")" +
+	// Settles need the triggers of their tables.
+	savePinText = "WITH b AS MATERIALIZED (SELECT " + eachSetting(callerSettings, readSetting) +
+		" WHERE " + postgres.RunsTriggers + ")" +
 		" SELECT b.*, " + eachSetting(callerSettings, setSetting) + " FROM b"
 )
 
@@ -43,11 +47,11 @@ func eachSetting(settings []setting, render func(name, value string) string) str
 }
 
 func readSetting(name, _ string) string {
-	return fmt.Sprintf("current_setting('%s') AS %s", name, name)
+	return fmt.Sprintf("pg_catalog.current_setting('%s') AS %s", name, name)
 }
 
 func setSetting(name, value string) string {
-	return fmt.Sprintf("set_config('%s', '%s', true)", name, value)
+	return fmt.Sprintf("pg_catalog.set_config('%s', '%s', true)", name, value)
 }
 
 // pinCall sets our settings in the caller's transaction, and saves the caller's in before.
@@ -72,7 +76,7 @@ func unpinCall(before []string) call {
 	c.name = "unpin"
 	sets := make([]string, len(callerSettings))
 	for i, s := range callerSettings {
-		sets[i] = fmt.Sprintf("set_config('%s', $%d::text, true)", s.name, i+1)
+		sets[i] = fmt.Sprintf("pg_catalog.set_config('%s', $%d::pg_catalog.text, true)", s.name, i+1)
 		c.params = append(c.params, s.name)
 		c.args[s.name] = before[i]
 	}

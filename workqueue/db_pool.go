@@ -156,7 +156,11 @@ func (p poolExecutor) settings(ctx context.Context, conn *pgx.Conn, calls []call
 	if sets = append(sets, bounds...); len(sets) == 0 {
 		return "", nil
 	}
-	return "SELECT " + strings.Join(sets, ", "), args
+	text = "SELECT " + strings.Join(sets, ", ")
+	if !kept {
+		text += " WHERE " + postgres.FitSession
+	}
+	return text, args
 }
 
 // leaveClean ends a failed transaction so that the connection can be used again, and gives up a
@@ -173,10 +177,12 @@ func leaveClean(conn *pgx.Conn, cause error) {
 	}
 }
 
-// checkPoolMode begins a transaction in a round trip of its own, which a pooler in statement mode refuses. Such a
-// pooler would let claims and settles pass, each of which is sent in one piece, but refuse the first [Claim.Tx].
-func checkPoolMode(ctx context.Context, pool *pgxpool.Pool) error {
-	return explain(pgx.BeginFunc(ctx, pool, func(pgx.Tx) error { return nil }))
+// checkPool begins a transaction in a round trip of its own, which a pooler in statement mode refuses. Such a pooler
+// would let claims and settles pass, each of which is sent in one piece, but refuse the first [Claim.Tx]. The server
+// refuses a session that does not fit.
+func checkPool(ctx context.Context, pool *pgxpool.Pool) error {
+	return explain(pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: "BEGIN; " + postgres.SelectFit},
+		func(pgx.Tx) error { return nil }))
 }
 
 // isLocked reports that a statement gave up waiting for a row that another session has locked.
@@ -195,5 +201,5 @@ func isConflict(err error) bool {
 // explain adds what to do to the errors of the database that have a known remedy.
 func explain(err error) error {
 	return postgres.Sentinels{ReadOnly: ErrReadOnly, PoolMode: ErrPoolMode,
-		SchemaVersion: ErrSchemaVersion}.Explain(err)
+		SchemaVersion: ErrSchemaVersion, Session: ErrSession}.Explain(err)
 }

@@ -39,8 +39,9 @@
 //   - A row exists if and only if the transaction that inserted it commits.
 //   - Delivery is at least once. What a handler writes through [Claim.Tx] takes effect exactly once. An HTTP call or an
 //     email cannot: make it idempotent with the row's id.
-//   - Attempts are counted when a row is claimed, so a row that kills its process is not retried for ever. With a
-//     maximum of 1, a row whose worker died becomes a dead letter.
+//   - Attempts are counted when a row is claimed, so a row that kills its process is not retried for ever. A lease that
+//     is lost together with others of its process gives the attempt back, see [Queue.ReapExpired], and its row runs
+//     beside few others for a while. With a maximum of 1, a row whose worker died becomes a dead letter.
 //   - No row runs before its due time. Only the database's clock decides that.
 //   - Once an expired lease has been reaped, the worker that held it can no longer change the row, whatever it still
 //     sends.

@@ -30,6 +30,11 @@ var (
 	// ErrPoolMode says that the pool leads to a pooler in statement mode, which refuses transactions.
 	ErrPoolMode = errors.New("pooler is in statement mode")
 
+	// ErrSession says that a session was refused, because SQL does not mean there what it says: its search_path names a
+	// schema before pg_catalog, so that functions of that schema replace PostgreSQL's own, or its
+	// session_replication_role is replica, so that no triggers run. The error that wraps it says which.
+	ErrSession = errors.New("the session does not fit")
+
 	// ErrReadOnly says that the database refuses writes: a standby, or one set read-only.
 	ErrReadOnly = errors.New("database is read-only")
 )

@@ -42,7 +42,8 @@ func batchIDs(n int) string {
 func (p *planner) settles(n int) (list []query) {
 	repeated := func(value, typ string) string { return fmt.Sprintf("array_fill(%s::%s, ARRAY[%d])", value, typ, n) }
 	arguments := map[string]string{
-		"tokens": repeated("'"+batchToken+"'", "uuid"), "delays": repeated("0", "bigint"), "errors": repeated("'e'",
+		"tokens": repeated("'"+batchToken+"'", "uuid"), "delays": repeated("0", "bigint"),
+		"within": repeated("0", "bigint"), "claimed": "'30 s'", "errors": repeated("'e'",
 			"text"),
 		"cancelled": repeated("false", "boolean"), "lease": "'30 seconds'", "ids": someIDs,
 	}

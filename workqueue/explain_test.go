@@ -192,7 +192,8 @@ func (p *planner) argument(name, columnFormat string) string {
 		return "'{\"" + strings.ReplaceAll(strings.Trim(p.sample(c), "'"), `\`, `\\`) + "\"}'"
 	}
 	example, ok := map[string]string{
-		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "errors": "'{}'", "cancelled": "'{}'",
+		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "within": "'{}'",
+		"claimed": "'30 s'", "errors": "'{}'", "cancelled": "'{}'",
 		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",
 		"id": "gen_random_uuid()", "owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'",
 		"lease_seconds": "30",

@@ -89,10 +89,13 @@ func TestGoldenFilesAreAllUsed(t *testing.T) {
 func TestEveryFileIsAStatement(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true,
-		"maintain": true, "claim_admitted": true}
+		"maintain": true, "each": true, "claim_admitted": true, "lost": true, "topics": true,
+		"candidates": true}
 	ruled := goldenInvoices
 	ruled.Admission = ruled.Lanes[0]
-	for _, spec := range []Spec{goldenOutbox, goldenInvoices, ruled} {
+	byTopic := goldenOutbox
+	byTopic.Topics.Columns = []string{"topic"}
+	for _, spec := range []Spec{goldenOutbox, goldenInvoices, ruled, byTopic} {
 		for _, stmt := range allStatements(spec) {
 			used[stmt.name] = true
 		}

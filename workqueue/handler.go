@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/postgres"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -72,16 +73,38 @@ type delivery struct {
 	cancel  context.CancelCauseFunc
 	expires atomic.Int64 // when the lease expires at the latest, in nanoseconds of the worker's monotonic clock
 	lost    atomic.Bool
-	txErr   error // Tx has failed
+	claimed int64        // when, in nanoseconds of the worker's monotonic clock
+	within  atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
+	told    bool         // that it runs for longer; used by renewals only
+	txErr   error        // Tx has failed
 	// settling is set while Tx commits: a renewal that finds the row settled has then found our own settle.
 	settling atomic.Bool
 	settled  atomic.Pointer[Outcome] // by Tx
+
+	share   *share    // of its topic; nil: the table has none
+	started time.Time // if its share counts it; guarded by the flow
+}
+
+// RunsWithin says how long the handler may run before its row is reported as one that does not return, see
+// [WorkerOptions].RunsWithin: from the claim, negative for never. It may be called at any time, and several times, such
+// as by a handler that has found out how much there is to do. The next renewal of the lease records it.
+func (c *Claim[T]) RunsWithin(d time.Duration) {
+	if c.d != nil {
+		c.d.within.Store(int64(d))
+	}
+}
+
+// runsWithin is how long the handler may run before it is reported; 0 for ever.
+func (d *delivery) runsWithin() time.Duration {
+	return max(cmp.Or(time.Duration(d.within.Load()), d.worker.options.RunsWithin), 0)
 }
 
 func (d *delivery) ref() claimRef { return claimRef{d.ID, d.Token} }
 
 // folds tells that a settle writes notes, and that the worker folds them.
-func (d *delivery) folds() bool { return d.noted && d.worker.folder != nil }
+func (d *delivery) folds() bool {
+	return d.noted && d.worker.folder != nil && d.worker.folder.able.Load()
+}
 
 func (d *delivery) settlement(ctx context.Context, o *Outcome) settlement {
 	return settlement{
@@ -306,7 +329,8 @@ func (t ownTx) run(ctx context.Context, calls ...call) error {
 	encode := pgxEncoder(t.tx.Conn())
 	batch := &pgx.Batch{}
 	bounds, args := boundSets(ctx, t.tx.Conn(), false)
-	batch.Queue("SELECT "+strings.Join(append(t.settings(), bounds...), ", "), args...)
+	sets := "SELECT " + strings.Join(append(t.settings(), bounds...), ", ") + " WHERE " + postgres.RunsTriggers
+	batch.Queue(sets, args...)
 	for _, c := range calls {
 		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}

@@ -44,7 +44,7 @@ func (t begunTx) run(ctx context.Context, calls ...call) error {
 
 func (t begunTx) check() call {
 	return call{
-		statement: statement{name: "begun", text: "SELECT coalesce(current_setting('" + begunSetting + "', true), '')"},
+		statement: statement{name: "begun", text: "SELECT coalesce(pg_catalog.current_setting('" + begunSetting + "', true), '')"},
 		unpinned:  true,
 		row: func(scan func(...any) error) error {
 			var id string

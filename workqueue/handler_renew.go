@@ -46,6 +46,23 @@ func (w *Worker) renewDue(ctx context.Context, all bool) {
 		w.abortExpired()
 	}
 	w.abortExpired()
+	w.tellNotReturning(due)
+}
+
+// tellNotReturning logs which of the renewed rows run for longer than they should.
+func (w *Worker) tellNotReturning(renewed []*delivery) {
+	var ids []uuid.UUID
+	rows := map[uuid.UUID]labels{}
+	for _, d := range renewed {
+		within := d.runsWithin()
+		if late := within > 0 && w.clock()-d.claimed > int64(within); late && !d.told {
+			d.told = true
+			ids, rows[d.ID] = append(ids, d.ID), d.labels
+		}
+	}
+	if len(ids) > 0 {
+		w.table.telemetry.notReturning(w.logger, ids, func(id uuid.UUID) labels { return rows[id] })
+	}
 }
 
 // clock is the worker's monotonic clock.
@@ -53,10 +70,11 @@ func (w *Worker) clock() int64 { return int64(time.Since(w.epoch)) }
 
 func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	byID := make(map[uuid.UUID]*delivery, len(chunk))
-	refs := make([]claimRef, len(chunk))
+	refs, within := make([]claimRef, len(chunk)), make([]*int64, len(chunk))
 	for i, d := range chunk {
 		byID[d.ID] = d
-		refs[i] = d.ref()
+		end := d.runsWithin().Microseconds()
+		refs[i], within[i] = d.ref(), &end
 	}
 	// A renewal that takes a third of the lease has failed: the next may reach another server.
 	expires := w.clock() + int64(w.options.Lease)
@@ -65,7 +83,7 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 		about := func(id uuid.UUID) labels { return byID[id].labels }
 		return w.table.telemetry.transitionOf(ctx, opExtend, len(refs), about, func(ctx context.Context) (_ []uuid.UUID,
 			err error) {
-			x, err = w.renewing.extend(ctx, refs, w.options.Lease)
+			x, err = w.renewing.extend(ctx, refs, w.options.Lease, within)
 			return x.ids, w.reallyLost(byID, err)
 		})
 	})
@@ -102,7 +120,7 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	}
 	for _, id := range append(lost.Lost, lost.Gone...) {
 		byID[id].abort(ErrLeaseLost)
-		w.inFlight.remove(byID[id])
+		w.left(byID[id])
 	}
 }
 

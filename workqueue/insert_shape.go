@@ -2,8 +2,11 @@ package workqueue
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A form is how the values of one column travel in an insert.
@@ -67,6 +70,18 @@ func (f insertField) Value() string {
 		return fmt.Sprintf(f.wrap, "@"+f.Param+"::"+f.Bind)
 	}
 	return fmt.Sprintf(f.wrap, "s."+f.Alias)
+}
+
+// RunsTriggers refuses a session in which a row with a key would be written without its triggers. It is empty for rows
+// without a key: those are claimed all the same, after the next poll.
+func (v insertView) RunsTriggers() string {
+	keyed := slices.ContainsFunc(v.Fields, func(f insertField) bool {
+		return f.Name != "" && f.Name == v.spec.KeyColumn && f.form != absent
+	})
+	if !keyed {
+		return ""
+	}
+	return postgres.RunsTriggers
 }
 
 // An insertView is what insert.sql sees.

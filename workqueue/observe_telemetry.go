@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -411,9 +412,35 @@ func (t *telemetry) logFailure(ctx context.Context, row claimedRow, o *Outcome, 
 	if o.kind == outcomeFail || row.Attempt >= row.MaxAttempts {
 		level, what = slog.LevelWarn, "dead letter"
 	}
+	t.logAttempt(ctx, level, what, row.labels, row.ID, row.Attempt, row.MaxAttempts, message)
+}
+
+func (t *telemetry) logAttempt(ctx context.Context, level slog.Level, what string, l labels, id uuid.UUID, attempt,
+	most int, message string) {
 	first, _, _ := strings.Cut(message, "\n")
-	t.logRow(ctx, level, what, row.labels, row.ID, slog.Int("attempt", row.Attempt), slog.Int("max_attempts",
-		row.MaxAttempts), slog.String("error", first))
+	t.logRow(ctx, level, what, l, id, slog.Int("attempt", attempt), slog.Int("max_attempts", most),
+		slog.String("error", first))
+}
+
+// deadInReap logs the dead letters of a reap, an array in JSON, as it logs those of handlers.
+func (t *telemetry) deadInReap(ctx context.Context, rows []byte) {
+	if rows == nil {
+		return
+	}
+	defer t.contain()
+	var letters []struct {
+		ID          uuid.UUID
+		Attempt     int
+		MaxAttempts int `json:"max_attempts"`
+		Error       string
+		Labels      labels
+	}
+	if err := json.Unmarshal(rows, &letters); err != nil {
+		t.logger.LogAttrs(ctx, slog.LevelError, "dead letters of a reap cannot be read", slog.Any("error", err))
+	}
+	for _, l := range letters {
+		t.logAttempt(ctx, slog.LevelWarn, "dead letter", l.Labels, l.ID, l.Attempt, l.MaxAttempts, l.Error)
+	}
 }
 
 // logRow logs what concerns a row, with its labels and its id.
@@ -434,4 +461,12 @@ func (t *telemetry) leasesLapsed(logger *slog.Logger, ids []uuid.UUID, about fun
 	defer t.contain()
 	t.add(context.Background(), t.lost, len(ids), series{op: opExtend})
 	t.logRows(context.Background(), logger, "leases ended without a renewal", ids, about, slog.Int("rows", len(ids)))
+}
+
+// notReturning reports rows whose handlers run for longer than they should, once each. Whoever looks for the process
+// that holds such a row finds it by this line.
+func (t *telemetry) notReturning(logger *slog.Logger, ids []uuid.UUID, about func(uuid.UUID) labels) {
+	defer t.contain()
+	t.logRows(context.Background(), logger, "handlers run for longer than they should", ids, about,
+		slog.Int("rows", len(ids)), slog.String("process", processName()))
 }

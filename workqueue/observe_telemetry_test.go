@@ -437,8 +437,8 @@ func TestMetricsByHand(t *testing.T) {
 	if _, err := r.Queue.Ack(ctx, uuid.New(), ids[5:6]); !errors.Is(err, workqueue.ErrLeaseLost) {
 		t.Errorf("an ack with another's token: %v", err)
 	}
-	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour', attempts = CASE id WHEN $1 THEN max_attempts "+
-		"ELSE 1 END WHERE status = 1", ids[5])
+	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour', max_attempts = CASE id WHEN $1 THEN 1 "+
+		"ELSE max_attempts END WHERE status = 1", ids[5])
 	do(r.Queue.ReapExpired(ctx, 10))
 	for metric, want := range map[string]map[string]int64{
 		"messaging.client.consumed.messages": {"by hand": 12},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
@@ -89,6 +90,9 @@ func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration,
 	if q.table.spec.Admission != "" {
 		req.rule = new(verdict)
 	}
+	if q.table.spec.hasTopics() {
+		req.topics = &topicQuestion{anybody: true}
+	}
 	claimed, err := q.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]claimedRow, error) {
 		return q.claim(ctx, req)
 	})
@@ -156,7 +160,7 @@ func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, le
 	}
 	var changed []uuid.UUID
 	err := q.table.telemetry.transition(ctx, opExtend, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
-		extended, err := q.extend(ctx, claimRefs(owner, ids), lease)
+		extended, err := q.extend(ctx, claimRefs(owner, ids), lease, nil)
 		changed = extended.ids
 		return changed, err
 	})
@@ -201,6 +205,10 @@ func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []u
 	return changed, err
 }
 
+// MaxReturns is how many leases a row may lose together with other rows of its process without an attempt, see
+// [Queue.ReapExpired].
+const MaxReturns = 5
+
 // Reaped is what a reap did.
 type Reaped struct {
 	Requeued int `json:"requeued"` // rows that are ready again
@@ -209,22 +217,29 @@ type Reaped struct {
 
 // ReapExpired requeues up to limit rows whose lease has expired: they become Ready again with backoff, or Failed if
 // their attempts are used up. Safe to run anywhere, any number of times.
+//
+// A lease that a row loses together with others of the same process does not count as an attempt, up to [MaxReturns]
+// times and until the row has lost one alone: any of those rows may have ended the process. It always counts for a row
+// with one attempt, which may have begun and must not begin twice. Rows belong to one process if the first 48 bits of
+// their owner tokens are equal, so for tokens such as uuid.New() each claim is a process of its own.
 func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 	if err := checkLimit(limit); err != nil {
 		return Reaped{}, err
 	}
 	var r Reaped
 	var cancelled int
+	var dead []byte
 	err := q.table.telemetry.count(ctx, opReap, limit, func(ctx context.Context) (int, error) {
 		err := q.exec.run(ctx, call{
 			statement: q.table.statements.reapExpired,
 			args:      map[string]any{"max_rows": limit},
-			row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled) },
+			row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled, &dead) },
 		})
 		return r.Requeued + r.Failed, err
 	})
 	if err == nil {
 		q.table.telemetry.countReaped(ctx, r, r.Failed-cancelled)
+		q.table.telemetry.deadInReap(ctx, dead)
 	}
 	return r, err
 }
@@ -295,7 +310,7 @@ func wakeAt(due *time.Time, seconds *float64) *dispatch.Wake {
 	if due == nil || seconds == nil {
 		return nil
 	}
-	return &dispatch.Wake{At: *due, In: durationOf(*seconds)}
+	return &dispatch.Wake{At: *due, In: postgres.Seconds(*seconds)}
 }
 
 func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*dispatch.Wake, error) {
@@ -308,7 +323,7 @@ func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (
 			var seconds float64
 			wake = new(dispatch.Wake)
 			err := scan(&seconds, &wake.At)
-			wake.In = durationOf(seconds)
+			wake.In = postgres.Seconds(seconds)
 			return err
 		},
 	})
@@ -340,7 +355,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 			var seconds float64
 			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled,
 				&seconds)
-			s.OldestReady = durationOf(seconds)
+			s.OldestReady = postgres.Seconds(seconds)
 			return err
 		},
 	})

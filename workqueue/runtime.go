@@ -69,6 +69,8 @@ type system struct {
 	epoch    time.Time // workers look when multiples of their interval have passed since then
 	clock    dbClock
 
+	narrowing narrowing
+
 	mu     sync.Mutex
 	tables map[string]*tableWork
 	reset  time.Time // when the pool was last reset

@@ -117,7 +117,7 @@ func (w *Worker) done(batch []pendingSettle) {
 		deliveries[i] = p.delivery
 		w.noteSettled(p.outcome)
 	}
-	w.inFlight.remove(deliveries...)
+	w.left(deliveries...)
 }
 
 // leaveToLease ends the worker's responsibility for rows that cannot be settled: their leases expire.
@@ -125,7 +125,7 @@ func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	for _, p := range rows {
 		w.table.telemetry.logRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
 			p.labels, p.id, slog.Any("error", cause))
-		w.inFlight.remove(p.delivery)
+		w.left(p.delivery)
 	}
 }
 

@@ -1,6 +1,15 @@
 package workqueue_test
 
-import "testing"
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
 
 // Each status goes with certain times and no others: the table accepts these rows and refuses all others, whichever
 // program writes them.
@@ -32,4 +41,48 @@ func TestTheStateOfARowIsChecked(t *testing.T) {
 	if n := ask[int](r, "SELECT count(*) FROM "+rows+" WHERE "+meant); n != 8+3+16+16 {
 		t.Errorf("%d kinds of rows are meant, want 43", n)
 	}
+}
+
+// SQL may allow a row the greatest number of attempts. Such a row goes every way that others go, and stops none.
+func TestARowAtTheGreatestNumberOfAttempts(t *testing.T) {
+	t.Parallel()
+	for most := range 2 {
+		t.Run(fmt.Sprint(math.MaxInt32-most), func(t *testing.T) { goEveryWay(t, math.MaxInt32-most) })
+	}
+}
+
+func goEveryWay(t *testing.T, maxAttempts int) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids := r.insertMany("edge", 6)
+	r.exec("UPDATE notes SET max_attempts = $1, attempts = $1 - 1", maxAttempts)
+	q, ctx := r.Table.On(r.Pool), t.Context()
+	if cancelled, err := q.Cancel(ctx, ids[5:], "no"); err != nil || len(cancelled) != 1 {
+		t.Errorf("cancelled %v, %v", cancelled, err)
+	}
+	owner, dead := uuid.New(), uuid.New()
+	for by, want := range map[uuid.UUID][]uuid.UUID{owner: ids[:4], dead: ids[4:5]} {
+		r.exec("UPDATE notes SET due_at = CASE WHEN id = ANY ($1) THEN now() ELSE now() + interval '1 hour' END "+
+			"WHERE status = 0", want)
+		if rows, err := q.Claim(ctx, by, time.Minute, 10); err != nil || len(rows) != len(want) {
+			t.Fatalf("claimed %d rows of %d, %v", len(rows), len(want), err)
+		}
+	}
+	if _, err := q.Ack(ctx, owner, ids[:1]); err != nil {
+		t.Error(err)
+	}
+	if _, err := q.Fail(ctx, owner, ids[1:2], "no"); err != nil {
+		t.Error(err)
+	}
+	r.exec("SELECT notes_abandon($1, $2, NULL, 'no')", owner, ids[2:3])
+	if _, err := q.Extend(ctx, owner, ids[3:4], time.Minute); err != nil {
+		t.Error(err)
+	}
+	r.exec("UPDATE notes SET locked_until = now() - interval '1 second' WHERE id = $1", ids[4])
+	if reaped, err := q.ReapExpired(ctx, 10); err != nil || reaped.Failed != 1 {
+		t.Errorf("reaped %+v, %v", reaped, err)
+	}
+	r.awaitStatus(workqueue.Done, ids[0])
+	r.awaitStatus(workqueue.Failed, ids[1], ids[2], ids[4], ids[5])
+	r.awaitStatus(workqueue.InProgress, ids[3])
 }

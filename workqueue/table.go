@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A Table is the core instantiated on one domain table: its Spec, its rendered statements and its
@@ -15,6 +17,7 @@ type Table struct {
 	spec       Spec
 	name       string
 	claimed    []Column // what a claim returns
+	topics     []int    // where the topic of a row is among them
 	view       view
 	statements statements
 	inserts    insertStatements
@@ -34,7 +37,7 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 	}
 	v := newView(spec)
 	return &Table{
-		spec: spec, name: spec.Name(), claimed: spec.claimed(), view: v,
+		spec: spec, name: spec.Name(), claimed: spec.claimed(), topics: spec.topicColumns(), view: v,
 		statements: renderStatements(spec), inserts: insertStatements{view: v, fields: v.insertFields()},
 		converters: convertersOf(spec.Columns), telemetry: tel,
 	}, nil
@@ -66,26 +69,49 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// CheckVersion reports whether the table exists and was made for this version of the library. The error
-// is an [ErrSchemaVersion] and says which side is behind. Workers call it before they start. db is a pool, a connection
-// or a transaction of pgx.
+// CheckVersion reports whether the table exists, was made for this version of the library, and has its triggers
+// enabled. The error is an [ErrSchemaVersion] and says which side is behind, or what to do. Workers call it before they
+// start. db is a pool, a connection or a transaction of pgx.
 func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 	var comment *string
-	err := db.QueryRow(ctx, `SELECT obj_description(c.oid, 'pg_class')
+	var names string
+	var missing missingTrigger
+	err := db.QueryRow(ctx, `SELECT obj_description(c.oid, 'pg_class'), coalesce((
+			SELECT (regexp_match(p.prosrc, 'UPDATE "([a-z_][a-z0-9_]*)"\."' || c.relname || '"'))[1]
+			FROM pg_proc p WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_abandon')::name
+			LIMIT 1), n.nspname)::text, coalesce(m.name, ''), coalesce(m.relation, ''), coalesce(m.there, false)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = $1 AND c.relname = $2`, t.spec.Schema, t.spec.Table).Scan(&comment)
+		LEFT JOIN LATERAL (
+			SELECT (c.relname || '_' || u.name) AS name, c.relname || u.side AS relation, t.oid IS NOT NULL AS there
+			FROM unnest($3::text[], $4::text[], $5::text[]) u (name, function, side)
+			JOIN pg_proc p ON p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_' || u.function)::name
+				AND p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype
+			JOIN pg_class s ON s.relnamespace = c.relnamespace AND s.relname = (c.relname || u.side)::name
+			LEFT JOIN pg_trigger t ON t.tgrelid = s.oid AND t.tgname = (c.relname || '_' || u.name)::name AND t.tgfoid = p.oid
+			WHERE t.oid IS NULL OR t.tgenabled IN ('D', 'R')
+			ORDER BY 1 LIMIT 1) m ON true
+		WHERE n.nspname = $1 AND c.relname = $2`, append([]any{t.spec.Schema, t.spec.Table}, neededTriggers()...)...).Scan(
+		&comment, &names, &missing.name, &missing.table, &missing.disabled)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("txwork: %w: table %s does not exist: run `txwork migrate up` or your own migration, or name its "+
-			"schema in the options",
-			ErrSchemaVersion, t.Name())
+		return fmt.Errorf("txwork: %w: table %s does not exist: %s, or name its schema in the options",
+			ErrSchemaVersion, t.Name(), postgres.Migrate(t.spec.Schema, t.spec.Table))
 	}
 	if err != nil {
 		return fmt.Errorf("txwork: reading the version of %s: %w", t.Name(), err)
 	}
-	return checkVersionComment(t.Name(), comment)
+	if names != t.spec.Schema {
+		return fmt.Errorf("txwork: %w: the schema of %s was renamed: its functions still name %s; run the SQL that %s prints, "+
+			"and the migrations of tables of your own again", ErrSchemaVersion, t.Name(), names,
+			postgres.Command(t.spec.Schema, "migrate", "validate"))
+	}
+	if err := t.checkVersionComment(comment); err != nil || missing.name == "" {
+		return err
+	}
+	return missing.refuse(t)
 }
 
-func checkVersionComment(table string, comment *string) error {
+func (t *Table) checkVersionComment(comment *string) error {
+	table := t.Name()
 	var version int
 	if comment == nil {
 		comment = new(string)
@@ -96,9 +122,8 @@ func checkVersionComment(table string, comment *string) error {
 	}
 	switch {
 	case version < SchemaVersion:
-		return fmt.Errorf("txwork: %w: table %s has version %d, this library needs %d: run `txwork migrate up`, or "+
-			"your own migration for a table of your own",
-			ErrSchemaVersion, table, version, SchemaVersion)
+		return fmt.Errorf("txwork: %w: table %s has version %d, this library needs %d: %s", ErrSchemaVersion, table, version,
+			SchemaVersion, postgres.Migrate(t.spec.Schema, t.spec.Table))
 	case version > SchemaVersion:
 		return fmt.Errorf("txwork: %w: table %s has version %d, this library knows up to %d: upgrade the library",
 			ErrSchemaVersion, table, version, SchemaVersion)

@@ -41,11 +41,12 @@ func (t *Table) checkLanes(lanes [][]any) error {
 
 // checkOneRule refuses lanes with different rules, because one claim asks one rule.
 func (t *Table) checkOneRule(lanes [][]any) error {
-	i := slices.Index(t.spec.Lanes, t.spec.Admission)
+	name := cmp.Or(t.spec.Admission, t.spec.Topics.Lane)
+	i := slices.Index(t.spec.Lanes, name)
 	for _, lane := range lanes {
 		if i >= 0 && !reflect.DeepEqual(lane[i], lanes[0][i]) {
 			return invalid("lanes", "name %v and %v for %s, each of which has rules of its own: make a worker for each",
-				lanes[0][i], lane[i], t.spec.Admission)
+				lanes[0][i], lane[i], name)
 		}
 	}
 	return nil

@@ -39,10 +39,13 @@ func (s Spec) DDL() (up, down string, err error) {
 	if v.Admission != "" {
 		parts = append(parts, v.execute("claim_admitted", v))
 	}
+	if v.HasTopics() {
+		parts = append(parts, v.execute("topics", v))
+	}
 	for _, f := range v.Functions() {
 		parts = append(parts, v.renderFunction(f))
 	}
-	parts = append(parts, v.execute("maintain", v))
+	parts = append(parts, v.execute("each", v), v.execute("maintain", v))
 	return strings.Join(parts, "\n\n") + "\n", v.execute("table_down", v) + "\n", nil
 }
 
@@ -148,13 +151,14 @@ func (v view) Functions() []sqlFunction {
 		},
 		{
 			Name: "extend", file: "extend", returns: "SETOF uuid", wrap: selectIDs,
-			params:     []sqlParam{ownerParam, idsParam, leaseParam},
-			checks:     []string{refuseUnless("$3 >= 1", leaseTooShort)},
-			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)"}),
+			params: []sqlParam{ownerParam, idsParam, leaseParam},
+			checks: []string{refuseUnless("$3 >= 1", leaseTooShort)},
+			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)",
+				"claimed": "NULL", "within": "NULL"}),
 		},
 		{
 			Name: "reap_expired", file: "reap_expired",
-			returns:    "TABLE (requeued integer, failed integer, cancelled integer)",
+			returns:    "TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)",
 			params:     []sqlParam{{"max_rows", "integer", "1000"}},
 			checks:     []string{refuseUnless("$1 >= 1", "max_rows must be at least 1")},
 			expression: map[string]string{"max_rows": "$1"},
@@ -182,6 +186,7 @@ func (v view) claimFunction(name, returns, part string) sqlFunction {
 		expression: map[string]string{
 			"owner_token": "$1", "lease": "make_interval(secs => $2)", "batch_size": "$3",
 			"after_due": "ARRAY['-infinity']", "after_id": "ARRAY['00000000-0000-0000-0000-000000000000']",
+			"busy": "'{}'", "open": "NULL", "open_due": "NULL", "open_id": "NULL", "room": "NULL", "asks": "false",
 		},
 	}
 	for i, lane := range v.Lanes {
@@ -192,8 +197,11 @@ func (v view) claimFunction(name, returns, part string) sqlFunction {
 }
 
 func (v view) claimFile() string {
-	if v.Admission != "" {
+	switch {
+	case v.Admission != "":
 		return "admitted"
+	case v.HasTopics():
+		return "by_topic"
 	}
 	return "claim"
 }

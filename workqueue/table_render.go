@@ -39,7 +39,7 @@ type statement struct {
 // statements are all of a table's operations.
 type statements struct {
 	findUnique                             statement
-	claim, admitted                        statement
+	claim, admitted, byTopic               statement
 	look, nextDue, nextWake, stats         statement
 	ack, abandon, snooze, fail, extend     statement
 	classify, cancel, redrive, reapExpired statement
@@ -77,6 +77,9 @@ func renderStatements(spec Spec) statements {
 	if v.Admission != "" {
 		s.admitted = v.statement("admitted")
 	}
+	if v.HasTopics() {
+		s.byTopic = v.statement("by_topic")
+	}
 	if len(v.spec.Folds) > 0 {
 		s.fold = v.foldStatement()
 		s.announceNotes = v.announceNotes()
@@ -95,8 +98,12 @@ type view struct {
 	MaxAttempts            int
 	DeleteDone             bool
 	Admission              string
-	WholeRows              bool  // a claim returns whole rows, in one column
-	uniqueColumns          []int // where Unique is among the Columns
+	WholeRows              bool   // a claim returns whole rows, in one column
+	Lists                  bool   // maintenance selects the ids of its rows and changes none
+	Among                  string // a condition that restricts the rows of maintenance
+	ByTopic                bool   // a claim sorts out rows whose topics may not start them
+	Taken, AlsoSet         string // it claims rows whose ctids it has, and changes more of them
+	uniqueColumns          []int  // where Unique is among the Columns
 }
 
 // columnView is a domain column as the templates see it.
@@ -176,11 +183,22 @@ func (v view) Function(name string) string { return quote(v.spec.Schema) + "." +
 // Channel is the LISTEN channel as a string literal; Validate leaves nothing in it to escape.
 func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
 
+// Stored is the type with which the table stores a column.
+func (v view) Stored(c columnView) string {
+	if c.Type == "timestamptz" {
+		return v.Function("time")
+	}
+	return c.Type
+}
+
 // MaxDelayMicros is the longest delay, in microseconds.
 func (v view) MaxDelayMicros() int64 { return maxDelay.Microseconds() }
 
 // MinJitter is the smallest jitter besides 0.
 func (v view) MinJitter() float64 { return minJitter }
+
+// SeesAll refuses roles that do not see all rows of the table, see [sqltext.SeesAll].
+func (v view) SeesAll() string { return sqltext.SeesAll(v.Table) }
 
 // Announce is the call that wakes the table's workers, see [Spec.Announce].
 func (v view) Announce() string { return v.spec.Announce() }
@@ -205,6 +223,17 @@ func (v view) AbandonDue() string {
 		v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
 }
 
+// Labels are the Spec's labels.
+func (v view) Labels() (quoted []string) {
+	for _, name := range v.spec.Labels {
+		quoted = append(quoted, quote(name))
+	}
+	return quoted
+}
+
+// MaxReturns bounds how often a lease that was lost together with others does not count.
+func (view) MaxReturns() int { return MaxReturns }
+
 // ReapDue is the due time after an expired lease.
 func (v view) ReapDue() string {
 	return fmt.Sprintf("greatest(clock_timestamp(), t.locked_until + %s)", v.spec.Retry.sqlOrRow("t.attempts",
@@ -220,9 +249,11 @@ func (v view) ackFile() string {
 
 // execute renders a template file. The files are embedded and every Spec is validated, so a failure is
 // a defect of this package.
-func (v view) execute(file string, data any) string {
+func (v view) execute(file string, data any) string { return v.template(file+".sql", data) }
+
+func (view) template(name string, data any) string {
 	var b strings.Builder
-	if err := sqlTemplates.ExecuteTemplate(&b, file+".sql", data); err != nil {
+	if err := sqlTemplates.ExecuteTemplate(&b, name, data); err != nil {
 		panic(err)
 	}
 	return strings.TrimSpace(b.String())
@@ -236,7 +267,7 @@ func (v view) statement(file string) statement { return numbered(file, v.body(fi
 
 func numbered(name, body string) statement {
 	s := statement{name: name}
-	s.text = namedParameter.ReplaceAllStringFunc(body, func(p string) string {
+	s.text = namedParameter.ReplaceAllStringFunc(sqltext.Qualified(body), func(p string) string {
 		i := slices.Index(s.params, p[1:])
 		if i < 0 {
 			s.params = append(s.params, p[1:])
@@ -249,7 +280,11 @@ func numbered(name, body string) statement {
 
 // inline renders an operation with an expression in the place of every parameter, as a function body.
 func (v view) inline(file string, expressions map[string]string) string {
-	return namedParameter.ReplaceAllStringFunc(v.body(file), func(p string) string {
+	return v.replaced(v.body(file), file, expressions)
+}
+
+func (view) replaced(body, file string, expressions map[string]string) string {
+	return namedParameter.ReplaceAllStringFunc(body, func(p string) string {
 		expr, ok := expressions[p[1:]]
 		if !ok {
 			panic("sql/" + file + ".sql: no expression for parameter " + p)

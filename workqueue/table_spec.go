@@ -59,6 +59,10 @@ type Spec struct {
 	// claimed.
 	Admission string
 
+	// Topics say to which topic a row belongs, so that a topic can be paused and has a share of each worker's places.
+	// Default: rows have no topics.
+	Topics Topics
+
 	// Unique names columns of which at most one row may hold the same values, while none of them is
 	// NULL. Enqueueing such a row again changes nothing and reports the row that is there.
 	Unique []string
@@ -128,8 +132,8 @@ var parameterNames = []string{"lease_seconds", "batch_size", "ids", "delay_secon
 func (s Spec) Validate() error {
 	s = s.withDefaults()
 	checks := []func() error{
-		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateUnique, s.validateLabels,
-		s.validateKeyColumn, s.validateSweeps, s.validateFolds, s.validateLimits,
+		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateTopics, s.validateUnique,
+		s.validateLabels, s.validateKeyColumn, s.validateSweeps, s.validateFolds, s.validateLimits,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

@@ -138,3 +138,35 @@ func TestALeaderThatCannotSweepStepsDown(t *testing.T) {
 	r.eventually("another leader", func() bool { return r.leader() == "able" })
 	r.eventually("it to sweep", func() bool { return r.sweptBy(time.Time{}) == "able" })
 }
+
+// A leader that cannot fold steps down, too, although its sweeps succeed: the other processes fold less often as long
+// as one leads.
+func TestALeaderThatCannotFoldStepsDown(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]string{
+		"a right that it lacks":      "insufficient_privilege",
+		"a function that is missing": "undefined_function",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) {
+				*s = sweptSpec(*s)
+				s.Folds = []workqueue.Fold{{Suffix: "flip", Notes: "flip_note", Column: "topic"}}
+			}})
+			r.exec(fmt.Sprintf(`CREATE TABLE notes_flip_note (at timestamptz);
+				CREATE FUNCTION notes_record(max_rows integer) RETURNS integer LANGUAGE sql AS 'SELECT 0';
+				CREATE FUNCTION notes_flip(max_notes integer, since timestamptz, OUT folded integer,
+					OUT released integer, OUT again double precision, OUT upto timestamptz) LANGUAGE plpgsql
+				AS $$ BEGIN
+				IF current_setting('application_name') = 'unable' THEN
+					RAISE 'not this one' USING ERRCODE = '%s';
+				END IF;
+				folded := 0; released := 0; END $$`, code))
+			r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Hour), Values: []any{"later", ""}})
+			r.processOf("unable", workqueue.WorkerOptions{})
+			r.eventually("a failure", func() bool { return strings.Contains(r.Logs.String(), "not this one") })
+			r.processOf("able", workqueue.WorkerOptions{})
+			r.eventually("another leader", func() bool { return r.leader() == "able" })
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A Fold is a function of a domain that applies notes. Effects of a settle on other rows, such as releasing the next
@@ -145,7 +147,7 @@ func (r *foldResult) add(scan func(...any) error) error {
 	}
 	r.ends = append(r.ends, end)
 	if again != nil {
-		if in := max(durationOf(*again), 0); r.again < 0 || in < r.again {
+		if in := max(postgres.Seconds(*again), 0); r.again < 0 || in < r.again {
 			r.again = in
 		}
 	}

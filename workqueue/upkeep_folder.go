@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // Bounds of the pauses after which a folder tries again if another session was folding.
@@ -27,6 +29,7 @@ type folder struct {
 	wake chan struct{}
 
 	underway atomic.Int32 // settles under way that will write notes
+	able     atomic.Bool  // the last fold was not refused; until the first one, others are told of what is settled
 
 	mu       sync.Mutex
 	cursors  []time.Time // where each fold continues
@@ -120,6 +123,15 @@ func (f *folder) run(ctx context.Context) {
 	for f.await(ctx, pause) {
 		f.gather()
 		r, err := f.fold(context.WithoutCancel(ctx))
+		f.able.Store(err == nil || f.able.Load() && !postgres.IsOwn(err))
+		if postgres.IsOwn(err) && f.work.leads.Load() {
+			f.work.stepDown() // the others fold less often while this process leads
+		}
+		if f.work.leaves(err) {
+			f.rest(ctx)
+			busy, pause = 0, 0
+			continue
+		}
 		if err == nil && r.busy {
 			busy = min(max(2*busy, minBusyPause), maxBusyPause)
 			pause = busy
@@ -131,6 +143,19 @@ func (f *folder) run(ctx context.Context) {
 		} else if r.again >= 0 {
 			pause = min(pause, r.again)
 		}
+	}
+}
+
+// rest waits while folds are left to other processes.
+func (f *folder) rest(ctx context.Context) {
+	select {
+	case <-time.After(unfitFor):
+		f.missed()
+	case <-ctx.Done():
+	}
+	select {
+	case <-f.wake: // asked for meanwhile; whoever folds has been told, too
+	default:
 	}
 }
 

@@ -2,14 +2,21 @@ package workqueue
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
-// maxMaintainSteps bounds the transactions of each kind in one call of a table's procedure maintain.
-const maxMaintainSteps = 100
+// Bounds on a call of a table's procedure maintain. The number of rounds only keeps a mistake from going on for ever.
+const (
+	maxMaintainSteps  = 100    // transactions of one kind before the other kinds have their turn
+	maxMaintainRounds = 10_000 // turns of each kind
+)
 
 // MaxSteps is maxMaintainSteps for the template.
 func (view) MaxSteps() int { return maxMaintainSteps }
+
+// MaxRounds is maxMaintainRounds for the template.
+func (view) MaxRounds() int { return maxMaintainRounds }
 
 // A maintenance is one kind of work that a table's procedure maintain does: a query that returns how much it has done.
 // Its parameters are those of maintain_step.
@@ -23,14 +30,18 @@ func (v view) Maintenance() []maintenance {
 		all = append(all, maintenance{suffix, "SELECT " + v.Function(suffix) + "($2)"})
 	}
 	return append(all,
-		maintenance{"purge", "SELECT p.done + p.failed FROM " + v.Function("purge") + "($2, $3, $4) AS p"},
+		maintenance{"purge_done", "SELECT p.done FROM " + v.Function("purge") + "($2, $3, NULL) AS p"},
+		maintenance{"purge_failed", "SELECT p.failed FROM " + v.Function("purge") + "($2, NULL, $4) AS p"},
 		maintenance{"fold", "SELECT " + v.Function("fold") + "($2)"},
 	)
 }
 
+// MaxSkipped is MaxSkipped for the template.
+func (view) MaxSkipped() int { return MaxSkipped }
+
 // Note calls the function of the migrations that notes when the table was maintained, see package reaper.
 func (v view) Note() string {
-	return quote(v.spec.Schema) + "." + quote("leader_note") + "('" + v.spec.Name() + "')"
+	return quote(v.spec.Schema) + "." + quote("leader_note") + "('" + v.spec.Name() + "', problem)"
 }
 
 // FoldFunctions are the Spec's Folds.
@@ -54,6 +65,35 @@ func intervalOrNull(d time.Duration) string {
 		return fmt.Sprintf("interval '%d hours'", d/time.Hour)
 	}
 	return fmt.Sprintf("interval '%d microseconds'", d.Microseconds())
+}
+
+// maxVain is how many rows may fail in a row before the first success until the function each gives up.
+const maxVain = 16
+
+// MaxVain is maxVain for the template.
+func (view) MaxVain() int { return maxVain }
+
+// Wanted is the column that maintenance selects of its rows.
+func (v view) Wanted() string {
+	if v.Lists {
+		return "id"
+	}
+	return "ctid"
+}
+
+// Listed selects the ids of the rows of one kind of maintenance inside of the function each. It locks none, because a
+// part locks its own.
+func (v view) Listed(file string) string {
+	v.Lists, v.Among = true, "\n      AND r.id <> ALL ($4)"
+	list := v.inline(file, map[string]string{"max_rows": "$2", "age": "$3"})
+	end := strings.LastIndex(list, "\n")
+	return list[:end] // without the locking clause
+}
+
+// OfPart is one kind of maintenance for the rows of a part inside of the function each.
+func (v view) OfPart(file string) string {
+	v.Among = "\n      AND r.id = ANY (own.part)"
+	return v.inline(file, map[string]string{"max_rows": "own.size", "age": "$3"})
 }
 
 // Purged is a purge of at most $1 rows inside of the function purge.

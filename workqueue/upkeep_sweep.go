@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"time"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // Sweep calls the table's own sweeps (Spec.Sweeps), each in a transaction of its own where the Queue is on a pool, and
@@ -22,6 +26,17 @@ func (q *Queue) Sweep(ctx context.Context, limit int) (int, error) {
 		errs = append(errs, err)
 	}
 	return total, errors.Join(errs...)
+}
+
+// SweepOne calls one of the table's sweeps, see [Queue.Sweep].
+func (q *Queue) SweepOne(ctx context.Context, suffix string, limit int) (int, error) {
+	if err := checkLimit(limit); err != nil {
+		return 0, err
+	}
+	if !slices.Contains(q.table.spec.Sweeps, suffix) {
+		return 0, invalid("sweep", "is %q, which is not one of the table's", suffix)
+	}
+	return q.sweepOne(ctx, suffix, limit)
 }
 
 func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, err error) {
@@ -91,6 +106,10 @@ func (t *tableWork) sweep(ctx context.Context) {
 		case <-time.After(pause):
 		case <-t.elected:
 		}
+		if t.refused.Load() && !t.fit() {
+			pause = sweepEmptyEvery
+			continue
+		}
 		start := time.Now()
 		due := start.Sub(swept) >= sweepEmptyEvery
 		mine, worth := t.worthSweeping(ctx, due)
@@ -120,10 +139,29 @@ func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
 		return err
 	})
 	if err != nil {
-		logError(t.table.telemetry.logger, err)
+		if !t.leaves(err) {
+			logError(t.table.telemetry.logger, err)
+		}
 		t.stepDown()
+	} else {
+		t.refused.Store(false)
 	}
 	return n
+}
+
+// leaves reports whether an error says that the role may not do a table's work of which all processes have a part: it
+// lacks a privilege, or row-level security hides rows from it. The work is then left to other processes, which is
+// logged once.
+func (t *tableWork) leaves(err error) bool {
+	if !postgres.IsForbidden(err) {
+		return false
+	}
+	if !t.refused.Swap(true) {
+		t.table.telemetry.logger.LogAttrs(context.Background(), slog.LevelWarn, "the role may not fold and sweep this "+
+			"table: that is left to processes whose roles see all of its rows and have all rights on them",
+			slog.String("table", t.table.Name()), slog.Any("error", err))
+	}
+	return true
 }
 
 // worthSweeping reports whether this process is the one to sweep, and whether a sweep can be worthwhile: when one is

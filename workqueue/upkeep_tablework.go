@@ -39,6 +39,8 @@ type tableWork struct {
 	stop     func() // ends the sweeps
 	sleep    func() // ends the announcer; nil: none of its workers has listened
 
+	refused atomic.Bool // its folds or sweeps were refused, and that was logged
+
 	unfitUntil time.Time // until then another process may sweep: the sweeps have failed here
 
 	sifting  bool // see sift.go

@@ -2,10 +2,12 @@ package workqueue
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/postgres"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -40,6 +42,9 @@ const lingering = 5 * time.Second
 // idle for a second. [Spec.MustAnnounce] is the producers' side of the protocol, and docs/model/announcer.pml its
 // model.
 //
+// An announcer that cannot look, because its role lacks a right or its version does not fit the schema, stands aside
+// for a while, so that another one can.
+//
 // One goroutine calls heard, and another one calls run.
 type announcer struct {
 	table   *Table
@@ -54,6 +59,9 @@ type announcer struct {
 	// owes says that a session that broke may have left rows unannounced; broke is when it broke.
 	owes  bool
 	broke time.Time
+
+	aside time.Time // until when it stands aside
+	told  bool      // it has said so
 }
 
 func newAnnouncer(table *Table, connect func(context.Context) (*pgx.Conn, error)) *announcer {
@@ -89,6 +97,9 @@ func (a *announcer) run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-a.busy:
+			}
+			if time.Now().Before(a.aside) {
+				continue
 			}
 		}
 		served, err := a.serve(ctx)
@@ -126,7 +137,16 @@ func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	}
 	defer closeSoon(ctx, conn)
 	d := &announcing{announcer: a, conn: conn}
-	if taken, err := d.begin(ctx); err != nil || !taken {
+	taken, err := d.begin(ctx)
+	switch {
+	case a.standsAside(ctx, err):
+		if a.owes {
+			d.blind = true
+			err = d.fallAsleep(ctx)
+			a.owes = err != nil
+		}
+		return false, nil
+	case err != nil || !taken:
 		// The announcer that has the lock announced what was owed when it took the lock. The exception is our own
 		// broken session: the server may notice the break later than we did.
 		a.owes = a.owes && (err != nil || time.Since(a.broke) < lingering)
@@ -135,12 +155,32 @@ func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	a.owes = true
 	a.log(ctx, "announcer awake")
 	err = d.announceWhileBusy(ctx)
-	if err == nil {
+	if d.blind = a.standsAside(ctx, err); d.blind || err == nil {
 		err = d.fallAsleep(ctx)
 	}
 	a.owes, a.broke = err != nil, time.Now()
-	a.log(ctx, "announcer asleep", slog.Int("looks", d.looks), slog.Int("announcements", d.sent))
+	a.told = a.told && d.blind
+	if err == nil {
+		a.log(ctx, "announcer asleep", slog.Int("looks", d.looks), slog.Int("announcements", d.sent))
+	}
 	return true, err
+}
+
+// standsAside reports whether an error may be this process's own. It then does not stand for a while, and says why,
+// once until it has announced again.
+func (a *announcer) standsAside(ctx context.Context, err error) bool {
+	if !postgres.IsOwn(err) && !errors.Is(err, ErrSession) {
+		return false
+	}
+	a.aside = time.Now().Add(unfitFor)
+	if !a.told {
+		a.told = true
+		defer a.table.telemetry.contain()
+		a.table.telemetry.logger.LogAttrs(ctx, slog.LevelWarn, "announcer stands aside, because it cannot look for rows: "+
+			"other processes announce", slog.String("table", a.table.Name()), slog.Any("error", err),
+			slog.Duration("stands_again_in", unfitFor))
+	}
+	return true
 }
 
 func closeSoon(ctx context.Context, conn *pgx.Conn) {

@@ -60,10 +60,15 @@ func (r *rig) endAnnouncer() {
 // process, which tries again by itself: nobody writes anything else that would wake it.
 func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	t.Parallel()
-	r, _ := newAnnouncerRig(t, rigOptions{})
+	r, log := newAnnouncerRig(t, rigOptions{})
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	late, ids := r.leaveSilent()
+	slept := strings.Count(log.String(), "announcer asleep")
 	r.endAnnouncer()
+	r.eventually("it says why", func() bool { return strings.Contains(log.String(), "announcer failed") })
+	if strings.Count(log.String(), "announcer asleep") > slept {
+		t.Error("an announcer whose session has ended says that it is asleep, and it owes rows")
+	}
 	pgtest.Pass(600 * time.Millisecond) // the worker has looked for the last time
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // How often an announcer that is awake looks, and for what.
@@ -68,6 +70,7 @@ type announcing struct {
 	// when the pending transactions were first seen. Once none of them is left, the horizon moves to since.
 	horizon, since time.Time // by the database's clock
 	pending        []string  // the silent transactions that the horizon waits for
+	blind          bool      // it cannot look, see standsAside
 
 	nextBack, nextSample, nextBeat time.Time
 
@@ -85,14 +88,19 @@ type announcedLane struct {
 
 // begin prepares the session and takes the lock, unless another session has it. It does not take the lock through a
 // pooler, where a session may lose its locks or leave them to other clients. Nor does it with a role that sees only a
-// part of the rows, and so cannot announce all of them.
+// part of the rows or notes, and so cannot announce all of them, or if a first look fails.
 func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
-	table := "'" + d.table.view.Table + "'::regclass"
 	pid := strconv.FormatUint(uint64(d.conn.PgConn().PID()), 10)
-	take := "SELECT CASE WHEN pg_backend_pid() = " + pid + " AND NOT row_security_active(" + table + ")" +
+	take := "SELECT CASE WHEN pg_backend_pid() = " + pid + " AND NOT (" + d.table.hides() + ")" +
 		" THEN pg_try_advisory_lock(" + d.table.spec.announcerLock() + ") ELSE false END"
-	set := func(name, value string) string { return "set_config('" + name + "', '" + value + "', false)" }
-	if err := d.exec(ctx, "SELECT "+eachSetting(announcerSettings, set)); err != nil {
+	set := func(name, value string) string {
+		return "pg_catalog.set_config('" + name + "', '" + value + "', false)"
+	}
+	settings := "SELECT " + eachSetting(announcerSettings, set) + " WHERE " + postgres.FitSession
+	if err := d.exec(ctx, settings); err != nil {
+		return false, explain(err)
+	}
+	if err := d.tryLook(ctx); err != nil {
 		return false, err
 	}
 	for range 20 { // a producer that tests the lock holds it for microseconds
@@ -106,6 +114,28 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 		return false, err
 	}
 	return true, d.takeOver(ctx)
+}
+
+// tryLook runs the statements of a look, in no lane and beyond no note: they read nothing, and fail as a look would.
+func (d *announcing) tryLook(ctx context.Context) error {
+	tries := []statement{d.table.statements.announceLook}
+	if len(d.table.spec.Folds) > 0 {
+		tries = append(tries, d.table.statements.announceNotes)
+	}
+	for _, s := range tries {
+		args := make([]any, len(s.params))
+		for i := range args {
+			args[i] = "{}"
+		}
+		err := d.within(ctx, func(ctx context.Context) error {
+			_, err := d.conn.Exec(ctx, s.text, args...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeOver tells listeners to look at everything, because an earlier announcer may have died. Transactions that were
@@ -171,8 +201,8 @@ func (d *announcing) rest(ctx context.Context, start time.Time, every time.Durat
 }
 
 // fallAsleep releases the lock, so that transactions notify again. It goes on announcing until all transactions that
-// may have seen the lock taken have ended. Its last announcement moves every listener back to what these transactions
-// may have written, and makes workers ask again when the next row is due.
+// may have seen the lock taken have ended; if it is blind, it announces only then. Its last announcement moves every
+// listener back to what these transactions may have written, and makes workers ask again when the next row is due.
 func (d *announcing) fallAsleep(ctx context.Context) error {
 	err := d.exec(ctx, "SELECT pg_advisory_unlock("+d.table.spec.announcerLock()+")")
 	if err != nil {
@@ -182,17 +212,22 @@ func (d *announcing) fallAsleep(ctx context.Context) error {
 	begun, pause := time.Now(), lookEvery
 	for err == nil && len(d.pending) > 0 && (ctx.Err() == nil || time.Since(begun) < shutdownLimit) {
 		start := time.Now()
-		_, err = d.round(ctx)
+		if !d.blind {
+			_, err = d.round(ctx)
+		}
 		if err == nil && !start.Before(d.nextSample) {
 			_, err = d.sample(ctx)
 		}
 		pause = min(pause*11/10+time.Microsecond, sampleEvery)
 		d.rest(context.WithoutCancel(ctx), start, pause)
 	}
-	if err == nil {
-		err = d.announceAll(ctx)
+	switch {
+	case err != nil:
+		return err
+	case d.blind: // rows that it has not found may be older than the horizon
+		return d.announceFrom(ctx, time.UnixMicro(0))
 	}
-	return err
+	return d.announceAll(ctx)
 }
 
 // round looks once and announces what it finds. Now and then the look begins before the cursors.

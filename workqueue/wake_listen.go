@@ -11,6 +11,7 @@ import (
 
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/internal/postgres"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -165,18 +166,18 @@ func (l *listener) session(ctx context.Context) (err error) {
 	}
 }
 
-// boundSession has the server end the session of a process that is frozen or gone.
+// boundSession has the server end the session of a process that is frozen or gone, and refuses one that does not fit.
 func boundSession(ctx context.Context, conn *pgx.Conn) error {
 	text := "SELECT " + setSessionSetting("tcp_user_timeout", listenerIdleTimeout)
 	if serverVersion(conn) >= 14 {
 		text += ", " + setSessionSetting("idle_session_timeout", listenerIdleTimeout)
 	}
-	_, err := conn.Exec(ctx, text)
-	return err
+	_, err := conn.Exec(ctx, text+" WHERE "+postgres.FitSession)
+	return explain(err)
 }
 
 func setSessionSetting(name string, d time.Duration) string {
-	return "set_config('" + name + "', '" + milliseconds(d) + "', false)"
+	return "pg_catalog.set_config('" + name + "', '" + milliseconds(d) + "', false)"
 }
 
 // adjust reports whether something has changed, and adapts the connection to the current tables. It listens for new
@@ -272,6 +273,13 @@ func (t *tableWork) notified(session uint32, payload string) {
 		}
 		return
 	}
+	if payload == topicPayload {
+		for _, w := range t.listening() {
+			w.topics.changed()
+			w.poll.Wake()
+		}
+		return
+	}
 	if where, ok := strings.CutPrefix(payload, frontPayload); ok {
 		t.heardFronts(where)
 		return
@@ -314,6 +322,7 @@ func (t *tableWork) heardFronts(text string) {
 // missedNotifications looks for whatever may have been announced while this process did not listen.
 func (w *Worker) missedNotifications() {
 	w.claimer.sweepNow()
+	w.topics.changed()
 	if w.folder != nil {
 		w.folder.missed()
 	}

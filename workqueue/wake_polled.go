@@ -21,6 +21,9 @@ func (w polled) Process(ctx context.Context) (int, error) {
 		if err != nil {
 			return total, nil // stopping
 		}
+		if want = w.system.narrowing.claiming(want); want == 0 {
+			continue
+		}
 		start, cancels := time.Now(), w.cancelsSeen.Load()
 		w.claimedAt = start
 		rows, err := w.claim(ctx, w.claimer, want)
@@ -28,11 +31,12 @@ func (w polled) Process(ctx context.Context) (int, error) {
 			w.flow.close() // stopping: nothing of this claim is to be started
 		}
 		w.hand(ctx, rows, want, start)
+		w.system.narrowing.claimed(len(rows))
 		if w.cancelsSeen.Load() != cancels {
 			w.renewNow() // it may have been one of these rows
 		}
 		total += len(rows)
-		if err != nil || len(rows) < want {
+		if err != nil || len(rows) < want && !w.claimer.left {
 			return total, err
 		}
 	}
@@ -64,6 +68,9 @@ func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 
 // Look reports whether a claim would find a row, for less than a claim costs.
 func (w polled) Look(ctx context.Context, woken <-chan struct{}) (found bool, next *dispatch.Wake, err error) {
+	if w.table.spec.hasTopics() && w.topics.idle() {
+		return true, nil, nil
+	}
 	return w.claimer.look(ctx, w.work, woken)
 }
 

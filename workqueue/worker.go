@@ -31,13 +31,29 @@ const (
 	DefaultSettleLinger = time.Millisecond
 	// DefaultShutdownTimeout stays under the 30 s that orchestrators commonly grant.
 	DefaultShutdownTimeout = 20 * time.Second
+	// DefaultRunsWithin is far longer than most handlers take. Those that take longer should say so.
+	DefaultRunsWithin = time.Hour
 )
+
+// RunsWithin is the default of [WorkerOptions].RunsWithin: twice a timeout, and at least a minute more than it;
+// [DefaultRunsWithin] without one. A handler that has not returned by then ignores its context.
+func RunsWithin(timeout time.Duration) time.Duration {
+	if timeout <= 0 {
+		return DefaultRunsWithin
+	}
+	return timeout + max(timeout, time.Minute)
+}
 
 // WorkerOptions configure a [Worker]. The zero value is usable.
 type WorkerOptions struct {
 	// Concurrency is how many handlers run at once, until [Worker.SetConcurrency] changes it. Default:
 	// [DefaultConcurrency].
 	Concurrency int
+	// TopicConcurrency is how many handlers of one topic run at once, for tables with topics ([Spec].Topics), such as
+	// outbox and inbox. Default 0: a topic begins with a quarter of the places that other topics leave, and the only
+	// one with half of them. With each success for which another row of it waits it has one more, up to seven eighths
+	// of all. So a topic whose handlers hang leaves places for the others.
+	TopicConcurrency int
 	// ClaimLimit is the first size of a claim, which then adapts to the load. Default: [DefaultClaimLimit].
 	ClaimLimit int
 	// Lease is how long a claim holds without renewal. Default: [DefaultLease]; at least [MinLease].
@@ -54,6 +70,10 @@ type WorkerOptions struct {
 	// HandlerTimeout cancels the context of a handler that takes longer. Default: none, since the lease
 	// is renewed for as long as the handler runs.
 	HandlerTimeout time.Duration
+	// RunsWithin is how long a handler may run before its row is reported as one that does not return: by `txwork
+	// doctor`, `txwork top` and the gauges. Nothing is cancelled. [Claim.RunsWithin] overrides it for a row. Negative:
+	// never. Default: that of [RunsWithin] for the HandlerTimeout.
+	RunsWithin time.Duration
 	// TxLimits bound the transactions of [Claim.Tx] at the server. Default: none.
 	TxLimits TxLimits
 	// ShutdownTimeout is how long Run waits for running handlers once its context is cancelled, before
@@ -77,6 +97,7 @@ func (o WorkerOptions) withDefaults() WorkerOptions {
 	setDefault(&o.PollInterval, dispatch.DefaultPollInterval)
 	setDefault(&o.SettleLinger, DefaultSettleLinger)
 	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
+	setDefault(&o.RunsWithin, RunsWithin(o.HandlerTimeout))
 	return o
 }
 
@@ -94,6 +115,8 @@ func (o WorkerOptions) validate() error {
 	switch {
 	case o.ClaimLimit < 1 || o.ClaimLimit > MaxBatch:
 		return invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
+	case o.TopicConcurrency < 0:
+		return invalid("topic concurrency", "is %d, it cannot be negative", o.TopicConcurrency)
 	case o.PollInterval < 0:
 		return invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
 	case o.ClaimCooldown < 0:
@@ -123,7 +146,8 @@ type Worker struct {
 	queue    *Queue
 	renewing *Queue
 	claimer  *claimer
-	rule     rule    // of its lanes, see [Spec].Admission
+	rule     rule // of its lanes, see [Spec].Admission
+	topics   topicState
 	folder   *folder // of the table; nil where it has none, and for a drain
 	poll     *dispatch.Poll
 	flow     *flow
@@ -193,6 +217,7 @@ func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 	}
 	w.logger = table.telemetry.logger
 	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
+	w.flow.perTopic = o.TopicConcurrency
 	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
 		OnError: func(err error) { logError(w.logger, err) }})
 	return w
@@ -207,7 +232,8 @@ func (w *Worker) Wake() { w.poll.Wake() }
 // their rows stay claimed until their lease ends.
 //
 // A database that goes away is waited for. Run returns an error at once only if the table does not fit
-// this version of the library, or if a pooler refuses transactions ([ErrPoolMode]). A Worker runs once.
+// this version of the library, if a pooler refuses transactions ([ErrPoolMode]), or if the role or the pool's settings
+// make a session in which SQL does not mean what it says ([ErrSession]). A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("txwork: the worker has been started already: make a new one")
@@ -219,6 +245,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer w.runtime.leave()
 	defer w.work.leave(w)
+	defer w.system.narrowing.leave(w)
 	defer w.table.telemetry.begin(w)()
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -236,12 +263,15 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	w.claimer = newClaimer(w)
 	w.settler = newSettler(w)
 	w.settle = w.settler.add
+	w.flow.narrowed, w.flow.release = w.system.narrowing.room, w.release
+	w.topics.flow = w.flow
 	w.work.serve(w)
+	w.system.narrowing.join(w)
 	return nil
 }
 
-// awaitTable checks the table's version, and that no pooler refuses transactions. It waits for a database that answers,
-// however long that takes.
+// awaitTable checks the table's version and the session, and that no pooler refuses transactions. It waits for a
+// database that answers, however long that takes.
 func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := outage.MinPause
 	for {
@@ -251,12 +281,12 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 				return err
 			}
 			defer slot.release()
-			if err := w.table.CheckVersion(ctx, w.system.pool); err != nil {
+			if err := checkPool(ctx, w.system.pool); err != nil {
 				return err
 			}
-			return checkPoolMode(ctx, w.system.pool)
+			return w.table.CheckVersion(ctx, w.system.pool)
 		})
-		if err == nil || errors.Is(err, ErrSchemaVersion) || errors.Is(err, ErrPoolMode) {
+		if err == nil || errors.Is(err, ErrSchemaVersion) || errors.Is(err, ErrPoolMode) || errors.Is(err, ErrSession) {
 			return err
 		}
 		if ctx.Err() == nil {
@@ -302,6 +332,7 @@ func (w *Worker) run(ctx context.Context) error {
 	w.work.endIntake(w)
 	intake.Wait()
 	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()
+	w.release(w.system.narrowing.withdraw(w))
 	w.flow.close()
 	w.release(w.flow.drain())
 	stuck := w.awaitHandlers(&handlers)
@@ -363,7 +394,11 @@ func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claim
 func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
 	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
 	w.inFlight.add(deliveries)
+	w.flow.assign(deliveries)
+	deliveries, back, most := w.system.narrowing.admit(w, deliveries)
 	w.release(w.flow.put(deliveries, wanted))
+	w.flow.claimAtMost(most)
+	w.release(back)
 }
 
 // deliveries makes the deliveries of claimed rows. claimedAt is a time of the worker's clock.
@@ -371,7 +406,7 @@ func (w *Worker) deliveries(ctx context.Context, rows []claimedRow, claimedAt in
 	base := context.WithoutCancel(ctx)
 	deliveries := make([]*delivery, len(rows))
 	for i, row := range rows {
-		d := &delivery{claimedRow: row, worker: w}
+		d := &delivery{claimedRow: row, worker: w, claimed: claimedAt}
 		d.ctx, d.cancel = context.WithCancelCause(base)
 		d.expires.Store(claimedAt + int64(w.options.Lease))
 		deliveries[i] = d
@@ -410,11 +445,13 @@ func (w *Worker) runOne(d *delivery) {
 
 // finish passes a delivery on to be settled. If o is nil, it is settled already.
 func (w *Worker) finish(d *delivery, o *Outcome) {
-	w.flow.finished()
+	if w.flow.finished(d, o == nil || o.kind == outcomeAck) {
+		w.poll.Wake()
+	}
 	d.cancel(nil)
 	d.body = nil // frees the payload: a settle that has to wait needs none
 	if o == nil {
-		w.inFlight.remove(d)
+		w.left(d)
 		return
 	}
 	d.settling.Store(true)

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
@@ -122,6 +126,9 @@ type drain struct {
 	worker *Worker
 	turn   int           // of the claims, for the order of the lanes
 	pause  time.Duration // until the next sweep, while nothing else is known to be due
+	width  int           // of the next batch, see narrow
+
+	isPartial bool // the role may not fold and sweep
 }
 
 func (w *Worker) drain() *drain {
@@ -129,7 +136,7 @@ func (w *Worker) drain() *drain {
 	one.target, one.handle, one.lanes, one.logger = w.target, w.handle, w.lanes, w.logger
 	one.queue = w.table.On(w.pool)
 	one.renewing = one.queue
-	return &drain{worker: one}
+	return &drain{worker: one, width: MaxBatch}
 }
 
 func (d *drain) namespace() string { return d.worker.table.Name() }
@@ -161,16 +168,18 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 	if swept, err = d.maintain(ctx); err != nil {
 		return 0, err
 	}
+	d.worker.topics.changed() // since the last run
 	s := newDrainSettler(d.worker)
 	defer d.renewing(context.WithoutCancel(ctx))()
 	for ctx.Err() == nil && (limit < 1 || total < limit) && !s.bisector.inVain() {
-		if _, err = d.worker.queue.Fold(context.WithoutCancel(ctx)); err != nil {
+		if err = d.fold(context.WithoutCancel(ctx)); err != nil {
 			break
 		}
 		var n int
-		n, err = d.batch(ctx, s, d.next(limit-total))
+		var more bool
+		n, more, err = d.batch(ctx, s, d.next(limit-total))
 		total += n
-		if n == 0 || err != nil {
+		if n == 0 && !more || err != nil {
 			break
 		}
 	}
@@ -179,7 +188,7 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 
 // next is how many rows to claim: no more than handlers may run at once, because handle starts all of them at once.
 func (d *drain) next(left int) int {
-	n := min(d.worker.options.Concurrency, MaxBatch)
+	n := min(d.worker.options.Concurrency, d.width)
 	if left > 0 {
 		n = min(n, left)
 	}
@@ -191,11 +200,72 @@ func (d *drain) maintain(ctx context.Context) (swept int, err error) {
 	if _, err := q.ReapExpired(ctx, sweepLimit); err != nil {
 		return 0, err
 	}
-	return q.Sweep(ctx, sweepLimit)
+	if d.isPartial, err = d.seesPart(ctx); err != nil || d.isPartial {
+		return 0, err
+	}
+	if swept, err = q.Sweep(ctx, sweepLimit); d.leaves(err) {
+		return 0, nil
+	}
+	return swept, err
 }
 
-// batch claims from every lane, in their order, runs the handlers and settles what they returned.
-func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (int, error) {
+func (d *drain) fold(ctx context.Context) error {
+	if d.isPartial {
+		return nil
+	}
+	_, err := d.worker.queue.Fold(ctx)
+	if d.leaves(err) {
+		return nil
+	}
+	return err
+}
+
+// leaves reports whether the role may not fold and sweep, which is then left to others, see [tableWork.leaves]. In a
+// transaction of the application such an error is final, so seesPart asks first there.
+func (d *drain) leaves(err error) bool {
+	if d.worker.outer != nil || !postgres.IsForbidden(err) {
+		return false
+	}
+	d.warn(err)
+	d.isPartial = true
+	return true
+}
+
+func (d *drain) warn(err error) {
+	d.worker.logger.LogAttrs(context.Background(), slog.LevelWarn, "the role may not fold and sweep this table: rows "+
+		"that wait for a key or a join are left to processes whose roles see all of its rows and have all rights on them",
+		slog.String("table", d.worker.table.Name()), slog.Any("error", err))
+}
+
+// seesPart asks, in a transaction of the application, whether row-level security hides rows or notes of the table.
+func (d *drain) seesPart(ctx context.Context) (hidden bool, err error) {
+	if d.worker.outer == nil {
+		return false, nil
+	}
+	err = d.worker.queue.exec.run(ctx, call{
+		statement: statement{name: "hidden", text: "SELECT " + d.worker.table.hides()},
+		row:       func(scan func(...any) error) error { return scan(&hidden) },
+	})
+	if hidden {
+		d.warn(errHidden)
+	}
+	return hidden, err
+}
+
+var errHidden = errors.New("row-level security hides rows from the role")
+
+// hides is the condition that row-level security hides rows of the table, or notes of its folds, from the role.
+func (t *Table) hides() string {
+	tables := []string{t.view.Table}
+	for _, f := range t.spec.Folds {
+		tables = append(tables, t.view.Function(f.Notes))
+	}
+	return sqltext.Hides(tables...)
+}
+
+// batch claims from every lane, in their order, runs the handlers and settles what they returned. It reports whether
+// the claim may have left more.
+func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (handled int, more bool, err error) {
 	w := d.worker
 	c := newClaimer(w)
 	c.turn = d.turn
@@ -204,8 +274,34 @@ func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (int, err
 	rows, err := w.claim(ctx, c, limit)
 	deliveries := w.deliveries(ctx, rows, start)
 	w.inFlight.add(deliveries)
-	s.settle(context.WithoutCancel(ctx), d.handle(deliveries))
-	return len(rows), err
+	detached := context.WithoutCancel(ctx)
+	deliveries, back := d.narrow(deliveries)
+	s.settle(detached, back) // before a suspect can end the process
+	s.settle(detached, d.handle(deliveries))
+	return len(deliveries), c.left, err
+}
+
+// narrow returns the first rows that may run at once, and the settles that put back the others: the next batch begins
+// with those. In a transaction of the application nothing is committed that the end of the process could leave behind.
+func (d *drain) narrow(deliveries []*delivery) (admitted []*delivery, back []pendingSettle) {
+	w, width := d.worker, math.MaxInt
+	d.width = min(2*d.width, MaxBatch)
+	if w.outer != nil {
+		return deliveries, nil
+	}
+	for i, one := range deliveries {
+		if own, _, is := w.suspected(one); is {
+			width = min(width, own)
+			d.width = min(d.width, own)
+		}
+		if i >= width {
+			for _, other := range deliveries[i:] {
+				back = append(back, w.pendingSettle(other, &Outcome{kind: outcomeRelease}))
+			}
+			return deliveries[:i], back
+		}
+	}
+	return deliveries, nil
 }
 
 // handle runs all handlers at once, or one after the other in a transaction of the application, and returns their

@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -28,6 +29,13 @@ type flow struct {
 	done     int // since measured
 	measured time.Time
 	closed   bool
+	shares   map[string]*share // by topic, see worker_shares.go
+	perTopic int               // how many handlers of a topic may run; 0: its share
+	pruned   time.Time         // when shares were last forgotten
+	stalls   *time.Timer       // of the next unstall
+	release  func([]*delivery) // puts deliveries back that no handler has begun
+
+	narrowed func() int // how many more rows may be in flight, see worker_narrow.go; nil: any number
 }
 
 const (
@@ -75,11 +83,15 @@ func (f *flow) await(ctx context.Context) (int, error) {
 // wanted returns how many rows there is room for, and whether they are worth a claim at once: because half the room is
 // free, or because every handler is idle.
 func (f *flow) wanted() (want int, enough bool) {
+	most := math.MaxInt
+	if f.narrowed != nil {
+		most = f.narrowed()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	target := f.target()
 	room := target - len(f.queue) - f.running
-	want = min(room, f.limit)
+	want = min(room, f.limit, most)
 	if len(f.queue) > 0 && room < (target+1)/2 {
 		return 0, false
 	}
@@ -130,30 +142,41 @@ func (f *flow) measure(now time.Time) {
 func (f *flow) take() (*delivery, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for len(f.queue) == 0 && !f.closed && f.handlers <= f.concurrency {
+	at := f.startable()
+	for at < 0 && !f.closed && f.handlers <= f.concurrency {
 		f.ready.Wait()
+		at = f.startable()
 	}
 	if f.closed || f.handlers > f.concurrency {
 		f.handlers--
 		return nil, false
 	}
-	d := f.queue[0]
+	d := f.queue[at]
+	if at > 0 {
+		copy(f.queue[1:at+1], f.queue[:at]) // the others wait on in their order
+	}
 	f.queue[0] = nil
 	f.queue = f.queue[1:]
 	f.running++
+	f.started(d)
 	if len(f.queue) < f.target()/2 {
 		f.signal()
 	}
 	return d, true
 }
 
-// finished counts a delivery that take has given out.
-func (f *flow) finished() {
+// finished counts a delivery that take has given out. It reports whether a claim may have rows for its place.
+func (f *flow) finished(d *delivery, succeeded bool) (wake bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running--
 	f.done++
+	wake = f.ended(d, succeeded)
+	if f.shares != nil && len(f.queue) > 0 {
+		f.ready.Broadcast() // a place of its topic, or a part of what others have left, is free
+	}
 	f.signal()
+	return wake
 }
 
 func (f *flow) signal() {

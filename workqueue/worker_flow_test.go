@@ -50,7 +50,7 @@ func TestFlowNeverClaimsMoreThanThereIsRoom(t *testing.T) {
 		if n := want(f); n != -1 {
 			t.Errorf("with every handler busy it wants %d rows", n)
 		}
-		f.finished()
+		f.finished(new(delivery), true)
 		if n := want(f); n != 1 {
 			t.Errorf("with one handler idle it wants %d rows", n)
 		}
@@ -92,7 +92,7 @@ func TestFlowBuffersAsMuchAsIsFinished(t *testing.T) {
 			f.claim(1000, 1000)
 			for range 1000 {
 				f.take()
-				f.finished()
+				f.finished(new(delivery), true)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -102,7 +102,7 @@ func TestFlowBuffersAsMuchAsIsFinished(t *testing.T) {
 		}
 		for range 20 { // 10 rows a second
 			time.Sleep(100 * time.Millisecond)
-			f.finished()
+			f.finished(new(delivery), true)
 			f.claim(0, 0)
 		}
 		if target := f.target(); target > 12 {
@@ -123,7 +123,7 @@ func TestFlowIsTrimmedWhenHandlersBecomeSlow(t *testing.T) {
 			f.claim(100, 100)
 			for range 100 {
 				f.take()
-				f.finished()
+				f.finished(new(delivery), true)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -149,7 +149,7 @@ func TestFlowIsNotMisledByOneRow(t *testing.T) {
 		for n := range 50 { // 40 rows a second
 			f.claim(1, 1)
 			f.take()
-			f.finished()
+			f.finished(new(delivery), true)
 			time.Sleep(2 * time.Millisecond)
 			f.claim(0, 0)
 			if buffered := f.target() - 1; buffered > 8 {
@@ -177,7 +177,7 @@ func TestFlowUnderLoad(t *testing.T) {
 					return
 				}
 				taken[i]++
-				f.finished()
+				f.finished(new(delivery), true)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,8 @@ func TestUrgentLanesGoFirstAndNoneStarves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: byTopic})
 	late := r.insertMany("late", 5)
-	urgent := r.insertMany("urgent", 95)
+	// The eighth claim begins with the late lane. The seven before it take at most 1 + 2 + … + 64 rows.
+	urgent := r.insertMany("urgent", 200)
 	r.insertMany("elsewhere", 1)
 	var order orderOf
 	r.serving(lanes("urgent", "late")).start(workqueue.WorkerOptions{Concurrency: 1, ClaimLimit: 1}, order.handle)
@@ -57,9 +59,8 @@ func TestUrgentLanesGoFirstAndNoneStarves(t *testing.T) {
 
 	order.mu.Lock()
 	defer order.mu.Unlock()
-	text := strings.Join(order.topics, " ")
-	if order.topics[0] != "urgent" || order.topics[len(order.topics)-1] != "urgent" {
-		t.Errorf("an urgent row has to be first, and the late ones have to be through before the last: %s", text)
+	if first := slices.Index(order.topics, "late"); first < 1 || first > 127 {
+		t.Errorf("the first late row is number %d of %s", first, strings.Join(order.topics, " "))
 	}
 	if n := r.count("topic = 'elsewhere' AND status = 0"); n != 1 {
 		t.Error("a row of a lane that the worker does not serve was claimed")
@@ -193,7 +194,7 @@ func TestSweepThatWaitsDelaysNoClaim(t *testing.T) {
 		if since.Unix() == 0 {
 			return false
 		}
-		r.awaitStatus(workqueue.Done, r.insertMany("a", 100)...)
+		r.awaitStatus(workqueue.Done, r.insert("a")...) // one row: the wait is short on a busy machine
 		return waitsSince().Equal(since)
 	})
 }

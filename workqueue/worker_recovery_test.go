@@ -251,8 +251,8 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 func TestWorkerRefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, advice string }{
-		"missing":    {"DROP TABLE notes CASCADE", "run `txwork migrate up`"},
-		"older":      {"COMMENT ON TABLE notes IS 'txwork core 0'", "run `txwork migrate up`"},
+		"missing":    {"DROP TABLE notes CASCADE", "run your own migration"},
+		"older":      {"COMMENT ON TABLE notes IS 'txwork core 0'", "run your own migration"},
 		"newer":      {"COMMENT ON TABLE notes IS 'txwork core 9999'", "upgrade the library"},
 		"no comment": {"COMMENT ON TABLE notes IS NULL", "not made by txwork"},
 		"unrelated":  {"COMMENT ON TABLE notes IS 'Our notes.'", "not made by txwork"},

@@ -112,6 +112,7 @@ func TestWorkerUnreadableTimeFailsAlone(t *testing.T) {
 			r := newRig(t, rigOptions{pool: withExecMode(mode), spec: func(s *workqueue.Spec) { s.MaxAttempts = 1 }})
 			good := r.insertMany("good", 3)
 			bad := r.insert("bad")[0]
+			r.exec("ALTER TABLE notes ALTER COLUMN created_at TYPE timestamptz") // it refuses what cannot be read otherwise
 			r.exec("UPDATE notes SET created_at = 'infinity' WHERE id = $1", bad)
 			r.start(workqueue.WorkerOptions{}, ackAll)
 			r.awaitStatus(workqueue.Done, good...)

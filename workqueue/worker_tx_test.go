@@ -246,9 +246,8 @@ func TestTxAndTheHandlersResult(t *testing.T) {
 			}
 		})
 	}
-	if n := r.Pool.Stat().AcquiredConns(); n != 0 {
-		t.Errorf("%d connections of the pool were not given back", n)
-	}
+	// The worker's own statements, such as a claim, may have one for a moment.
+	r.eventually("all connections of the pool are given back", func() bool { return r.Pool.Stat().AcquiredConns() == 0 })
 }
 
 // If a claim is lost while the handler's transaction is open, the writes are not committed.

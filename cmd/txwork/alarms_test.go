@@ -19,7 +19,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/txwork/txwork/timers/alarms"
+	"github.com/txwork/txwork/webhook"
 )
 
 const (
@@ -153,12 +153,13 @@ func (c *cli) serveAlarms(env map[string]string, args ...string) (url string, st
 
 func TestAlarmsServeDeliversWhatWasPosted(t *testing.T) {
 	c := newMigratedCLI(t)
-	signer, err := alarms.NewSigner(alarmsSecret)
+	signer, err := webhook.NewSigner(alarmsSecret)
 	must(t, err)
 	wakes := make(chan error, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		wakes <- signer.Verify(r.Header, body, 0)
+		_, err := signer.Verify(r.Header, body, 0)
+		wakes <- err
 	}))
 	defer receiver.Close()
 	dir := t.TempDir()

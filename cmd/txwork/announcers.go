@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // defaultHearing is long enough to tell whether an announcer is at work: a busy one notifies up to 500 times a second.
@@ -161,7 +163,7 @@ func (a *app) printAnnouncers(h hearing) error {
 			state, pid = "awake", fmt.Sprint(s.PID)
 		}
 		if s.AwakeSeconds != nil {
-			since = rough(time.Duration(*s.AwakeSeconds * float64(time.Second)))
+			since = rough(postgres.Seconds(*s.AwakeSeconds))
 		}
 		g.add(s.Table, state, pid, dashed(s.Application), since, h.rate(s.Announcements), h.rate(s.Notifications))
 	}

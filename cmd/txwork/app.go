@@ -21,9 +21,10 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 
-	// Exit codes of doctor, by its most severe finding.
-	exitWarning  = 3
-	exitCritical = 4
+	// Exit codes of doctor: by its most severe finding, and if it found nothing critical but did not make every check.
+	exitWarning    = 3
+	exitCritical   = 4
+	exitIncomplete = 5
 
 	// exitInterrupted is what shells report for a program that SIGINT ended: the command did not finish.
 	exitInterrupted = 130

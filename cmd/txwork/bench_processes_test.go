@@ -100,7 +100,7 @@ func someJobIsDone(t *testing.T, conn *pgx.Conn) {
 	})
 }
 
-// lockOneJob locks the first job that is written, so that it cannot be claimed.
+// lockOneJob locks the first job that it finds ready, so that it cannot be claimed.
 func lockOneJob(t *testing.T, conn *pgx.Conn) (release func()) {
 	t.Helper()
 	holder, err := pgx.ConnectConfig(t.Context(), conn.Config().Copy())
@@ -114,7 +114,8 @@ func lockOneJob(t *testing.T, conn *pgx.Conn) (release func()) {
 		}
 		_, err := holder.Exec(t.Context(), "BEGIN")
 		must(t, err)
-		locked, err := holder.Exec(t.Context(), fmt.Sprintf("SELECT FROM %s.jobs LIMIT 1 FOR UPDATE", schema))
+		locked, err := holder.Exec(t.Context(),
+			fmt.Sprintf("SELECT FROM %s.jobs WHERE status = 0 LIMIT 1 FOR UPDATE", schema))
 		if err == nil && locked.RowsAffected() == 1 {
 			return true
 		}

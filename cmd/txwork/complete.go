@@ -19,10 +19,12 @@ import (
 
 // Bounds on the work that one press of the Tab key may cause.
 const (
-	completeTimeout = 2 * time.Second
-	completeSample  = 1000 // rows of a state that values are sampled from
-	completeValues  = 100
+	completeSample = 1000 // rows of a state that values are sampled from
+	completeValues = 100
 )
+
+// completeTimeout is longer in tests, none of which may fail on a busy machine.
+var completeTimeout = 2 * time.Second
 
 // A completer lists the words that may stand at one place of a command line.
 type completer = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
@@ -100,7 +102,7 @@ func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 	if cmd.HasParent() {
 		parent = cmd.Parent().Name()
 	}
-	if parent == "jobs" || parent == "outbox" {
+	if parent == "jobs" || parent == "outbox" || parent == "inbox" {
 		table = parent
 	}
 	for _, word := range strings.Fields(cmd.Use)[1:] {
@@ -113,6 +115,10 @@ func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 		case name == "QUEUE":
 			offers = append(offers, func(ctx context.Context, d *database, _ []string, _ string) ([]string, error) {
 				return d.values(ctx, jobsTable, "queue")
+			})
+		case name == "TOPIC" || name == "CONSUMER":
+			offers = append(offers, func(ctx context.Context, d *database, _ []string, _ string) ([]string, error) {
+				return d.values(ctx, table, strings.ToLower(name))
 			})
 		case name == "ID" && cmd.Name() == "joins":
 			offers = append(offers, joinsOf(joinIDText))

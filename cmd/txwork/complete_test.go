@@ -4,12 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 )
+
+func init() { completeTimeout = 15 * time.Second }
 
 // completes returns what the Tab key offers.
 func (c *cli) completes(words ...string) []string {
@@ -49,6 +52,7 @@ func TestCompletionAsksTheDatabase(t *testing.T) {
 		{"redrive jobs --kind |", "greeting"},
 		{"jobs list --queue |", "charges mail"},
 		{"jobs pause ma|", "mail"},
+		{"outbox pause ord|", "order.shipped"},
 		{"list outbox --kind |", ""}, // the outbox has no kinds
 	} {
 		words := strings.Split(strings.TrimSuffix(test.line, "|"), " ")

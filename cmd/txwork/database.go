@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -32,6 +33,22 @@ type database struct {
 // connect opens the database that the flags or the environment name, and verifies that it answers.
 func (a *app) connect(ctx context.Context) (*database, error) {
 	return a.connectWith(ctx, func(*pgxpool.Config) {})
+}
+
+// withAnySession is withDatabase for what sets its own search_path, and does not rely on triggers.
+func (a *app) withAnySession(ctx context.Context, do func(*database) error) error {
+	d, err := a.connectWith(ctx, func(c *pgxpool.Config) { c.AfterConnect = nil })
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return do(d)
+}
+
+// refuseSession refuses a session in which SQL does not mean what it says.
+func refuseSession(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, postgres.SelectFit, pgx.QueryExecModeSimpleProtocol)
+	return postgres.Sentinels{Session: workqueue.ErrSession}.Explain(err)
 }
 
 // connectWith is connect, with a function that configures the pool.
@@ -53,6 +70,7 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
 		params["application_name"] = "txwork"
 	}
+	config.AfterConnect = refuseSession
 	configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -70,6 +88,9 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if errors.Is(err, workqueue.ErrSession) {
+		return err
 	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -191,7 +212,8 @@ func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Ta
 }
 
 func noTables(schema string) error {
-	return fmt.Errorf("schema %s has no txwork tables: run `txwork migrate up`, or name another --schema", schema)
+	return fmt.Errorf("schema %s has no txwork tables: run %s, or name another --schema", schema,
+		postgres.Command(schema, "migrate", "up"))
 }
 
 func (d *database) table(ctx context.Context, name string) (*workqueue.Table, error) {
@@ -245,8 +267,8 @@ func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 	err := d.pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE'), current_user",
 		name).Scan(&may, &role)
 	if err == nil && !may {
-		return fmt.Errorf("role %q may not claim from %s: it needs the rights of a worker, which txwork roles prints",
-			role, name)
+		return fmt.Errorf("role %q may not claim from %s: it needs the rights of the worker of %s", role, name,
+			d.app.command("roles"))
 	}
 	return err
 }
@@ -283,7 +305,7 @@ func explain(err error) error {
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("the database is read-only: connect to the primary: %w", err)
 	case "42P01", "42883": // undefined table, function
-		return fmt.Errorf("the tables are not what this version needs: see `txwork migrate validate`: %w", err)
+		return fmt.Errorf("the tables are not what this version needs: see `txwork migrate validate` of the schema: %w", err)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // doctorOptions are the flags of doctor.
@@ -33,9 +34,9 @@ func newDoctorCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to ignore")
 	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout,
-		"how long an examination may take; checks that were not run are listed")
+		"how long an examination may take; checks that were not run make it incomplete")
 	flags.DurationVar(&o.StatementTimeout, "statement-timeout", doctor.DefaultStatementTimeout,
-		"how long each statement may take; checks that take longer are listed")
+		"how long each statement may take; checks that take longer make the examination incomplete")
 	flags.StringVar(&o.failOn, "fail-on", string(doctor.Warning),
 		"the lowest `severity` that makes the exit code non-zero: warning, critical or never")
 	flags.BoolVar(&o.watch, "watch", false, "repeat the examination until interrupted")
@@ -91,7 +92,8 @@ func (o doctorOptions) check() error {
 
 // examined is what doctor prints as JSON.
 type examined struct {
-	Healthy  bool             `json:"healthy"` // the examination succeeded and found nothing
+	Healthy  bool             `json:"healthy"`  // every check was made and found nothing
+	Complete bool             `json:"complete"` // every check was made in full
 	Schema   string           `json:"schema"`
 	Database string           `json:"database"`
 	Server   string           `json:"server"`          // version of PostgreSQL
@@ -99,7 +101,7 @@ type examined struct {
 	At       *time.Time       `json:"at"`              // by the clock of the server; null if the examination failed
 	Took     float64          `json:"took_seconds"`    // how long the examination took
 	Findings []doctor.Finding `json:"findings"`        // the most severe first
-	Skipped  []doctor.Skipped `json:"skipped"`         // what could not be examined
+	Skipped  []doctor.Skipped `json:"skipped"`         // checks that were not made, or not in full
 	Fixed    []fixed          `json:"fixed,omitempty"` // what --fix ran
 	Error    string           `json:"error,omitempty"` // why the examination failed
 }
@@ -111,7 +113,7 @@ type fixed struct {
 	Error string `json:"error,omitempty"` // why it could not be fixed
 }
 
-// A foundError says that doctor found something, as opposed to a failure of the command.
+// A foundError says that doctor found something or could not look everywhere, as opposed to a failure of the command.
 type foundError struct {
 	text string
 	code int
@@ -119,17 +121,33 @@ type foundError struct {
 
 func (e foundError) Error() string { return e.text }
 
-// verdict turns the findings into the command's error, by the most severe of them.
+// verdict turns the report into the command's error, by the most severe finding. What a check that was not made would
+// have found may be critical, so it counts for more than a warning.
 func (o doctorOptions) verdict(r doctor.Report) error {
 	critical, warnings := r.Count(doctor.Critical), r.Count(doctor.Warning)
 	text := fmt.Sprintf("found %d critical, %s", critical, plural(warnings, "warning"))
+	if !r.Complete() {
+		text += "; " + unmade(r)
+	}
 	switch {
-	case critical > 0 && o.failOn != "never":
+	case o.failOn == "never":
+		return nil
+	case critical > 0:
 		return foundError{text, exitCritical}
+	case !r.Complete():
+		return foundError{"incomplete: " + text, exitIncomplete}
 	case warnings > 0 && o.failOn == string(doctor.Warning):
 		return foundError{text, exitWarning}
 	}
 	return nil
+}
+
+// unmade says how many checks were not made.
+func unmade(r doctor.Report) string {
+	if len(r.Skipped) == 1 {
+		return "1 check could not be made in full"
+	}
+	return fmt.Sprintf("%d checks could not be made in full", len(r.Skipped))
 }
 
 // doctor returns what was fixed, even if it also returns an error.
@@ -137,7 +155,7 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) (done []fixed, err er
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	err = a.withDatabase(ctx, func(d *database) error {
+	err = a.withAnySession(ctx, func(d *database) error {
 		if o.watch {
 			return a.watchDoctor(ctx, d, o)
 		}
@@ -273,7 +291,8 @@ func (a *app) printFixed(f fixed) {
 func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) error {
 	if o.json {
 		return a.printJSON(examined{
-			Healthy: len(r.Findings) == 0, Schema: r.Schema, Database: r.Database, Server: r.Server, Role: r.Role,
+			Healthy: len(r.Findings) == 0 && r.Complete(), Complete: r.Complete(), Schema: r.Schema,
+			Database: r.Database, Server: r.Server, Role: r.Role,
 			At:   &r.At,
 			Took: r.Took.Seconds(), Findings: r.Findings, Skipped: r.Skipped, Fixed: done,
 		})
@@ -282,12 +301,7 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 	if o.watch {
 		fmt.Fprintf(&b, "%s  ", r.At.UTC().Format("15:04:05Z"))
 	}
-	if len(r.Findings) == 0 {
-		fmt.Fprintf(&b, "schema %s of database %s: nothing is wrong (%s)\n", r.Schema, r.Database, rough(r.Took))
-	} else {
-		fmt.Fprintf(&b, "schema %s of database %s: %d critical, %s (%s)\n", r.Schema, r.Database,
-			r.Count(doctor.Critical), plural(r.Count(doctor.Warning), "warning"), rough(r.Took))
-	}
+	fmt.Fprintf(&b, "schema %s of database %s: %s (%s)\n", r.Schema, r.Database, headline(r), rough(r.Took))
 	width, colours := o.width, false
 	if out, ok := terminalOf(a.stdout); ok {
 		colours = a.colours()
@@ -301,6 +315,20 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 	printSkipped(&b, r.Skipped, width)
 	_, err := io.WriteString(a.stdout, b.String())
 	return err
+}
+
+// headline is what an examination has found, in one line.
+func headline(r doctor.Report) string {
+	found := fmt.Sprintf("%d critical, %s", r.Count(doctor.Critical), plural(r.Count(doctor.Warning), "warning"))
+	switch {
+	case len(r.Findings) == 0 && r.Complete():
+		return "nothing is wrong"
+	case len(r.Findings) == 0:
+		return "incomplete: nothing was found, but " + unmade(r)
+	case !r.Complete():
+		return "incomplete: " + found + "; " + unmade(r)
+	}
+	return found
 }
 
 // minWidth is the narrowest width that text is laid out for.
@@ -322,11 +350,7 @@ func printFinding(b *strings.Builder, f doctor.Finding, width int, colours bool)
 	}
 	print("impact:", f.Meaning)
 	for _, e := range f.Evidence {
-		fields := make([]string, len(e))
-		for i, field := range e {
-			fields[i] = field.Name + "=" + fieldText(field)
-		}
-		print("evidence:", strings.Join(fields, " "))
+		print("evidence:", evidenceText(e))
 	}
 	print("fix:", harmless(f.Remedy.Do))
 	for _, c := range f.Remedy.Commands {
@@ -358,12 +382,21 @@ func wrap(prefix, text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
+// evidenceText formats evidence for people.
+func evidenceText(e doctor.Evidence) string {
+	fields := make([]string, len(e))
+	for i, field := range e {
+		fields[i] = field.Name + "=" + fieldText(field)
+	}
+	return strings.Join(fields, " ")
+}
+
 // fieldText formats a value of the evidence for people.
 func fieldText(f doctor.Field) string {
 	switch v := f.Value.(type) {
 	case float64:
 		if strings.HasSuffix(f.Name, "_seconds") {
-			return rough(time.Duration(v * float64(time.Second)))
+			return rough(postgres.Seconds(v))
 		}
 		return fmt.Sprint(v)
 	case string:
@@ -388,11 +421,15 @@ func word(s string) string {
 
 // printSkipped lists what could not be examined, with each reason printed once.
 func printSkipped(b *strings.Builder, all []doctor.Skipped, width int) {
-	type reason struct{ reason, remedy string }
+	type reason struct{ reason, holders, remedy string }
 	by := map[reason][]string{}
 	var order []reason
 	for _, s := range all {
-		r := reason{s.Reason, s.Remedy}
+		var holders []string
+		for _, h := range s.Holders {
+			holders = append(holders, evidenceText(h))
+		}
+		r := reason{s.Reason, strings.Join(holders, "\n"), s.Remedy}
 		if by[r] == nil {
 			order = append(order, r)
 		}
@@ -404,9 +441,12 @@ func printSkipped(b *strings.Builder, all []doctor.Skipped, width int) {
 	}
 	for _, r := range order {
 		lines := append([]string{""}, wrap("not checked: ", strings.Join(by[r], ", "), width)...)
-		lines = append(lines, wrap("  because:   ", harmless(r.reason), width)...)
+		lines = append(lines, wrap("  because:    ", harmless(r.reason), width)...)
+		for holder := range strings.Lines(r.holders) {
+			lines = append(lines, wrap("  in the way: ", strings.TrimSuffix(holder, "\n"), width)...)
+		}
 		if r.remedy != "" {
-			lines = append(lines, wrap("  fix:       ", harmless(r.remedy), width)...)
+			lines = append(lines, wrap("  fix:        ", harmless(r.remedy), width)...)
 		}
 		b.WriteString(strings.Join(lines, "\n") + "\n")
 	}

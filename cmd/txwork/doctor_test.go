@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 )
 
@@ -19,6 +21,7 @@ const serverOnly = "durability"
 // printed is the output of doctor --json, as a client decodes it.
 type printed struct {
 	Healthy  bool
+	Complete bool
 	Schema   string
 	Took     float64 `json:"took_seconds"`
 	Findings []struct {
@@ -59,7 +62,7 @@ func TestDoctorOfAHealthySystem(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.doctor().ok().prints("schema "+c.db.Schema, "nothing is wrong")
 	p := decode[printed](c.doctor("--json").ok())
-	if !p.Healthy || p.Schema != c.db.Schema || len(p.Findings) != 0 || p.Took <= 0 || p.Error != "" {
+	if !p.Healthy || !p.Complete || p.Schema != c.db.Schema || len(p.Findings) != 0 || p.Took <= 0 || p.Error != "" {
 		t.Errorf("printed %+v", p)
 	}
 }
@@ -80,6 +83,32 @@ func TestDoctorsExitCodeIsTheSeverity(t *testing.T) {
 	c.doctor("--fail-on", "critical").exits(4)
 	c.doctor("--fail-on", "never").ok()
 	c.doctor("--ignore", "unserved,public-rights").ok()
+}
+
+// A check that could not be made is no all-clear: the headline, the exit code and the JSON say so, and who is in the
+// way.
+func TestDoctorOfASystemThatItCannotSee(t *testing.T) {
+	c := newMigratedCLI(t)
+	tx, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), "LOCK TABLE "+c.db.Schema+".outbox")
+	must(t, err)
+	pid := fmt.Sprint("pid=", tx.Conn().PgConn().PID())
+	c.doctor().exits(exitIncomplete).prints("incomplete: nothing was found, but", "could not be made in full",
+		"not checked: ", "in the way: "+pid, "lock=AccessExclusiveLock", "SELECT pg_terminate_backend(").
+		says("incomplete: found 0 critical, 0 warnings; ")
+	p := decode[printed](c.doctor("--json").exits(exitIncomplete))
+	if p.Healthy || p.Complete || len(p.Skipped) == 0 || p.Skipped[0]["holders"] == nil {
+		t.Errorf("printed %+v", p)
+	}
+	c.doctor("--fail-on", "critical").exits(exitIncomplete)
+	c.doctor("--fail-on", "never").ok().prints("incomplete")
+	c.greet(jobs.InsertOptions{Queue: "mail"})
+	c.exec("GRANT SELECT ON {schema}.jobs TO PUBLIC")
+	c.doctor().exits(exitIncomplete).prints("incomplete: 0 critical, 1 warning; ")
+	c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")
+	c.doctor().exits(exitCritical).prints("incomplete: 1 critical, 1 warning; ")
 }
 
 // Quotes in an error do not end its evidence.

@@ -101,8 +101,8 @@ func TestUnknownTableNamesThoseThereAre(t *testing.T) {
 
 func TestSchemaWithoutTables(t *testing.T) {
 	c := newCLI(t)
-	c.run("stats").exits(exitFailure).says("has no txwork tables: run `txwork migrate up`")
-	c.run("reap", "outbox").exits(exitFailure).says("run `txwork migrate up`")
+	c.run("stats").exits(exitFailure).says("has no txwork tables: run `txwork migrate up --schema ")
+	c.run("reap", "outbox").exits(exitFailure).says("run `txwork migrate up --schema ")
 }
 
 func TestTableOfAnotherVersion(t *testing.T) {

@@ -20,6 +20,7 @@ func TestAnInterruptedCommandSaysSo(t *testing.T) {
 		"migrate up", "migrate status", "migrate validate",
 		"outbox send --topic t", "outbox unblock 0190a000-0000-7000-8000-000000000001", "timers list",
 		"timers cancel k", "schedules list", "jobs pause q", "jobs queues",
+		"outbox pause t", "inbox topics",
 	} {
 		t.Run(line, func(t *testing.T) {
 			c := c.in(t)

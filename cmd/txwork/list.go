@@ -36,6 +36,7 @@ type listing struct {
 	down  bool // newest first
 	when  string
 	time  func(*row) *time.Time
+	runs  bool   // the rows are in progress
 	since string // the column that says since when a row has been in the state; empty for created_at
 }
 
@@ -61,10 +62,10 @@ var listings = map[string]listing{
 	"waiting": {where: "r.completed_at IS NULL AND r.waiting", order: []column{{"id", "uuid"}}, when: "DUE",
 		time: dueAt},
 	"in_progress": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now()",
-		order: claimOrder, lanes: true, when: "LEASE ENDS", time: lockedAt},
+		order: claimOrder, lanes: true, when: "LEASE ENDS", time: lockedAt, runs: true},
 	"expired": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now() AND " +
 		"r.locked_until < now()",
-		order: claimOrder, lanes: true, when: "LEASE ENDED", time: lockedAt},
+		order: claimOrder, lanes: true, when: "LEASE ENDED", time: lockedAt, runs: true},
 	"done": {where: "r.completed_at IS NOT NULL AND r.failed_at IS NULL",
 		order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, down: true, when: "DONE",
 		time: func(r *row) *time.Time { return r.CompletedAt }, since: "completed_at"},
@@ -301,6 +302,9 @@ func decodePosition(position string) (status string, values []string, err error)
 func (a *app) printPage(p *page, o listOptions) error {
 	l := listings[o.status]
 	header := []string{"ID", l.when, "ATTEMPTS"}
+	if l.runs {
+		header = append(header, "RUNNING SINCE")
+	}
 	for _, c := range p.columns {
 		header = append(header, strings.ToUpper(cell(c.Name, cellWidth)))
 	}
@@ -308,6 +312,9 @@ func (a *app) printPage(p *page, o listOptions) error {
 	for _, r := range p.Rows {
 		cells := []string{r.ID.String(), stampOrDash(l.time(&r.row), p.now), fmt.Sprintf("%d/%d", r.Attempts,
 			r.MaxAttempts)}
+		if l.runs {
+			cells = append(cells, stampOrDash(r.RunningFrom, p.now))
+		}
 		for _, text := range r.cells(p.columns) {
 			cells = append(cells, cell(text, cellWidth))
 		}

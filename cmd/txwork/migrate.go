@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/migrations"
 )
 
@@ -48,7 +49,7 @@ var domainNames = func() string {
 }()
 
 func (a *app) withMigrator(ctx context.Context, o migrations.Options, do func(*migrations.Migrator) error) error {
-	return a.withDatabase(ctx, func(d *database) error {
+	return a.withAnySession(ctx, func(d *database) error {
 		o.Schema, o.Logger = a.schema, slog.New(waitTeller{a.logger().Handler(), a.stderr})
 		m, err := migrations.New(d.pool, o)
 		if err != nil {
@@ -105,12 +106,30 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 				up = func(ctx context.Context) ([]migrations.Applied, error) { return m.UpTo(ctx, *to) }
 				all = upTo(all, *to)
 			}
-			return a.migrate(cmd.Context(), m, migrating{doing: "applying", verb: "applied", json: *asJSON,
+			err = a.migrate(cmd.Context(), m, migrating{doing: "applying", verb: "applied", json: *asJSON,
 				steps: stepsUp(m, all, up)})
+			if err == nil && !cmd.Flags().Changed("to") {
+				a.warnOfDifferences(cmd.Context(), m)
+			}
+			return err
 		})
 	}
 	return cmd
 }
+
+// warnOfDifferences says that a schema at its newest version still differs from what the migrations make: what was
+// dropped or changed since, migrating does not make again.
+func (a *app) warnOfDifferences(ctx context.Context, m *migrations.Migrator) {
+	differences, err := m.Differences(ctx)
+	if err != nil || differences.Err() == nil {
+		return
+	}
+	fmt.Fprintf(a.stderr, "txwork: the schema is not as this version of txwork needs it: run the SQL that %s prints\n",
+		a.command("migrate", "validate"))
+}
+
+// command returns a command line for the same schema, in backticks.
+func (a *app) command(args ...string) string { return postgres.Command(a.schema, args...) }
 
 // upTo returns the migrations up to a version. It returns none if the version is not among them: the migrator reports
 // that.
@@ -219,7 +238,7 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 				}
 			}
 			if err == nil && pending > 0 {
-				return fmt.Errorf("%s pending: run `txwork migrate up`", plural(pending, "migration"))
+				return fmt.Errorf("%s pending: run %s", plural(pending, "migration"), a.command("migrate", "up"))
 			}
 			return err
 		})

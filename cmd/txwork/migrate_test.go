@@ -17,9 +17,9 @@ import (
 func TestMigrateUpAndDown(t *testing.T) {
 	c := newCLI(t)
 	c.run("migrate",
-		"validate").exits(exitFailure).prints("-- migration 001_outbox is pending: run `txwork migrate up`")
+		"validate").exits(exitFailure).prints("-- migration 001_outbox is pending: run `txwork migrate up --schema ")
 	c.run("migrate", "status").exits(exitFailure).prints("001_outbox",
-		"pending").says("6 migrations pending: run `txwork migrate up`")
+		"pending").says("6 migrations pending: run `txwork migrate up --schema ")
 
 	c.run("migrate", "up").ok().prints("applied 001_outbox", "schema "+c.db.Schema+" is at version")
 	up := decode[migrated](c.run("migrate", "up", "--json").ok())

@@ -13,9 +13,11 @@ import (
 func newMigrateValidateCommand(a *app) *cobra.Command {
 	cmd := newCommand("validate", "Compare the schema with the migrations, and print the DDL that repairs it",
 		cobra.NoArgs)
+	var o migrations.Options
+	domainFlag(cmd, &o.Domains, "compare this `domain` (default: those that the schema has)")
 	asJSON := jsonFlag(cmd, validated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {
+		return a.withMigrator(cmd.Context(), o, func(m *migrations.Migrator) error {
 			return a.validateSchema(cmd.Context(), m, *asJSON)
 		})
 	}

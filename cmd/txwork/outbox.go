@@ -9,8 +9,9 @@ import (
 )
 
 func newOutboxCommand(a *app) *cobra.Command {
-	return newGroup("outbox", "Send messages and relay them", newSendCommand(a), newRelayCommand(a),
-		newUnblockCommand(a))
+	return newGroup("outbox", "Send messages and relay them, pause and resume topics",
+		append([]*cobra.Command{newSendCommand(a), newRelayCommand(a), newUnblockCommand(a)},
+			newTopicsCommands(a, "outbox", "TOPIC")...)...)
 }
 
 // withOutbox connects and makes sure that the outbox exists before any input is read.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 const (
@@ -38,6 +40,7 @@ type relayOptions struct {
 	concurrency int
 	lease       time.Duration
 	timeout     time.Duration
+	runsWithin  time.Duration
 	noReaper    bool
 	json        bool
 }
@@ -50,7 +53,7 @@ func newRelayCommand(a *app) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.relays, a.answers = true, a.stderr // standard output may be used for messages
-			if err := o.validate(); err != nil {
+			if err := o.validate(cmd.Flags().Changed("timeout")); err != nil {
 				return err
 			}
 			return a.withOutbox(cmd.Context(), outbox.Options{}, func(d *database, box *outbox.Outbox) error {
@@ -64,29 +67,38 @@ func newRelayCommand(a *app) *cobra.Command {
 	flags.StringArrayVar(&o.topics, "topic", nil, "deliver this topic only; repeat for more")
 	flags.BoolVar(&o.untilEmpty, "until-empty", false,
 		"end when no message is ready or in progress; those scheduled for later, also after a failed attempt, stay, "+
-			"and so do those that wait behind a failed one")
+			"and so do those that wait behind a failed one or whose topic is paused")
 	flags.IntVar(&o.concurrency, "concurrency", 0,
 		"messages at once (default: 1 with --stdout, which keeps them in order of claiming, "+
 			fmt.Sprint(defaultExecConcurrency)+" with --exec)")
 	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease,
 		"lease of a message; after a crash, its messages are redelivered when it has expired")
-	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer; the attempt has then failed "+
-		"(default: no timeout)")
+	flags.DurationVar(&o.timeout, "timeout", workerfile.DefaultTimeout,
+		"end a command that takes longer; the attempt has then failed; 0: no timeout")
+	flags.DurationVar(&o.runsWithin, "runs-within", 0,
+		"how long a message may be delivered before it is reported as one that does not return (default 1h, or twice "+
+			"a --timeout of more than half an hour)")
 	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave expired leases to a reaper elsewhere")
 	jsonVar(flags, &o.json, "say at the end what was done as one JSON object, on the last line of standard error",
 		relayed{})
 	return cmd
 }
 
-func (o *relayOptions) validate() error {
+func (o *relayOptions) validate(timeoutGiven bool) error {
 	if o.stdout == (o.exec != "") {
 		return usagef("say where the messages go: either --stdout or --exec COMMAND")
 	}
 	if o.lease < workqueue.MinLease || o.lease > workqueue.MaxLease {
 		return usagef("--lease is %v, it must be between %v and %v", o.lease, workqueue.MinLease, workqueue.MaxLease)
 	}
-	if o.timeout < 0 || o.timeout > 0 && o.stdout {
+	if o.timeout < 0 || timeoutGiven && o.stdout {
 		return usagef("--timeout is for --exec and cannot be negative")
+	}
+	if o.stdout {
+		o.timeout = 0
+	}
+	if o.runsWithin < 0 {
+		return usagef("--runs-within is %v, it cannot be negative", o.runsWithin)
 	}
 	if o.concurrency < 0 {
 		return usagef("--concurrency is %d, it must be at least 1", o.concurrency)
@@ -150,7 +162,8 @@ func (r *relay) parts(worker *outbox.Relay, stop context.CancelCauseFunc) []serv
 }
 
 func (r *relay) workerOptions() workqueue.WorkerOptions {
-	o := workqueue.WorkerOptions{Concurrency: r.concurrency, Lease: r.lease, HandlerTimeout: r.timeout}
+	o := workqueue.WorkerOptions{Concurrency: r.concurrency, Lease: r.lease, HandlerTimeout: r.timeout,
+		RunsWithin: cmp.Or(r.runsWithin, max(workqueue.DefaultRunsWithin, workqueue.RunsWithin(r.timeout)))}
 	if r.stdout {
 		o.ShutdownTimeout = stdoutShutdown
 	}
@@ -229,7 +242,11 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 			depth, err = r.depth(ctx)
 		}
 		empty++
-		if err != nil || folded > 0 || depth.Ready > 0 || depth.InProgress > 0 {
+		aside := false
+		if err == nil {
+			aside, err = r.aside(ctx)
+		}
+		if err != nil || folded > 0 || aside || depth.Ready > 0 || depth.InProgress > 0 {
 			empty = 0
 		}
 		if err == nil {
@@ -242,6 +259,19 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 		}
 		sleep(ctx, max(minEmptyCheck, 4*time.Since(start))) // the worker sees the same error, and reports it
 	}
+}
+
+// aside reports whether messages are set aside for which the relay has no place at the moment. Those of a paused topic
+// are not waited for.
+func (r *relay) aside(ctx context.Context) (found bool, err error) {
+	err = r.db.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
+		list, err := r.outbox.Topics(ctx, tx)
+		found = slices.ContainsFunc(list, func(i topics.Info) bool {
+			return !i.Paused && i.Aside > 0 && (len(r.topics) == 0 || slices.Contains(r.topics, i.Topic))
+		})
+		return err
+	})
+	return found, err
 }
 
 // depth counts the messages of the topics that this relay delivers.

@@ -439,5 +439,5 @@ func (r *runningRelay) stops() {
 
 func TestRelayWithoutTables(t *testing.T) {
 	c := newCLI(t)
-	c.run("outbox", "relay", "--stdout").exits(exitFailure).says("does not exist: run `txwork migrate up`")
+	c.run("outbox", "relay", "--stdout").exits(exitFailure).says("does not exist: run `txwork migrate up --domain outbox --schema ")
 }

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,8 +17,10 @@ import (
 	"github.com/google/uuid"
 
 	documentation "github.com/txwork/txwork/internal/page"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -24,6 +28,7 @@ import (
 type remedy struct {
 	code string
 	only string // the command to run, if the printed ones are alternatives
+	exit int    // what the command exits with, if it reports what it finds
 	make func(*testing.T) *cli
 	then func(*cli) // what the remedy requires in addition; may be nil
 }
@@ -35,6 +40,78 @@ func (c *cli) expired() {
 	_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
 	must(c.t, err)
 	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
+}
+
+// hangs is the token of a worker whose handler hangs.
+var hangs = uuid.New()
+
+// hanging writes a message whose handler has run for two hours.
+func (c *cli) hanging() {
+	c.t.Helper()
+	ids := c.enqueue(outbox.Message{Topic: "order.placed", Payload: []byte("{}")})
+	_, err := c.queue().Claim(c.t.Context(), hangs, time.Minute, 1)
+	must(c.t, err)
+	_, err = c.queue().Extend(c.t.Context(), hangs, ids, time.Minute)
+	must(c.t, err)
+	c.runsForHours("outbox")
+}
+
+// runsForHours dates back the start of the rows in progress of a table.
+func (c *cli) runsForHours(table string) {
+	c.t.Helper()
+	c.exec(`UPDATE {schema}.` + table + ` SET headers = jsonb_set(headers, '{txwork-running}', to_jsonb(
+		(extract(epoch FROM now() - interval '2 hours') * 1000000)::bigint || '  ' || owner_token)) WHERE status = 1`)
+}
+
+func (c *cli) jobsQueue() *workqueue.Queue {
+	c.t.Helper()
+	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
+	must(c.t, err)
+	return client.Table().On(c.db.Pool)
+}
+
+// validated runs the statements that migrate validate prints.
+func (c *cli) validated() {
+	c.t.Helper()
+	for _, f := range decode[printed](c.doctor("--json", "--fail-on", "never").ok()).Findings {
+		for _, statement := range f.Remedy.SQL {
+			if out := c.run("migrate", "validate").stdout; !strings.Contains(out, statement) {
+				c.t.Errorf("migrate validate does not print %s:\n%s", statement, out)
+			}
+			c.exec(statement)
+		}
+	}
+}
+
+// scheduled runs a worker of schedules until one has fired.
+func (c *cli) scheduled() {
+	c.t.Helper()
+	clock, err := timers.Open(timers.Options{Schema: c.db.Schema})
+	must(c.t, err)
+	worker, err := timers.NewWorker(c.db.Pool, clock, timers.WorkerOptions{})
+	must(c.t, err)
+	worker.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
+	ctx, stop := context.WithCancel(c.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	if !pgtest.Await(time.Minute, func() bool {
+		var owed int
+		must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT count(*) FROM timers_schedule WHERE next_at < now()").Scan(&owed))
+		return owed == 0
+	}) {
+		c.t.Error("the schedule does not fire")
+	}
+	stop()
+	must(c.t, <-done)
+}
+
+// returned acts as that worker, whose handler returns an error when its context is cancelled.
+func (c *cli) returned() {
+	c.t.Helper()
+	var id uuid.UUID
+	must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT id FROM outbox WHERE status = 1 AND cancelled_at IS NOT NULL").Scan(&id))
+	_, err := c.queue().Abandon(c.t.Context(), hangs, []uuid.UUID{id}, 0, "context canceled")
+	must(c.t, err)
 }
 
 // deployed acts as a worker that has the handlers.
@@ -72,10 +149,28 @@ func against(make func(*cli)) func(*testing.T) *cli {
 
 var remedies = []remedy{
 	{code: "expired-leases", make: against((*cli).expired)},
+	{code: "not-returning", make: against((*cli).hanging), then: (*cli).returned},
+	{code: "ends-process", make: against(func(c *cli) {
+		c.enqueue(outbox.Message{Topic: "render", Payload: []byte("{}")})
+		for range 2 {
+			c.exec("UPDATE {schema}.outbox SET due_at = now() WHERE status = 0")
+			_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+			must(c.t, err)
+			c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '1 second' WHERE status = 1")
+			c.exec("SELECT {schema}.outbox_reap_expired()")
+		}
+	})},
 	{code: "no-reaper", make: against(func(c *cli) {
 		c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
 		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
 		must(c.t, err)
+	})},
+	{code: "nobody-sees-all", make: against(func(c *cli) {
+		c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
+		c.exec("ALTER TABLE {schema}.outbox ENABLE ROW LEVEL SECURITY")
+	})},
+	{code: "failing-maintenance", make: against(func(c *cli) {
+		c.exec("SELECT {schema}.leader_note('{schema}.outbox', 'reap: permission denied')")
 	})},
 	{code: "retention", make: against(func(c *cli) {
 		owner, ids := uuid.New(), c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
@@ -86,12 +181,77 @@ var remedies = []remedy{
 		c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '30 days'")
 	})},
 	{code: "schema", make: newCLI},
+	{code: "schema", only: "validate", exit: 1, make: against(func(c *cli) {
+		c.exec("DROP INDEX {schema}.jobs_done_idx")
+	}), then: (*cli).validated},
+	{code: "public-rights", make: against(func(c *cli) {
+		c.exec("GRANT SELECT ON {schema}.jobs TO PUBLIC")
+	}), then: func(c *cli) { c.exec("REVOKE SELECT ON {schema}.jobs FROM PUBLIC") }},
+	{code: "unserved", make: against(func(c *cli) {
+		c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
+		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
+	}), then: (*cli).deployed},
+	{code: "backlog", make: against(func(c *cli) {
+		for range 4 {
+			c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
+		}
+		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '10 minutes'")
+		owner := uuid.New()
+		rows, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 2)
+		must(c.t, err)
+		_, err = c.queue().Ack(c.t.Context(), owner, []uuid.UUID{rows[0].ID})
+		must(c.t, err)
+	}), then: (*cli).deployed},
 	{code: "queue-paused", make: against(func(c *cli) {
 		c.greet(jobs.InsertOptions{Queue: "mail's"})
 		c.run("jobs", "pause", "mail's").ok()
 		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")
 	})},
-	{code: "queue-saturated", make: against(func(c *cli) {
+	{code: "topic-paused", make: against(func(c *cli) {
+		c.run("outbox", "pause", "mail's").ok()
+		c.enqueue(outbox.Message{Topic: "mail's", Payload: []byte("{}")})
+		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+		must(c.t, err)
+		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
+	})},
+	{code: "topic-behind", make: against(func(c *cli) {
+		c.run("outbox", "pause", "mail's").ok()
+		c.enqueue(outbox.Message{Topic: "mail's", Payload: []byte("{}")})
+		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+		must(c.t, err)
+		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
+		c.run("outbox", "resume", "mail's").ok()
+	}), then: func(c *cli) {
+		_, err := c.queue().Fold(c.t.Context())
+		must(c.t, err)
+		c.deployed()
+	}},
+	{code: "queue-saturated", only: "list", make: against(func(c *cli) {
+		c.run("jobs", "limit", "mail", "--max-running", "1").ok()
+		c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"})
+		q := c.jobsQueue()
+		rows, err := q.Claim(c.t.Context(), hangs, time.Minute, 1, "mail", int16(jobs.Normal))
+		must(c.t, err)
+		_, err = q.Extend(c.t.Context(), hangs, []uuid.UUID{rows[0].ID}, time.Minute)
+		must(c.t, err)
+		c.runsForHours("jobs")
+		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour' WHERE status = 0")
+	}), then: func(c *cli) {
+		q := c.jobsQueue()
+		for _, owner := range []uuid.UUID{hangs, uuid.New()} {
+			var ids []uuid.UUID
+			rows, err := q.Claim(c.t.Context(), owner, time.Minute, 1, "mail", int16(jobs.Normal))
+			must(c.t, err)
+			for _, r := range rows {
+				ids = append(ids, r.ID)
+			}
+			must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT array_agg(id) FROM jobs WHERE owner_token = $1 AND status = 1",
+				owner).Scan(&ids))
+			_, err = q.Ack(c.t.Context(), owner, ids)
+			must(c.t, err)
+		}
+	}},
+	{code: "queue-saturated", only: "limit", make: against(func(c *cli) {
 		c.run("jobs", "limit", "mail", "--max-running", "1").ok()
 		c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"})
 		client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
@@ -101,6 +261,15 @@ var remedies = []remedy{
 		must(c.t, err)
 		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")
 	})},
+	{code: "schedule-overdue", make: against(func(c *cli) {
+		c.run("schedules", "put", "report", "@hourly", "--topic", "report").ok()
+		c.exec("UPDATE {schema}.timers_schedule SET due_at = now() - interval '3 hours', next_at = now() - interval '3 hours'")
+	}), then: (*cli).scheduled},
+	{code: "schedule-failing", make: against(func(c *cli) {
+		c.run("schedules", "put", "report", "@hourly", "--topic", "report").ok()
+		c.exec("UPDATE {schema}.timers_schedule SET template = 'torn', attempts = 2, last_error = 'no template', " +
+			"next_at = now() - interval '3 hours'")
+	}), then: func(c *cli) { c.run("schedules", "put", "report", "@hourly", "--topic", "report").ok() }},
 	{code: "schedule-dead", make: against(func(c *cli) {
 		c.run("schedules", "put", "report", "@hourly", "--topic", "report").ok()
 		c.exec("UPDATE {schema}.timers_schedule SET status = 3, completed_at = now(), failed_at = now(), " +
@@ -149,12 +318,18 @@ func TestPrintedCommandsMend(t *testing.T) {
 	})
 	text, err := os.ReadFile(remediesPage())
 	must(t, err)
+	_, table, _ := strings.Cut(string(text), "<!-- commands:begin -->")
+	table, _, _ = strings.Cut(table, "<!-- commands:end -->")
+	if n := strings.Count(table, "\n| ") - 1; n != len(remedies) && !*update { // the first line is the heading
+		t.Errorf("docs/doctor-conditions.md has %d rows of commands for %d remedies: go test ./cmd/txwork -run "+
+			"PrintedCommands -update", n, len(remedies))
+	}
 	for i, r := range remedies {
 		t.Run(r.code+" "+r.only, func(t *testing.T) {
 			c := r.make(t)
 			title, took, commands := c.printed(r)
 			for _, command := range commands {
-				c.shell(command)
+				c.shell(command, r.exit)
 			}
 			if r.then != nil {
 				r.then(c)
@@ -202,15 +377,20 @@ func (c *cli) printed(r remedy) (title string, took float64, commands []string) 
 	return "", 0, nil
 }
 
-// shell runs a command line in a shell in which txwork is this program, and answers a question with yes.
-func (c *cli) shell(line string) {
+// shell runs a command line in a shell in which txwork is this program, answers a question with yes, and expects an
+// exit code.
+func (c *cli) shell(line string, exit int) {
 	c.t.Helper()
 	self, err := os.Executable()
 	must(c.t, err)
 	cmd := exec.CommandContext(c.t.Context(), "sh", "-ec", `txwork() { "$SELF" "$@"; }`+"\n"+line)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "SELF="+self, databaseURLEnv+"="+c.url)
 	cmd.Stdin = strings.NewReader("yes\n")
-	if output, err := cmd.CombinedOutput(); err != nil {
+	output, err := cmd.CombinedOutput()
+	if code := (*exec.ExitError)(nil); exit != 0 && errors.As(err, &code) && code.ExitCode() == exit {
+		return
+	}
+	if err != nil || exit != 0 {
 		c.t.Fatalf("%s: %v\n%s", line, err, output)
 	}
 }

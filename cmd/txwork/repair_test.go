@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +104,7 @@ func TestReapCallsTheTablesOwnFunction(t *testing.T) {
 		if name := strings.TrimPrefix(table.Table, c.db.Schema+"."); name == "invoices" || name == "outbox" {
 			want.Requeued = 1
 		}
-		if table != want {
+		if !reflect.DeepEqual(table, want) {
 			t.Errorf("reaped %+v, want %+v", table, want)
 		}
 	}
@@ -120,7 +122,7 @@ func TestReapLimit(t *testing.T) {
 	}
 	c.exec("UPDATE {schema}.outbox SET max_attempts = 1 WHERE id = (SELECT id FROM {schema}.outbox ORDER BY due_at, " +
 		"id LIMIT 1)")
-	c.run("reap", "outbox", "--limit", "2").ok().prints("limit reached, run it again")
+	c.run("reap", "outbox", "--limit", "2").ok().prints("limit reached")
 	all := decode[struct{ Tables []reapedTable }](c.run("reap", "outbox", "--limit", "2", "--json").ok()).Tables
 	if all[0].Requeued+all[0].Failed != 1 || all[0].More {
 		t.Errorf("the second round reaped %+v", all)
@@ -142,12 +144,79 @@ func TestReapDeletesWhatIsPastItsRetention(t *testing.T) {
 	for _, want := range []reapedTable{{PurgedDone: 2, More: true}, {PurgedDone: 1}, {}} {
 		all := decode[struct{ Tables []reapedTable }](c.run("reap", "outbox", "--limit", "2", "--json").ok()).Tables
 		want.Table = c.db.Schema + ".outbox"
-		if len(all) != 1 || all[0] != want {
+		if len(all) != 1 || !reflect.DeepEqual(all[0], want) {
 			t.Errorf("reaped %+v, want %+v", all, want)
 		}
 	}
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 3"); n != 1 {
 		t.Errorf("%d failed rows are left, want 1: they are kept forever", n)
+	}
+}
+
+// Reap goes on until nothing is left, one transaction after the other, also behind a row that is in the way, and so
+// does the procedure. An interruption ends it after a transaction, and what was done is told.
+func TestReapDeletesEverythingPastItsRetention(t *testing.T) {
+	c := newMigratedCLI(t)
+	old := func() {
+		c.exec(`INSERT INTO {schema}.outbox (topic, payload, status, attempts, completed_at)
+			SELECT 't', '', 2, 1, now() - interval '90 days' FROM generate_series(1, 3500)`)
+	}
+	left := func(want int) {
+		t.Helper()
+		if n := value[int](c, "SELECT count(*) FROM {schema}.outbox"); n != want {
+			t.Errorf("%d rows are left, want %d", n, want)
+		}
+	}
+	reap := func(code, want int) {
+		t.Helper()
+		got := decode[reaped](c.run("reap", "outbox", "--json").exits(code)).Tables
+		if len(got) != 1 || got[0].PurgedDone != want || got[0].More {
+			t.Errorf("reaped %+v, want %d", got, want)
+		}
+	}
+	old()
+	reap(exitOK, 3500)
+	left(0)
+
+	old()
+	c.exec(`CREATE TABLE {schema}.invoice AS SELECT id AS message FROM {schema}.outbox LIMIT 1;
+		ALTER TABLE {schema}.invoice ADD FOREIGN KEY (message) REFERENCES {schema}.outbox`)
+	reap(exitFailure, 3499)
+	left(1)
+	c.exec("DROP TABLE {schema}.invoice")
+
+	old()
+	c.exec("CALL {schema}.outbox_maintain(max_rows => 10)")
+	left(0)
+
+	old()
+	c.exec(`CREATE FUNCTION {schema}.wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+			IF (SELECT count(*) = 500 FROM {schema}.outbox) THEN PERFORM pg_advisory_xact_lock_shared(4712); END IF;
+			RETURN NULL;
+		END';
+		CREATE TRIGGER wait AFTER DELETE ON {schema}.outbox FOR EACH STATEMENT EXECUTE FUNCTION {schema}.wait()`)
+	holder, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer holder.Rollback(context.Background())
+	_, err = holder.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4712)")
+	must(t, err)
+	c.interrupted(holder, "reap", "outbox").exits(exitInterrupted).prints("2000")
+	left(1500)
+}
+
+// A long deletion does not keep expired leases of other tables from being requeued.
+func TestReapTakesTurns(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.orphan("left")
+	c.exec(`INSERT INTO {schema}.inbox (consumer, source, message_id, status, attempts, completed_at)
+		SELECT 'c', 's', g::text, 2, 1, now() - interval '20 years' FROM generate_series(1, 2500) AS g;
+		CREATE FUNCTION {schema}.late() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN IF EXISTS (SELECT FROM {schema}.outbox WHERE status = 1) AND (SELECT count(*) < 1000 FROM {schema}.inbox) THEN
+			RAISE ''the lease has not been requeued yet''; END IF; RETURN NULL; END';
+		CREATE TRIGGER late AFTER DELETE ON {schema}.inbox FOR EACH STATEMENT EXECUTE FUNCTION {schema}.late()`)
+	c.run("reap").ok()
+	if n := value[int](c, "SELECT count(*) FROM {schema}.inbox"); n != 0 {
+		t.Errorf("%d rows are left", n)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "txwork",
-		Short:         "Transactional queues on PostgreSQL: outbox, timers, jobs, migrations and maintenance",
+		Short:         "Transactional queues on PostgreSQL: outbox, inbox, timers, jobs, migrations and maintenance",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -34,6 +34,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newTableCommand(a),
 		newRolesCommand(a),
 		newOutboxCommand(a),
+		newInboxCommand(a),
 		newTimersCommand(a),
 		newSchedulesCommand(a),
 		newJobsCommand(a),

@@ -89,6 +89,8 @@ func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
 		{"jobs list --limit 0", "--limit is 0"},
 		{"jobs limit mail", "[max-running rate]"},
 		{"jobs pause", "accepts 1 arg(s)"},
+		{"outbox pause", "accepts 1 arg(s)"},
+		{"inbox resume c", "accepts 2 arg(s)"},
 		{"outbox relay", "either --stdout or --exec COMMAND"},
 		{"outbox relay --stdout --exec cat", "either --stdout or --exec COMMAND"},
 		{"outbox relay --stdout --lease 10ms", "--lease is 10ms, it must be between 1s and 24h0m0s"},

@@ -126,7 +126,7 @@ type shownSchedule struct {
 	Expr         string     `json:"expr"`                  // the cron expression
 	Zone         string     `json:"zone"`                  // IANA time zone
 	Topic        string     `json:"topic"`                 // topic of its timers
-	State        string     `json:"state"`                 // active, paused or ended
+	State        string     `json:"state"`                 // active, failing, paused or ended
 	NextAt       *time.Time `json:"next_at,omitempty"`     // next occurrence
 	LastAt       *time.Time `json:"last_at,omitempty"`     // last occurrence that became a timer
 	BufferedAt   *time.Time `json:"buffered_at,omitempty"` // an occurrence that waits for the previous timer to end
@@ -139,6 +139,7 @@ type shownSchedule struct {
 	Jitter       float64    `json:"jitter_seconds"`        // by how much an occurrence may be delayed
 	MaxAttempts  int        `json:"max_attempts"`          // maximum number of attempts of its timers
 	PayloadBytes int        `json:"payload_bytes"`         // size of the payload of its timers
+	Failures     int        `json:"failures,omitempty"`    // how many times in a row its timers could not be written
 	LastError    string     `json:"last_error,omitempty"`  // why it failed
 	CreatedAt    time.Time  `json:"created_at"`
 }
@@ -150,13 +151,16 @@ func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
 		state = "ended"
 	case i.Paused:
 		state = "paused"
+	case i.Failures > 0:
+		state = "failing"
 	}
 	return shownSchedule{
 		Name: i.Name, Expr: i.Expr, Zone: i.Zone, Topic: i.Topic, State: state,
 		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Fired: i.Fired, Skipped: i.Skipped,
 		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
 		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),
-		MaxAttempts: i.MaxAttempts, PayloadBytes: len(i.Payload), LastError: i.LastError, CreatedAt: i.CreatedAt.UTC(),
+		MaxAttempts: i.MaxAttempts, PayloadBytes: len(i.Payload), Failures: i.Failures, LastError: i.LastError,
+		CreatedAt: i.CreatedAt.UTC(),
 	}
 }
 

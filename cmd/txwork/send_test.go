@@ -189,7 +189,7 @@ func TestSendFile(t *testing.T) {
 
 func TestSendWithoutTables(t *testing.T) {
 	c := newCLI(t)
-	c.send("1\n", "--topic", "t").exits(exitFailure).says("does not exist: run `txwork migrate up`")
+	c.send("1\n", "--topic", "t").exits(exitFailure).says("does not exist: run `txwork migrate up --domain outbox --schema ")
 }
 
 func TestSendInterrupted(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/txwork/txwork/service"
@@ -33,7 +34,14 @@ func (d *database) takeOver(t *workqueue.Table) service.Part {
 	return beside(func(ctx context.Context) error {
 		working := true
 		for ctx.Err() == nil {
-			_, err := d.reap(ctx, t, workqueue.MaxBatch)
+			r := newReaping(d, t)
+			var err error
+			for more := true; more && err == nil; {
+				more, err = r.batch(ctx, r.works[0])
+			}
+			if err == nil && r.done.Skipped > 0 {
+				err = errors.New(r.done.inTheWay())
+			}
 			if err != nil && working && ctx.Err() == nil {
 				d.app.logger().Warn("reaping fails: rows of processes that died stay where they are; --no-reaper "+
 					"turns it off",

@@ -60,7 +60,7 @@ type shownRow struct {
 	Table string `json:"table"` // with its schema
 	row
 	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"` // token of the claim that holds the row, or held it last
-	Headers    document   `db:"headers" json:"headers"`                   // by name, such as traceparent
+	Headers    document   `db:"headers" json:"headers"`                   // by name, such as traceparent; what is no object is under the empty name
 	Retry      *document  `db:"retry" json:"retry,omitempty"`             // the row's own backoff
 	Payloads   payloads   `db:"-" json:"payloads"`                        // by the name of the column
 
@@ -85,8 +85,9 @@ func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, w
 		if r.layout, err = readLayout(ctx, tx, t.Spec()); err != nil {
 			return err
 		}
-		query := fmt.Sprintf("SELECT %s, r.owner_token, coalesce(r.headers, '{}')::text AS headers, r.retry::text AS "+
-			"retry, %s AS columns FROM %s AS r WHERE r.id = $1",
+		query := fmt.Sprintf("SELECT %s, r.owner_token, CASE WHEN r.headers IS NULL THEN '{}' "+
+			"WHEN jsonb_typeof(r.headers) = 'object' THEN r.headers ELSE jsonb_build_object('', r.headers) END::text "+
+			"AS headers, r.retry::text AS retry, %s AS columns FROM %s AS r WHERE r.id = $1",
 			coreFields, r.layout.plainJSON(), r.layout.table)
 		if err := tx.GetContext(ctx, r, query, id); err != nil {
 			return err
@@ -173,7 +174,13 @@ func (a *app) printRow(r *shownRow) error {
 	g.add("due", stamp(r.DueAt, r.now))
 	g.add("created", stamp(r.CreatedAt, r.now))
 	g.add("lease ends", stampOrDash(r.LockedUntil, r.now))
+	if r.Status == rowStatus(workqueue.InProgress) {
+		g.add("running since", r.running())
+	}
 	g.add("owner token", idOrDash(r.OwnerToken))
+	if r.LostAlone+r.LostTogether > 0 {
+		g.add("lost leases", r.lost())
+	}
 	g.add("completed", stampOrDash(r.CompletedAt, r.now))
 	g.add("failed", stampOrDash(r.FailedAt, r.now))
 	g.add("cancelled", stampOrDash(r.CancelledAt, r.now))
@@ -204,6 +211,27 @@ func (r *row) state() string {
 		return r.Status.String() + ", waiting"
 	}
 	return r.Status.String()
+}
+
+// running says since when a row in progress runs, as far as that is known.
+func (r *shownRow) running() string {
+	if r.RunningFrom == nil {
+		return "- (its lease has not been renewed yet)"
+	}
+	text := stamp(*r.RunningFrom, r.now)
+	if r.RunsWithin != nil && r.now.Sub(*r.RunningFrom) > seconds(*r.RunsWithin) {
+		text += fmt.Sprintf(", longer than the %s that it should", rough(seconds(*r.RunsWithin)))
+	}
+	return text
+}
+
+// lost says how many leases a row has lost, and what that means.
+func (r *shownRow) lost() string {
+	text := fmt.Sprintf("%d alone, %d together with other rows of its process", r.LostAlone, r.LostTogether)
+	if r.LostAlone > 1 {
+		text += ": it may end its process"
+	}
+	return text
 }
 
 func idOrDash(id *uuid.UUID) string {

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -80,7 +80,7 @@ func (a *app) printStats(all []tableStats) error {
 	for _, s := range all {
 		oldest := "-"
 		if s.Ready > 0 {
-			oldest = rough(time.Duration(s.OldestReady * float64(time.Second)))
+			oldest = rough(postgres.Seconds(s.OldestReady))
 		}
 		g.add(s.Table, fmt.Sprint(s.Ready), fmt.Sprint(s.Scheduled), fmt.Sprint(s.InProgress), fmt.Sprint(s.Expired),
 			fmt.Sprint(s.Waiting), fmt.Sprint(s.Failed), fmt.Sprint(s.Cancelled), oldest)

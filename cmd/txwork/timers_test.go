@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -59,9 +60,19 @@ func TestTimerThatTheLibraryRefusesIsAUsageError(t *testing.T) {
 
 func TestTimersWithoutTables(t *testing.T) {
 	c := newCLI(t)
-	c.run("timers", "list").exits(exitFailure).says("run `txwork migrate up`")
-	c.run("schedules", "list").exits(exitFailure).says("run `txwork migrate up`")
-	c.run("jobs", "list").exits(exitFailure).says("run `txwork migrate up`")
+	c.run("migrate", "up", "--domain", "outbox").ok()
+	advised := regexp.MustCompile("run `txwork ([^`]*)`")
+	c.run("schedules", "list").exits(exitFailure).says("--domain timers")
+	for _, line := range []string{"timers list", "jobs list"} {
+		r := c.run(strings.Fields(line)...).exits(exitFailure)
+		advice := advised.FindStringSubmatch(r.stderr)
+		if advice == nil {
+			t.Fatalf("%s advises nothing: %s", line, r.stderr)
+		}
+		c.run(strings.Fields(advice[1])...).ok()
+		c.run(strings.Fields(line)...).ok()
+	}
+	c.run("schedules", "list").ok()
 }
 
 // fire ends due timers as a worker would, by what handle returns.

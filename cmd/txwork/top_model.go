@@ -554,6 +554,9 @@ func (p *topPage) lines(width int) []styledLine {
 	}
 	l := listings[p.state]
 	t.columns = []topColumn{{head: "ID", left: true}, {head: l.when, left: true}, {head: "TRY"}}
+	if l.runs {
+		t.columns = append(t.columns, topColumn{head: "RUNNING SINCE", left: true})
+	}
 	for _, c := range p.page.columns {
 		t.columns = append(t.columns, topColumn{head: strings.ToUpper(cell(c.Name, cellWidth)), left: true, grows: true,
 			beside: c.Name != "topic" && c.Name != "kind" && c.Name != "key"})
@@ -565,6 +568,13 @@ func (p *topPage) lines(width int) []styledLine {
 			when = relative(at.Sub(p.page.now))
 		}
 		cells := []string{r.ID.String(), when, fmt.Sprintf("%d/%d", r.Attempts, r.MaxAttempts)}
+		if l.runs {
+			since := "-"
+			if r.RunningFrom != nil {
+				since = relative(r.RunningFrom.Sub(p.page.now))
+			}
+			cells = append(cells, since)
+		}
 		for _, text := range r.cells(p.page.columns) {
 			cells = append(cells, cell(text, cellWidth))
 		}

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // Bounds on what top reads.
 const (
-	topRows     = 10_000 // of a table, due and due later; more are shown as at least so many
+	topRows     = 10_000 // of a table, in each state; more are shown as at least so many
 	topSample   = 1000   // dead letters and rows to be retried, to group errors
 	topGroups   = 8      // claims, errors and groups of sessions
 	topWindow   = 10 * time.Second
@@ -42,14 +43,17 @@ type topFrame struct {
 // A topQueue is a table, or one of its queues, topics or consumers. A table's counts are those of all of them.
 type topQueue struct {
 	Table       string    `json:"table"`
-	By          string    `json:"by,omitempty"`         // the column that name is a value of; missing for the table
-	Name        string    `json:"name,omitempty"`       // queue, topic or consumer; missing for the table
-	Ready       int64     `json:"ready"`                // due now
-	Scheduled   int64     `json:"scheduled"`            // due later
-	InProgress  int64     `json:"in_progress"`          // claimed
-	Expired     int64     `json:"expired"`              // of those, with an expired lease
-	OldestReady float64   `json:"oldest_ready_seconds"` // how long the oldest ready row has been due
-	AtLeast     bool      `json:"at_least"`             // there may be more rows than were counted
+	By          string    `json:"by,omitempty"`            // the column that name is a value of; missing for the table
+	Name        string    `json:"name,omitempty"`          // queue, topic or consumer; missing for the table
+	Ready       int64     `json:"ready"`                   // due now
+	Scheduled   int64     `json:"scheduled"`               // due later
+	InProgress  int64     `json:"in_progress"`             // claimed
+	Expired     int64     `json:"expired"`                 // of those, with an expired lease
+	OldestReady float64   `json:"oldest_ready_seconds"`    // how long the oldest ready row has been due
+	Longest     float64   `json:"longest_running_seconds"` // how long a row has been in progress; 0 until a lease has been renewed
+	Overdue     int64     `json:"not_returning"`           // rows in progress that have run for longer than they should
+	AtLeast     bool      `json:"at_least"`                // there may be more ready, in_progress and expired rows
+	MoreLater   bool      `json:"scheduled_at_least"`      // there may be more scheduled rows
 	Paused      bool      `json:"paused,omitempty"`
 	MaxRunning  int32     `json:"max_running,omitempty"`     // the limit of jobs in progress
 	Rate        float64   `json:"rate_per_second,omitempty"` // the limit of jobs started in a second
@@ -66,16 +70,24 @@ type topWhole struct {
 	Claimed       *float64 `json:"claimed_per_second"`     // null in the first frame
 	// null in the first frame of a table whose rows are deleted when they are done
 	Settled *float64 `json:"settled_per_second"`
+
+	MoreWaiting bool `json:"waiting_at_least"`                // there may be more waiting rows
+	MoreDead    bool `json:"dead_letters_at_least"`           // there may be more dead letters
+	MoreRecent  bool `json:"dead_letters_last_hour_at_least"` // there may be more dead letters of the last hour
+	MoreArrived bool `json:"arrived_at_least"`                // more rows may have arrived a second
+	MoreSettled bool `json:"settled_at_least"`                // more rows may have been claimed and settled a second
 }
 
 // A topLease is a claim that holds rows: one call of a worker's.
 type topLease struct {
 	Table   string  `json:"table"`
-	Owner   string  `json:"owner_token"`     // owner token of one claim
-	About   string  `json:"about"`           // topic or kind of one of its rows
-	Rows    int64   `json:"rows"`            // rows that it holds
-	Expired int64   `json:"expired"`         // of those, with an expired lease
-	Ends    float64 `json:"ends_in_seconds"` // when the first of its leases ends; negative once it has expired
+	Owner   string  `json:"owner_token"`             // owner token of one claim
+	About   string  `json:"about"`                   // topic or kind of one of its rows
+	Rows    int64   `json:"rows"`                    // rows that it holds
+	Expired int64   `json:"expired"`                 // of those, with an expired lease
+	Longest float64 `json:"longest_running_seconds"` // how long one of them has been in progress; 0 until its lease has been renewed
+	AtLeast bool    `json:"at_least"`                // it may hold more rows
+	Ends    float64 `json:"ends_in_seconds"`         // when the first of its leases ends; negative once it has expired
 }
 
 // A topSession is the sessions of one program, role and machine.
@@ -99,6 +111,8 @@ type topError struct {
 	Error    string  `json:"error"`                  // with … instead of numbers and ids
 	Failed   int64   `json:"dead_letters_last_hour"` // rows that became dead letters within an hour
 	Retrying int64   `json:"retrying"`               // rows that are to be retried
+	AtLeast  bool    `json:"at_least"`               // there may be more dead letters of the last hour
+	MoreLive bool    `json:"retrying_at_least"`      // there may be more rows that are to be retried
 	Latest   float64 `json:"latest_seconds"`         // how long ago the latest of them was
 	ID       string  `json:"id"`                     // id of one of them
 }
@@ -199,18 +213,20 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	for _, p := range parts {
 		whole.Ready, whole.Scheduled, whole.InProgress, whole.Expired = whole.Ready+p.Ready,
 			whole.Scheduled+p.Scheduled, whole.InProgress+p.InProgress, whole.Expired+p.Expired
+		whole.Longest, whole.Overdue = max(whole.Longest, p.Longest), whole.Overdue+p.Overdue
 		whole.OldestReady, whole.AtLeast = max(whole.OldestReady, p.OldestReady), whole.AtLeast || p.AtLeast
+		whole.MoreLater = whole.MoreLater || p.MoreLater
 	}
 	f.whole(ctx, r, t, &whole, before)
 	f.Queues = append(f.Queues, whole)
 	if len(parts) > 1 || len(parts) == 1 && parts[0].Name != "" {
 		f.Queues = append(f.Queues, parts...)
 	}
-	f.leases(ctx, r, t)
-	f.errors(ctx, r, t)
+	f.leases(ctx, r, t, whole.AtLeast)
+	f.errors(ctx, r, t, whole.AtLeast || whole.Ready+whole.InProgress+whole.Scheduled >= topSample)
 }
 
-func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts) {
+func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts, more bool) {
 	claims, err := survey.Claims(ctx, r, t, topGroups)
 	f.skip("leases of "+t.Name, err)
 	for _, c := range claims {
@@ -218,16 +234,21 @@ func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts)
 		if c.Labels > 1 {
 			about += fmt.Sprintf(" and %d more", c.Labels-1)
 		}
-		f.Leases = append(f.Leases, topLease{t.Name, c.Owner, about, c.Rows, c.Expired, c.Ends})
+		f.Leases = append(f.Leases, topLease{t.Name, c.Owner, about, c.Rows, c.Expired, max(c.Longest, 0), more,
+			c.Ends})
 	}
 }
 
-func (f *topFrame) errors(ctx context.Context, r survey.Reader, t *survey.Facts) {
-	errors, err := survey.GroupedErrors(ctx, r, t, topErrorsOf, topSample, topGroups)
+func (f *topFrame) errors(ctx context.Context, r survey.Reader, t *survey.Facts, more bool) {
+	errors, err := survey.GroupedErrors(ctx, r, t, topErrorsOf, topSample, topSample)
 	f.skip("errors of "+t.Name, err)
+	failed := int64(0)
 	for _, e := range errors {
-		f.Errors = append(f.Errors, topError{t.Name, t.LabelName(), e.Label, e.Error, e.Failed, e.Retrying, e.Latest,
-			e.ID})
+		failed += e.Failed
+	}
+	for _, e := range errors {
+		f.Errors = append(f.Errors, topError{t.Name, t.LabelName(), e.Label, e.Error, e.Failed, e.Retrying,
+			failed >= topSample, more, e.Latest, e.ID})
 	}
 }
 
@@ -236,7 +257,7 @@ func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []top
 	if len(t.LaneNames) == 0 {
 		return groupsOf(ctx, r, t)
 	}
-	heads, err := survey.Heads(ctx, r, t, 0)
+	heads, err := survey.Heads(ctx, r, t, survey.Asked{Within: workqueue.DefaultRunsWithin})
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +269,7 @@ func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []top
 	if err != nil {
 		return nil, err
 	}
-	l := &topLanes{table: t, bound: int64(max(topRows/max(len(heads), 1), 50))}
+	l := &topLanes{table: t}
 	l.count(heads, later)
 	l.apply(rules)
 	slices.SortStableFunc(l.parts, func(a, b topQueue) int {
@@ -258,15 +279,18 @@ func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []top
 }
 
 func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, err error) {
-	groups, err := survey.Groups(ctx, r, t)
+	groups, err := survey.Groups(ctx, r, t, workqueue.DefaultRunsWithin)
 	var due, later int64
+	cut := len(groups) >= survey.MaxLanes // rows of other topics were not counted
 	for _, g := range groups {
 		due, later = due+g.Ready+g.Running, later+g.Later
 	}
 	for _, g := range groups {
 		parts = append(parts, topQueue{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready,
 			Scheduled: g.Later, InProgress: g.Running,
-			Expired: g.Expired, OldestReady: max(g.OldestReady, 0), AtLeast: due >= topRows || later >= topRows})
+			Expired: g.Expired, OldestReady: max(g.OldestReady, 0), Longest: max(g.Longest, 0),
+			Overdue: g.Overdue, AtLeast: cut || due >= survey.RunningRows,
+			MoreLater: cut || later >= topRows})
 	}
 	return parts, err
 }
@@ -274,7 +298,6 @@ func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []to
 // topLanes are the queues or consumers of a table. One of them may have several heads, one for each priority.
 type topLanes struct {
 	table *survey.Facts
-	bound int64 // rows that were examined of each head
 	parts []topQueue
 }
 
@@ -291,11 +314,17 @@ func (l *topLanes) count(heads, later []survey.Head) {
 	for _, h := range heads {
 		q := l.find(h.Name())
 		q.Ready, q.InProgress, q.Expired = q.Ready+h.Ready, q.InProgress+h.Running, q.Expired+h.Expired
-		q.OldestReady, q.AtLeast = max(q.OldestReady, h.OldestReady), q.AtLeast || h.Seen >= l.bound
+		q.Longest, q.Overdue = max(q.Longest, h.Longest), q.Overdue+h.Overdue
+		q.OldestReady, q.AtLeast = max(q.OldestReady, h.OldestReady), q.AtLeast || h.More
 	}
 	for _, h := range later {
 		q := l.find(h.Name())
-		q.Scheduled, q.AtLeast = q.Scheduled+h.Seen, q.AtLeast || h.Seen >= l.bound
+		q.Scheduled, q.MoreLater = q.Scheduled+h.Seen, q.MoreLater || h.More
+	}
+	if len(heads) >= survey.MaxLanes || len(later) >= survey.MaxLanes { // of the others no row was counted
+		for i := range l.parts {
+			l.parts[i].AtLeast, l.parts[i].MoreLater = true, true
+		}
 	}
 }
 
@@ -316,13 +345,13 @@ func (l *topLanes) apply(rules []survey.QueueRule) {
 func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
 	held, err := survey.HeldRows(ctx, r, t, topRows)
 	if !f.skip("waiting rows of "+t.Name, err) {
-		q.Of.Waiting, q.Of.OldestWaiting = held.Rows, held.Oldest
+		q.Of.Waiting, q.Of.OldestWaiting, q.Of.MoreWaiting = held.Rows, held.Oldest, held.More
 	}
 	dead, err := survey.CountDeadLetters(ctx, r, t, topRows, topErrorsOf)
 	if !f.skip("dead letters of "+t.Name, err) {
 		q.Of.DeadLetters, q.Of.RecentDead = dead.Rows, dead.Recent
+		q.Of.MoreDead, q.Of.MoreRecent = dead.More, dead.RecentMore()
 	}
-	q.AtLeast = q.AtLeast || held.Rows >= topRows || dead.Rows >= topRows
 	f.rates(ctx, r, t, q, before)
 }
 
@@ -335,6 +364,7 @@ func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	count := topCount{q.InProgress, t.Deleted}
 	f.counted[t.Name] = count
 	q.Of.Arrived = float64(rates.Arrived) / topWindow.Seconds()
+	q.Of.MoreArrived, q.Of.MoreSettled = rates.MoreArrived, rates.MoreEnded
 	settled := float64(rates.Ended) / topWindow.Seconds()
 	if !t.Deletes {
 		q.Of.Settled = &settled

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rivo/uniseg"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A style is how a line looks on a terminal.
@@ -171,14 +173,14 @@ func (f *topFrame) lines(width int) []styledLine {
 	return lines
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func seconds(s float64) time.Duration { return postgres.Seconds(s) }
 
 func (f *topFrame) queueTable() topTable {
 	t := topTable{title: "QUEUES", none: "no table has a row", columns: []topColumn{
 		{head: "NAME", left: true, grows: true}, {head: "READY"}, {head: "SCHED"}, {head: "RUN"}, {head: "EXPIR"},
 		{head: "WAIT"}, {head: "DEAD"},
-		{head: "IN/s"}, {head: "CLAIM/s"}, {head: "OUT/s"}, {head: "OLDEST"}, {head: "DEAD 1H", beside: true},
-		{head: "WAITING FOR", beside: true},
+		{head: "IN/s"}, {head: "CLAIM/s"}, {head: "OUT/s"}, {head: "OLDEST"}, {head: "RUNS", beside: true},
+		{head: "DEAD 1H", beside: true}, {head: "WAITING FOR", beside: true},
 		{head: "RULES", left: true, beside: true},
 	}}
 	for _, q := range f.Queues {
@@ -195,30 +197,32 @@ func (q topQueue) row() topRow {
 	if q.Paused {
 		name += " (paused)"
 	}
-	count := func(n int64) string { return brief(n, q.AtLeast && n >= 50) }
+	count := func(n int64) string { return brief(n, q.AtLeast) }
 	oldest := "-"
 	if q.Ready > 0 {
 		oldest = rough(seconds(q.OldestReady))
 	}
-	cells := []string{name, count(q.Ready), count(q.Scheduled), count(q.InProgress), count(q.Expired)}
+	runs := "-"
+	if q.Longest > 0 {
+		runs = rough(seconds(q.Longest))
+	}
+	cells := []string{name, count(q.Ready), brief(q.Scheduled, q.MoreLater), count(q.InProgress), count(q.Expired)}
 	if w := q.Of; w != nil {
-		for _, n := range []int64{w.Waiting, w.DeadLetters} {
-			cells = append(cells, brief(n, n >= topRows))
-		}
+		cells = append(cells, brief(w.Waiting, w.MoreWaiting), brief(w.DeadLetters, w.MoreDead))
 		since := "-"
 		if w.Waiting > 0 {
 			since = rough(seconds(w.OldestWaiting))
 		}
-		cells = append(cells, perSecond(&w.Arrived), perSecond(w.Claimed), perSecond(w.Settled), oldest,
-			brief(w.RecentDead, w.RecentDead >= topRows), since, "")
+		cells = append(cells, perSecond(&w.Arrived, w.MoreArrived), perSecond(w.Claimed, w.MoreSettled),
+			perSecond(w.Settled, w.MoreSettled), oldest, runs, brief(w.RecentDead, w.MoreRecent), since, "")
 	} else {
-		cells = append(cells, "", "", "", "", "", oldest, "", "", q.rules())
+		cells = append(cells, "", "", "", "", "", oldest, runs, "", "", q.rules())
 	}
 	r := topRow{cells: cells, item: q.key()}
 	switch {
 	case q.Expired > 0:
 		r.style = alarm
-	case q.Paused && q.Ready > 0:
+	case q.Overdue > 0 || q.Paused && q.Ready > 0:
 		r.style = warning
 	}
 	return r
@@ -241,12 +245,16 @@ func (q topQueue) key() string { return "queue " + q.Table + " " + q.By + " " + 
 func (f *topFrame) leaseTable() topTable {
 	t := topTable{title: "LEASES, the first to expire", none: "no row is in progress", columns: []topColumn{
 		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "ROWS"}, {head: "EXPIR"},
-		{head: "LEASE", left: true},
+		{head: "RUNS", beside: true}, {head: "LEASE", left: true},
 		{head: "OWNER TOKEN", left: true, grows: true},
 	}}
 	for _, l := range f.Leases {
-		r := topRow{cells: []string{l.Table, dashedName(l.About), brief(l.Rows, false), brief(l.Expired, false),
-			lease(l.Ends), l.Owner}}
+		runs := "-"
+		if l.Longest > 0 {
+			runs = rough(seconds(l.Longest))
+		}
+		r := topRow{cells: []string{l.Table, dashedName(l.About), brief(l.Rows, l.AtLeast), brief(l.Expired, l.AtLeast),
+			runs, lease(l.Ends), l.Owner}}
 		if l.Expired > 0 {
 			r.style = alarm
 		}
@@ -298,8 +306,8 @@ func (f *topFrame) errorTable() topTable {
 			latest = rough(seconds(e.Latest)) + " ago"
 		}
 		t.rows = append(t.rows, topRow{item: e.key(), cells: []string{e.Table, dashedName(e.Name),
-			brief(e.Failed, e.Failed >= topSample),
-			brief(e.Retrying, e.Retrying >= topSample), latest, harmless(e.Error)}})
+			brief(e.Failed, e.AtLeast),
+			brief(e.Retrying, e.MoreLive), latest, harmless(e.Error)}})
 	}
 	return t
 }
@@ -325,14 +333,14 @@ func brief(n int64, more bool) string {
 	default:
 		text = strconv.FormatInt(n/1_000_000, 10) + "M"
 	}
-	if more && n > 0 {
+	if more {
 		text += "+"
 	}
 	return text
 }
 
 // perSecond formats a rate, or a dash if it is not known yet.
-func perSecond(rate *float64) string {
+func perSecond(rate *float64, more bool) string {
 	switch {
 	case rate == nil:
 		return "-"
@@ -341,5 +349,5 @@ func perSecond(rate *float64) string {
 	case *rate < 10:
 		return strconv.FormatFloat(*rate, 'f', 1, 64)
 	}
-	return brief(int64(math.Round(*rate)), false)
+	return brief(int64(math.Round(*rate)), more)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,8 +35,9 @@ func (w *workerRun) parts() (parts []service.Part, err error) {
 	return parts, nil
 }
 
-func (w *workerRun) options(s workerfile.Serving) workqueue.WorkerOptions {
-	return workqueue.WorkerOptions{Concurrency: concurrency(s), Lease: s.Lease, ShutdownTimeout: w.file.Shutdown}
+func (w *workerRun) options(s workerfile.Serving, handlers workerfile.Handlers) workqueue.WorkerOptions {
+	return workqueue.WorkerOptions{Concurrency: concurrency(s), Lease: s.Lease, ShutdownTimeout: w.file.Shutdown,
+		RunsWithin: cmp.Or(s.RunsWithin, handlers.RunsWithin())}
 }
 
 func (w *workerRun) outbox() ([]service.Part, error) {
@@ -48,7 +50,7 @@ func (w *workerRun) outbox() ([]service.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	relay, err := outbox.NewRelay(w.db.pool, box, outbox.RelayOptions{WorkerOptions: w.options(f.Serving)})
+	relay, err := outbox.NewRelay(w.db.pool, box, outbox.RelayOptions{WorkerOptions: w.options(f.Serving, f.Topics)})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func (w *workerRun) inbox() (parts []service.Part, err error) {
 	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
 		c := f.Consumers[name]
 		worker, err := inbox.NewWorker(w.db.pool, box, inbox.WorkerOptions{Consumer: name,
-			WorkerOptions: w.options(c.Serving)})
+			WorkerOptions: w.options(c.Serving, c.Topics)})
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +107,7 @@ func (w *workerRun) timers() ([]service.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	worker, err := timers.NewWorker(w.db.pool, all, timers.WorkerOptions{WorkerOptions: w.options(f.Serving)})
+	worker, err := timers.NewWorker(w.db.pool, all, timers.WorkerOptions{WorkerOptions: w.options(f.Serving, f.Topics)})
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +154,9 @@ func (w *workerRun) jobs() ([]service.Part, error) {
 		}
 	}
 	worker, err := jobs.NewWorker(w.db.pool, client, jobs.WorkerOptions{
-		WorkerOptions: w.options(workerfile.Serving{Lease: f.Lease}), Queues: f.Queues,
-		Middleware: []jobs.Middleware{dispatch}, Unknown: f.Unknown,
+		WorkerOptions: w.options(workerfile.Serving{Lease: f.Lease, RunsWithin: f.RunsWithin}, f.Kinds),
+		Queues:        f.Queues,
+		Middleware:    []jobs.Middleware{dispatch}, Unknown: f.Unknown,
 	})
 	if err != nil {
 		return nil, err

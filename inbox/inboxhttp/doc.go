@@ -21,21 +21,30 @@
 // Process needs no worker, but old keys have to be deleted: put the inbox's Tables into the Options.Tables of a
 // service, pass them to reaper.Run, or call [inbox.Inbox.Purge].
 //
+// # Who signed what
+//
+// Set Options.Verify if the sender signs. It returns the message's id and topic, so that what is used is what was
+// checked; the headers below are then not read. [StandardWebhooks] verifies the common signature:
+//
+//	Verify: inboxhttp.StandardWebhooks(signer, inboxhttp.TypeOf),
+//
+// Without Verify, whoever reaches the handler chooses the id and the topic.
+//
 // # The request
 //
-// The message id is in a header, Idempotency-Key by default. It must be unique to a message and the same on every
-// delivery of it, and it is compared as it is. The body is the message. A second delivery must have the same body,
-// unless you set Options.AnyBody. The header Txwork-Topic, or Options.Topic, gives the topic. The headers traceparent
-// and tracestate carry the trace that the handler's context, or the stored message, continues, unless middleware such
-// as otelhttp has put a span into the request's context.
+// Without Verify, the message id is in a header, Idempotency-Key by default. It must be unique to a message and the
+// same on every delivery of it, and it is compared as it is. The body is the message. A second delivery must have the
+// same body, unless you set Options.AnyBody. The header Txwork-Topic, or Options.Topic, gives the topic. The headers
+// traceparent and tracestate carry the trace that the handler's context, or the stored message, continues, unless
+// middleware such as otelhttp has put a span into the request's context.
 //
 // # The answer
 //
 //	processed, stored, duplicate   200  the sender is done
 //	in progress                    503  with Retry-After: another delivery is being processed, and may fail
-//	same id, other body            422
+//	same id, other body or topic   422
 //	no id, or the inbox refuses it 400
-//	Txwork-Topic cannot be decoded 400
+//	Txwork-Topic cannot be decoded 400, also if it is there twice
 //	Options.Verify refuses it      401
 //	another method than POST       405
 //	a body over the limit          413

@@ -50,9 +50,9 @@ func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn Handler) (http.
 		return nil, validate.Errorf("function", "is nil")
 	}
 	process := func(ctx context.Context, o Options, m *Message) (inbox.Result, error) {
-		key := inbox.Key{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Body: m.Body}
+		key := inbox.Key{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Topic: m.Topic, Body: m.Body}
 		if o.AnyBody {
-			key.Body = nil
+			key.BodyHash = anyBody(o.Source, m.Topic)
 		}
 		var failed error
 		result, err := box.Process(ctx, pool, key, func(ctx context.Context, tx pgx.Tx) error {
@@ -88,10 +88,18 @@ func (o ReceiveOptions) message(m *Message) inbox.Message {
 	message := inbox.Message{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Topic: m.Topic, Payload: m.Body,
 		Headers: o.kept(m.Request.Header)}
 	if o.AnyBody {
-		hash := sha256.Sum256(nil) // the same for every body
-		message.BodyHash = hash[:]
+		message.BodyHash = anyBody(o.Source, m.Topic)
 	}
 	return message
+}
+
+// anyBody returns a hash that is the same for every body of a topic.
+func anyBody(source, topic string) []byte {
+	if topic == source {
+		topic = ""
+	}
+	hash := sha256.Sum256([]byte(topic))
+	return hash[:]
 }
 
 // A functionError wraps an error that the function of [Process] returned, to distinguish it from errors of the inbox.
@@ -152,11 +160,6 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request) (*Message, *answe
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, &answer{status: http.StatusMethodNotAllowed, text: "use POST"}
 	}
-	ids := r.Header.Values(h.options.KeyHeader)
-	if len(ids) != 1 || ids[0] == "" {
-		return nil, &answer{status: http.StatusBadRequest,
-			text: fmt.Sprintf("the header %s has to be there once, with the message's id", h.options.KeyHeader)}
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.options.MaxBody)))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -166,25 +169,18 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request) (*Message, *answe
 	case err != nil:
 		return nil, &answer{status: http.StatusBadRequest, text: "the body cannot be read"}
 	}
-	if err := h.verify(r, body); err != nil {
+	v, err := h.options.identify(r, body)
+	var malformed *malformedError
+	switch {
+	case errors.As(err, &malformed):
+		return nil, &answer{status: http.StatusBadRequest, text: malformed.text}
+	case err != nil:
 		h.options.Logger.LogAttrs(r.Context(), slog.LevelWarn, "inbox request was refused",
 			slog.String("consumer", h.options.Consumer),
 			slog.String("source", h.options.Source), slog.Any("error", err))
 		return nil, &answer{status: http.StatusUnauthorized, text: "the request is not the source's"}
 	}
-	topic, err := h.options.topic(r)
-	if err != nil {
-		return nil, &answer{status: http.StatusBadRequest,
-			text: fmt.Sprintf("the header %s is not percent-encoded", TopicHeader)}
-	}
-	return &Message{ID: ids[0], Topic: topic, Body: body, Request: r}, nil
-}
-
-func (h *handler) verify(r *http.Request, body []byte) error {
-	if h.options.Verify == nil {
-		return nil
-	}
-	return h.options.Verify(r, body)
+	return &Message{ID: v.ID, Topic: v.Topic, Body: body, Request: r}, nil
 }
 
 // answer translates the result of the inbox, or the error of the function, into an HTTP answer.

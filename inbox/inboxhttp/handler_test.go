@@ -83,11 +83,11 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 	f := newFixture(t)
 	url := f.process(nothing, func(o *inboxhttp.Options) {
 		o.MaxBody = 10
-		o.Verify = func(r *http.Request, body []byte) error {
+		o.Verify = func(r *http.Request, body []byte) (inboxhttp.Verified, error) {
 			if r.Header.Get("Signature") == "of "+string(body) {
-				return nil
+				return inboxhttp.Unsigned(r, "")
 			}
-			return errors.New("forged")
+			return inboxhttp.Verified{}, errors.New("forged")
 		}
 	})
 	for name, c := range map[string]struct {
@@ -270,6 +270,10 @@ func TestHandlersThatCannotWork(t *testing.T) {
 		"source":      func(o *inboxhttp.Options) { o.Source = "" },
 		"max body":    func(o *inboxhttp.Options) { o.MaxBody = -1 },
 		"retry after": func(o *inboxhttp.Options) { o.RetryAfter = -1 },
+		"key header":  func(o *inboxhttp.Options) { o.Verify, o.KeyHeader = unverified, "webhook-id" },
+		"topic have": func(o *inboxhttp.Options) {
+			o.Verify, o.Topic = unverified, func(*http.Request) string { return "t" }
+		},
 	} {
 		_, err := inboxhttp.Receive(f.Pool, f.box, inboxhttp.ReceiveOptions{Options: f.options(change)})
 		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), name) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -38,12 +37,12 @@ type Options struct {
 	Source string
 
 	// KeyHeader names the header that carries the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it
-	// webhook-id.
+	// webhook-id. Leave it empty if you set Verify, which returns the id.
 	KeyHeader string
 
 	// Topic returns the topic of a message, which selects its handler in a [Router] or an [inbox.Worker]. Webhooks may
 	// have it in the path, or in a header of their own. Default: the header [TopicHeader], decoded. Without a topic, it
-	// is the source.
+	// is the source. Leave it nil if you set Verify, which returns the topic.
 	Topic func(r *http.Request) string
 
 	// MaxBody is the largest body in bytes. Default: [inbox.DefaultMaxPayload].
@@ -53,9 +52,10 @@ type Options struct {
 	// same message differently each time.
 	AnyBody bool
 
-	// Verify returns an error if a request does not come from the source, for example because its signature is wrong.
-	// The request is then refused and the error logged. Default: every request is accepted.
-	Verify func(r *http.Request, body []byte) error
+	// Verify checks that a request comes from the source, and returns the message's id and topic, taken from what it
+	// has checked. If it returns an error, the request is refused and the error logged. [StandardWebhooks] is a Verify
+	// for senders that sign. [Unsigned] helps with tokens. Default: every request is accepted.
+	Verify func(r *http.Request, body []byte) (Verified, error)
 
 	// RetryAfter is how long a sender is asked to wait if the message is in progress or the database is unavailable. It
 	// is rounded up to seconds. Default: [DefaultRetryAfter].
@@ -75,7 +75,6 @@ type ReceiveOptions struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.KeyHeader = cmp.Or(o.KeyHeader, DefaultKeyHeader)
 	o.MaxBody = cmp.Or(o.MaxBody, inbox.DefaultMaxPayload)
 	o.RetryAfter = cmp.Or(o.RetryAfter, DefaultRetryAfter)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
@@ -88,6 +87,9 @@ func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
 		return validate.Errorf("pool", "is nil")
 	case box == nil:
 		return validate.Errorf("inbox", "is nil")
+	case o.Verify != nil && (o.KeyHeader != "" || o.Topic != nil):
+		return validate.Errorf("verify", "returns the id and the topic, so key header and topic have to be empty: what "+
+			"the signature does not cover can be changed by whoever has seen a request. Unsigned reads them from headers")
 	case o.MaxBody < 0:
 		return validate.Errorf("max body", "is %d, it cannot be negative", o.MaxBody)
 	case o.RetryAfter < 0:
@@ -97,16 +99,6 @@ func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
 		input.Name("consumer", o.Consumer, inbox.MaxKeyPart),
 		input.Name("source", o.Source, inbox.MaxKeyPart),
 	)
-}
-
-// topic returns the topic of a request's message.
-func (o Options) topic(r *http.Request) (topic string, err error) {
-	if o.Topic != nil {
-		topic = o.Topic(r)
-	} else {
-		topic, err = url.PathUnescape(r.Header.Get(TopicHeader))
-	}
-	return cmp.Or(topic, o.Source), err
 }
 
 // kept returns the headers that are stored with the message.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -10,6 +11,16 @@ const (
 	aliveEvery = time.Second
 	aliveLimit = 15 * time.Second // figures from a server that is slower than this would be useless
 )
+
+var errNoAnswer = errors.New("the database no longer answers")
+
+// autopsy says that the server has died if that may be why something failed.
+func (l *lab) autopsy(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, errNoAnswer) || l.ask(context.WithoutCancel(ctx)) == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNoAnswer, err)
+}
 
 // await waits for a crew, but gives up when the server dies: workers would retry, which is right for them and useless
 // here. It uses the meter, so nothing else may use it meanwhile.
@@ -30,7 +41,7 @@ func (l *lab) await(ctx context.Context, c *crew, t *tally, limit time.Duration)
 func (l *lab) untilDead(ctx context.Context) error {
 	for pause(ctx, aliveEvery) == nil {
 		if err := l.ask(context.WithoutCancel(ctx)); err != nil {
-			return fmt.Errorf("the database no longer answers: %w", err)
+			return fmt.Errorf("%w: %w", errNoAnswer, err)
 		}
 	}
 	return nil

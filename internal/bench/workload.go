@@ -42,6 +42,7 @@ func Run(ctx context.Context, o Options, w Workload) (result *Result, err error)
 	l, err := openLab(ctx, o)
 	if err == nil {
 		result, err = l.measure(ctx, w)
+		err = l.autopsy(ctx, err)
 		defer func() { err = errors.Join(err, l.close(ctx)) }()
 	}
 	if ctx.Err() != nil {

@@ -240,4 +240,5 @@ var sessionTests = []struct {
 	{"read only", reportsAReadOnlyDatabase},
 	{"ddl/up and down and up", ddlUpAndDown},
 	{"ddl/version", tableCarriesItsVersion},
+	{"ddl/triggers", disabledTriggersAreRefused},
 }

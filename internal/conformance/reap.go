@@ -29,13 +29,16 @@ func (s *suite) reap(limit int) workqueue.Reaped {
 	return r
 }
 
+// lostAlone is what the headers say of a lease that no other row of the process lost.
+var lostAlone = containing("txwork-lost-alone:1", "txwork-lost-at:")
+
 // The lost attempt counts, the backoff runs from the end of the lease, and the token is cleared.
 func reapEffect(s *suite) {
 	_, id := s.one()
 	s.expire(id)
 	e := effect{
 		"status": is(0), "due_at": afterTheLease(s.backoff(1)), "locked_until": null, "owner_token": null,
-		"last_error": like("lease expired at "),
+		"last_error": like("lease expired at "), "headers": lostAlone,
 	}
 	s.expect(id, e, func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1}) })
 	s.expect(id, effect{}, func() { equal(s, "reaped again", s.reap(10), workqueue.Reaped{}) })
@@ -52,7 +55,7 @@ func reapExhausted(s *suite) {
 	_, spent := s.one(maxAttempts(1))
 	_, left := s.one(maxAttempts(2))
 	s.expire(spent, left)
-	e := failed.with(effect{"owner_token": null, "last_error": like(" in attempt 1")})
+	e := failed.with(effect{"owner_token": null, "last_error": like(" in attempt 1"), "headers": lostAlone})
 	s.expect(spent, e, func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1, Failed: 1}) })
 	equal(s, "status of the row with attempts left", s.status(left), workqueue.Ready)
 }
@@ -61,7 +64,7 @@ func reapCancelled(s *suite) {
 	_, id := s.one()
 	s.wantCancelled(id)
 	s.expire(id)
-	s.expect(id, failed.with(effect{"owner_token": null}), func() {
+	s.expect(id, failed.with(effect{"owner_token": null, "headers": lostAlone}), func() {
 		equal(s, "reaped", s.reap(10), workqueue.Reaped{Failed: 1})
 	})
 }

@@ -186,6 +186,43 @@ func ddlUpAndDown(t *testing.T, c Case) {
 	}
 }
 
+// A table whose triggers are disabled, run in replicas only or are dropped is refused until the statement in the error
+// is run, or the trigger is made again. Without announcements, work waits for the next poll.
+func disabledTriggersAreRefused(t *testing.T, c Case) {
+	s := newSuite(t, c, poolWay)
+	type trigger struct{ Table, Name, Definition string }
+	rows, _ := s.db.Pool.Query(t.Context(), `SELECT r.relname, t.tgname, pg_get_triggerdef(t.oid)
+		FROM pg_class AS o
+		JOIN pg_class AS r ON r.relnamespace = o.relnamespace AND (r.oid = o.oid OR starts_with(r.relname, o.relname || '_'))
+		JOIN pg_trigger AS t ON t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgname !~ '_(announce|topic_changed)$'
+		WHERE o.oid = $1::regclass`, s.table.Name())
+	triggers, err := pgx.CollectRows(rows, pgx.RowToStructByPos[trigger])
+	s.ok(err)
+	for _, trigger := range triggers {
+		table := pgx.Identifier{s.db.Schema, trigger.Table}.Sanitize()
+		for _, breaks := range []string{"ALTER TABLE %s DISABLE TRIGGER %s", "ALTER TABLE %s ENABLE REPLICA TRIGGER %s",
+			"DROP TRIGGER %[2]s ON %[1]s"} {
+			s.exec(fmt.Sprintf(breaks, table, pgx.Identifier{trigger.Name}.Sanitize()))
+			err := s.table.CheckVersion(t.Context(), s.db.Pool)
+			if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), trigger.Name) {
+				t.Fatalf(breaks+": got the error %v, want ErrSchemaVersion", table, trigger.Name, err)
+			}
+			_, advice, _ := strings.Cut(err.Error(), ": run ")
+			if strings.HasPrefix(breaks, "DROP") {
+				advice = trigger.Definition // what migrate validate prints
+			}
+			s.exec(advice)
+			s.ok(s.table.CheckVersion(t.Context(), s.db.Pool))
+		}
+	}
+	for _, off := range []string{"DISABLE TRIGGER ALL", "ENABLE TRIGGER ALL"} {
+		s.exec("ALTER TABLE " + s.table.Name() + " " + off)
+		err := s.table.CheckVersion(t.Context(), s.db.Pool)
+		equal(s, off+fmt.Sprintf(" with %d triggers is refused", len(triggers)), err != nil,
+			off == "DISABLE TRIGGER ALL" && len(triggers) > 0)
+	}
+}
+
 func tableCarriesItsVersion(t *testing.T, c Case) {
 	s := newSuite(t, c, poolWay)
 	s.ok(s.table.CheckVersion(t.Context(), s.db.Pool))

@@ -102,11 +102,14 @@ func failSettle() settle {
 	}
 }
 
+// running is what the headers say of a claim that has been renewed.
+var running = containing("txwork-running:")
+
 func extendSettle() settle {
 	return settle{
 		name:   "extend",
 		renews: true,
-		effect: effect{"locked_until": in(time.Hour)},
+		effect: effect{"locked_until": in(time.Hour), "headers": running},
 		do: func(ctx context.Context, o ops, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
 			return o.extend(ctx, owner, ids, time.Hour)
 		},
@@ -381,7 +384,8 @@ func extendEffect(s *suite) {
 	c, id := s.one()
 	token := s.record(id)["owner_token"]
 	for _, d := range []time.Duration{time.Hour, time.Second, lease} { // longer, shorter, and as before
-		s.expect(id, effect{"locked_until": in(d), "owner_token": is(token)}, func() {
+		s.expect(id, effect{"locked_until": in(d), "owner_token": is(token),
+			"headers": containing("txwork-running:", fmt.Sprint(token))}, func() {
 			s.do(func(ctx context.Context, o ops) error {
 				ids, err := o.extend(ctx, c.token, c.ids, d)
 				s.sameIDs(ids, c.ids)

@@ -126,7 +126,7 @@ func rowsOwnBackoff(s *suite) {
 	s.expire(reaped)
 	s.expect(reaped, effect{
 		"status": is(0), "due_at": afterTheLease(near(7 * time.Second)), "locked_until": null, "owner_token": null,
-		"last_error": like("lease expired at "),
+		"last_error": like("lease expired at "), "headers": lostAlone,
 	}, func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1}) })
 }
 

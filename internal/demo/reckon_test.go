@@ -66,7 +66,7 @@ func fakeRun(t *testing.T, ledger []int, more string) *database {
 	message := func(n int) string { return fmt.Sprintf("'%032d'::uuid", n) }
 	script := []string{
 		statement(db.Schema, "tables"),
-		"CREATE TABLE outbox (id int, attempts int)",
+		"CREATE TABLE outbox (id int, attempts int, headers jsonb)",
 		"INSERT INTO outbox VALUES (1, 1), (2, 1), (3, 1)",
 		"INSERT INTO accounts VALUES ('a', 500, 494), ('b', 500, 506)",
 	}

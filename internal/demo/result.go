@@ -17,7 +17,7 @@ type Result struct {
 	Applied             int64   `json:"applied"`               // messages in the ledger
 	Lost                int64   `json:"lost"`                  // committed transfers that are not in the ledger
 	AppliedTwice        int64   `json:"applied_twice"`         // messages with more than one row in the ledger
-	Redelivered         int64   `json:"redelivered"`           // messages that took more than one attempt
+	Redelivered         int64   `json:"redelivered"`           // messages that took more than one claim
 	RolledBackSeen      int64   `json:"rolled_back_seen"`      // rows of the ledger whose transfer was rolled back
 	StaleSettlesRefused int64   `json:"stale_settles_refused"` // settles that came after the claim was lost
 	Seconds             float64 `json:"seconds"`               // from the start to the reckoning

@@ -31,7 +31,7 @@ var imports = []string{
 	ours + "workqueue/periodic", ours + "workqueue/topics", ours + "workqueue/validate", ours + "schedule", ours +
 		"outbox", ours + "outbox/outboxhttp", ours + "inbox", ours + "inbox/inboxhttp", ours + "timers", ours +
 		"timers/alarms",
-	ours + "jobs", ours + "reaper", ours + "service", ours + "migrations", ours + "txworktest",
+	ours + "jobs", ours + "reaper", ours + "service", ours + "migrations", ours + "txworktest", ours + "webhook",
 }
 
 const ours = "github.com/txwork/txwork/"

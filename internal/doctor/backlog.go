@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,22 @@ var backlogChecks = []check{
 		look:    inRowsOfEachTable(saturatedQueues),
 	},
 	{
+		code: "topic-paused", severity: Warning,
+		title:   "a paused topic with rows that wait",
+		from:    rough(defaultThresholds.Backlog),
+		meaning: "The topic's rows do not run until somebody resumes it.",
+		remedy:  "`txwork outbox resume TOPIC` or `txwork inbox resume CONSUMER TOPIC`",
+		look:    inRowsOfEachTable(pausedTopics),
+	},
+	{
+		code: "topic-behind", severity: Warning,
+		title:   "a topic whose rows are set aside although it is not paused",
+		from:    rough(defaultThresholds.Backlog),
+		meaning: "Its rows start late: the workers have no places for more of them, or none runs.",
+		remedy:  "find out what its handlers wait for; give them a shorter timeout or the workers more places",
+		look:    inRowsOfEachTable(topicsBehind),
+	},
+	{
 		code: "schedule-overdue", severity: Critical,
 		title:   "schedules that should have fired",
 		from:    rough(defaultThresholds.Schedule),
@@ -53,6 +70,14 @@ var backlogChecks = []check{
 		remedy: "start a worker that runs the table's schedules: `timers.Worker` for those of timers, `jobs.Worker` for " +
 			"those of jobs, or `txwork worker` with that section",
 		look: inRowsOfEachTable(overdueSchedules),
+	},
+	{
+		code: "schedule-failing", severity: Critical,
+		title:   "schedules whose occurrences cannot be written: every attempt fails",
+		from:    rough(defaultThresholds.Schedule),
+		meaning: "What they start, such as reports, does not happen. They are retried at least every minute, for ever.",
+		remedy:  "fix the cause that `last_error` names; put the schedule again if its template or its zone is wrong",
+		look:    inRowsOfEachTable(failingSchedules),
 	},
 	{
 		code: "schedule-dead", severity: Critical,
@@ -145,15 +170,18 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 // ready describes how many rows are ready.
 func (t *table) ready(h survey.Head) string {
 	n := plural(h.Ready, "ready row")
-	if h.Seen >= 50 && h.Seen >= maxHead/survey.MaxLanes && float64(h.Seen) < t.Live {
-		return fmt.Sprintf("%s or more (about %.0f live rows in the table)", n, t.Live)
+	switch {
+	case h.More && float64(h.Seen) < t.Live:
+		return fmt.Sprintf("at least %s (about %.0f live rows in the table)", n, t.Live)
+	case h.More:
+		return "at least " + n
 	}
 	return n
 }
 
 func (t *table) laneEvidence(w waiting) Evidence {
-	e := evidence("ready_at_least", w.Ready, "in_progress", w.Running, "oldest_seconds", w.oldest(), "live_estimate",
-		int64(max(t.Live, float64(w.Seen))))
+	e := evidence("ready_at_least", w.Ready, totalName("in_progress", w.More), w.Running, "oldest_seconds", w.oldest(),
+		"longest_running_seconds", seconds(w.Longest), "live_estimate", int64(max(t.Live, float64(w.Seen))))
 	if len(t.LaneNames) > 0 {
 		e = append(evidence(t.LaneNames[0], w.Name()), e...)
 	}
@@ -186,10 +214,10 @@ func (x *examination) backlogFinding(t *table, w waiting, r survey.Rates) Findin
 	f := Finding{
 		Title: fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()),
 			t.drain(w, r)),
-		Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute",
-			r.Ended)...)},
+		Evidence: []Evidence{append(t.laneEvidence(w), evidence(totalName("arrived_per_minute", r.MoreArrived),
+			r.Arrived, totalName("ended_per_minute", r.MoreEnded), r.Ended)...)},
 		Remedy: Remedy{
-			Do:       "Run more processes or raise the concurrency of the workers. These show what is slow:",
+			Do:       t.makeRoom(w, "Run more processes or raise the concurrency of the workers. These show what is slow:"),
 			Commands: []string{x.command("list", t.Name, "--status", "in_progress"), x.command("stats", t.Name)},
 		},
 	}
@@ -197,6 +225,31 @@ func (x *examination) backlogFinding(t *table, w waiting, r survey.Rates) Findin
 		f.Severity = Critical
 	}
 	return f
+}
+
+// makeRoom says what to do about rows that wait for a place. More places are no remedy if rows that do not return hold
+// those that there are: they would hold the new ones, too.
+func (t *table) makeRoom(w waiting, otherwise string) string {
+	held := max(w.Running-w.Expired, 1)
+	switch {
+	case w.Overdue > 0:
+		return fmt.Sprintf("%d of %s in progress %s for longer than %s should and %s the places of others: end what "+
+			"not-returning names first. More places would be held in the same way. These show the rest:", w.Overdue,
+			plural(held, "row"), verb(w.Overdue, "runs", "run"), they(w.Overdue), verb(w.Overdue, "holds", "hold"))
+	case 2*w.Long >= held && w.Long > 0:
+		return fmt.Sprintf("%d of %s in progress %s for longer than %s and %s the places of others. Find out whether "+
+			"they get on: if their handlers hang, more places would be held in the same way. If they take so long, run more "+
+			"processes or raise the concurrency of the workers. These show since when each runs:", w.Long,
+			plural(held, "row"), verb(w.Long, "has run", "have run"), rough(t.long), verb(w.Long, "holds", "hold"))
+	}
+	return otherwise
+}
+
+func verb(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }
 
 // drain estimates when the backlog will be gone, from the rates of the last minute.
@@ -207,13 +260,21 @@ func (t *table) drain(w waiting, r survey.Rates) string {
 	if r.Ended == 0 {
 		return "nothing has ended in the last minute"
 	}
+	if r.MoreArrived && r.MoreEnded {
+		return fmt.Sprintf("at least %d rows arrived in the last minute, and as many ended", r.Arrived)
+	}
 	gain := float64(r.Ended-r.Arrived) / ratesOver.Seconds()
 	if gain <= 0 {
-		return fmt.Sprintf("growing: %d rows arrived in the last minute, %d ended", r.Arrived, r.Ended)
+		return fmt.Sprintf("growing: %s arrived in the last minute, %d ended", counted(r.Arrived, r.MoreArrived,
+			"row"), r.Ended)
 	}
 	depth := max(float64(w.Ready), t.Live)
-	return fmt.Sprintf("drained in about %s at the present rate: %d rows arrived in the last minute, %d ended",
-		rough(seconds(depth/gain)), r.Arrived, r.Ended)
+	ended := fmt.Sprint(r.Ended)
+	if r.MoreEnded {
+		ended = "at least " + ended
+	}
+	return fmt.Sprintf("drained in about %s at the present rate: %s arrived in the last minute, %s ended",
+		rough(seconds(depth/gain)), plural(r.Arrived, "row"), ended)
 }
 
 func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
@@ -231,6 +292,69 @@ func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding,
 				Commands: []string{x.command("jobs", "resume", shell(w.Name()))},
 				SQL: []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE "+
 					"name = %s;", t.Q("_queue"), literal(w.Name()))},
+			},
+		})
+	}
+	return all, err
+}
+
+// topicsAside returns the topics with rows that have been aside for longer than a threshold.
+func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) ([]survey.Topic, error) {
+	list, err := survey.Topics(ctx, x.reader(), &t.Facts, maxSample)
+	list = slices.DeleteFunc(list, func(s survey.Topic) bool {
+		return s.Paused != paused || s.Aside == 0 || seconds(s.Oldest) < x.Thresholds.Backlog
+	})
+	return list[:min(len(list), maxShown)], err
+}
+
+// topic names a topic of a table, with the lane that has topics of its own.
+func (t *table) topic(s survey.Topic) string {
+	if s.Lane == "" {
+		return fmt.Sprintf("%s, topic %s", t.Name, s.Topic)
+	}
+	return fmt.Sprintf("%s, %s %s, topic %s", t.Name, t.LaneNames[0], s.Lane, s.Topic)
+}
+
+func (t *table) topicEvidence(s survey.Topic) []Evidence {
+	return []Evidence{evidence("lane", s.Lane, "topic", s.Topic, "aside_at_least", s.Aside, "oldest_seconds",
+		seconds(s.Oldest))}
+}
+
+func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, err := x.topicsAside(ctx, t, true)
+	for _, s := range list {
+		names, literals := []string{shell(s.Topic)}, literal(s.Topic)
+		if s.Lane != "" {
+			names, literals = append([]string{shell(s.Lane)}, names...), literal(s.Lane)+", "+literals
+		}
+		f := Finding{
+			Title: fmt.Sprintf("%s: the topic is paused; %s aside, the oldest due for %s", t.topic(s),
+				plural(s.Aside, "row"), rough(seconds(s.Oldest))),
+			Evidence: t.topicEvidence(s),
+			Remedy: Remedy{
+				Do:  "Resume the topic once the reason for the pause is gone.",
+				SQL: []string{fmt.Sprintf("SELECT %s(%s);", t.Q("_resume"), literals)},
+			},
+		}
+		if t.Name == "outbox" || t.Name == "inbox" {
+			f.Remedy.Commands = []string{x.command(append([]string{t.Name, "resume"}, names...)...)}
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
+func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, err := x.topicsAside(ctx, t, false)
+	for _, s := range list {
+		all = append(all, Finding{
+			Title: fmt.Sprintf("%s: %s aside, the oldest due for %s, although the topic is not paused", t.topic(s),
+				plural(s.Aside, "row"), rough(seconds(s.Oldest))),
+			Evidence: t.topicEvidence(s),
+			Remedy: Remedy{
+				Do: "Find out what the handlers of the topic wait for. Give them a shorter timeout, or the workers more " +
+					"places; without a worker, start one. These show what runs:",
+				Commands: []string{x.command("list", t.Name, "--status", "in_progress")},
 			},
 		})
 	}
@@ -259,15 +383,54 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 			Title: fmt.Sprintf("%s: %s held back by the queue's limit, the oldest for %s: %s", t.of(w.Head),
 				t.ready(w.Head), rough(w.oldest()), limit),
 			Evidence: []Evidence{e},
-			Remedy: Remedy{Do: "Raise the limit, if what it protects allows that.",
-				Commands: []string{x.command(args...)}},
+			Remedy:   x.raise(t, w, args),
+		})
+	}
+	return all, err
+}
+
+// raise is the remedy of a queue that is at its limit, which these arguments raise, unless rows that do not return are
+// what holds it.
+func (x *examination) raise(t *table, w waiting, args []string) Remedy {
+	const raise = "Raise the limit, if what it protects allows that."
+	r := Remedy{Do: t.makeRoom(w, raise), Commands: []string{x.command(args...)}}
+	if r.Do != raise {
+		r.Commands = []string{x.command("list", t.Name, "--status", "in_progress", "--queue", shell(w.Name()))}
+	}
+	return r
+}
+
+// owedBy returns the overdue schedules of a table: those that fail at every attempt, or those that are not claimed.
+func (x *examination) owedBy(ctx context.Context, t *table, failing bool) ([]survey.Overdue, error) {
+	list, err := survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule, maxSample)
+	list = slices.DeleteFunc(list, func(s survey.Overdue) bool { return (s.Failures > 0) != failing })
+	return list[:min(len(list), maxShown)], err
+}
+
+func failingSchedules(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, err := x.owedBy(ctx, t, true)
+	for _, s := range list {
+		cause := "no error was recorded"
+		if s.Error != nil {
+			cause = bounded(oneLine(*s.Error))
+		}
+		all = append(all, Finding{
+			Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, and %s failed since: %s", t.Name, s.Name,
+				rough(seconds(s.Late)), plural(int64(s.Failures), "attempt"), cause),
+			Evidence: []Evidence{evidence("id", s.ID, "schedule", s.Name, "expr", s.Expr, "late_seconds",
+				seconds(s.Late), "failures", s.Failures, "last_error", s.Error)},
+			Remedy: Remedy{
+				Do: "Fix what the error names, or put the schedule again if its zone or its contents are wrong. It then fires " +
+					"at its next attempt, within two minutes. Its misfire policy decides about missed occurrences.",
+				Commands: []string{x.command("show", t.Name, s.ID)},
+			},
 		})
 	}
 	return all, err
 }
 
 func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	list, err := survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule, maxShown)
+	list, err := x.owedBy(ctx, t, false)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -280,11 +443,11 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 			Commands: []string{x.command("list", t.Name, "--status", "ready")},
 		},
 	}
-	for _, s := range list {
+	for _, s := range list[:min(len(list), maxShown)] {
 		f.Evidence = append(f.Evidence, evidence("schedule", s.Name, "expr", s.Expr, "late_seconds", seconds(s.Late),
 			"last_error", s.Error))
 	}
-	return []Finding{f}, nil
+	return t.shown([]Finding{f}, int64(len(list)), len(list) >= maxSample, "overdue schedule"), nil
 }
 
 // scheduler names the worker that runs the schedules of a table.
@@ -302,7 +465,12 @@ func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding
 	if !t.Schedule() {
 		return nil, nil
 	}
-	list, err := readRows[survey.Overdue](ctx, x, "dead_schedules", t, maxShown)
+	type dead struct {
+		ID, Name, Expr string
+		Late           float64
+		Error          *string
+	}
+	list, err := readRows[dead](ctx, x, "dead_schedules", t, maxSample)
 	for _, s := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: schedule %q is a dead letter and no longer fires", t.Name, s.Name),
@@ -315,7 +483,7 @@ func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding
 			},
 		})
 	}
-	return all, err
+	return t.shown(all, int64(len(all)), len(all) >= maxSample, "dead schedule"), err
 }
 
 // redrive returns the SQL that makes rows ready again.

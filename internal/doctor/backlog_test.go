@@ -117,6 +117,24 @@ func TestAPausedQueueWithABacklog(t *testing.T) {
 	w.mends(f, nil)
 }
 
+func TestTopicsWithRowsAside(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("mail's", 3)...)
+	w.exec("SELECT outbox_pause('mail''s')")
+	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 10)
+	must(t, err)
+	w.goneNow("topic-paused", nil)
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
+	f := w.finds("topic-paused", []string{"outbox, topic mail's", "3 rows aside", `txwork outbox resume 'mail'\''s'`})
+	for _, other := range []string{"unserved", "backlog", "topic-behind", "stuck-join", "fold-behind"} {
+		w.goneNow(other, nil)
+	}
+	w.mends(f, nil)
+	f = w.finds("topic-behind", []string{"outbox, topic mail's", "3 rows aside", "not paused"})
+	w.relays("mail's", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
+	w.goneAfter(f, byWord, nil)
+}
+
 func TestASaturatedQueue(t *testing.T) {
 	w := newWard(t)
 	w.in(func(tx workqueue.Tx) error {
@@ -163,4 +181,28 @@ func TestSchedules(t *testing.T) {
 
 	w.exec(`UPDATE timers_schedule SET status = 3, completed_at = now(), failed_at = now(), last_error = 'no such zone' WHERE name = 'clean'`)
 	w.mends(w.finds("schedule-dead", []string{"clean", "no such zone"}), nil)
+}
+
+// A schedule whose every attempt fails is late from its nominal time, although each failure puts off its due time.
+func TestAScheduleThatFails(t *testing.T) {
+	w := newWard(t)
+	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})
+	must(t, err)
+	report := timers.Schedule{Name: "report", Expr: "@hourly", Topic: "report"}
+	put := func(list ...timers.Schedule) {
+		w.in(func(tx workqueue.Tx) error { return clock.Schedules().Put(t.Context(), tx, list...) })
+	}
+	put(report, timers.Schedule{Name: "waits", Expr: "@hourly", Topic: "report"})
+	w.exec("UPDATE timers_schedule SET next_at = now() - interval '28 minutes', due_at = now() - interval '28 minutes', " +
+		"template = 'torn' WHERE name = 'report'")
+	w.exec("UPDATE timers_schedule SET buffered_at = now() - interval '1 day' WHERE name = 'waits'") // which is no failure
+	worker, err := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
+	must(t, err)
+	worker.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
+	w.while(worker.Run, func() bool { return ask[int](w, "SELECT max(attempts) FROM timers_schedule") >= 2 })
+	f := w.finds("schedule-failing", []string{`"report"`, "28 min", "template"})
+	w.goneNow("schedule-failing", []string{"waits"})
+	w.goneNow("schedule-overdue", nil)
+	put(report)
+	w.goneAfter(f, byWord, nil)
 }

@@ -18,8 +18,8 @@ type check struct {
 }
 
 // checks lists all checks, by family.
-var checks = slices.Concat(leaseChecks, schemaChecks, backlogChecks, deadLetterChecks, orderChecks, vacuumChecks,
-	wakeChecks, serverChecks)
+var checks = slices.Concat(leaseChecks, runningChecks, schemaChecks, backlogChecks, deadLetterChecks, orderChecks,
+	vacuumChecks, wakeChecks, serverChecks)
 
 // inEachTable examines the facts of one table after the other. A failure in one table does not stop the others.
 func inEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,
@@ -28,7 +28,7 @@ func inEachTable(look func(context.Context, *examination, *table) ([]Finding, er
 		for _, t := range x.tables {
 			found, err := look(ctx, x, t)
 			if err != nil {
-				x.skip(x.current.code, t.Name, err)
+				x.skip(ctx, x.current.code, t.Name, err)
 			}
 			for i := range found {
 				found[i].Table = t.Name
@@ -39,13 +39,17 @@ func inEachTable(look func(context.Context, *examination, *table) ([]Finding, er
 	}
 }
 
-// inRowsOfEachTable examines rows. It gives up a table that is locked or was too slow repeatedly: waiting for it in
+// inRowsOfEachTable examines rows. A table of which row-level security shows a part is examined, but not in full. It
+// gives up a table that is locked or was too slow repeatedly: waiting for it in
 // every check would take longer than an operator can wait.
 func inRowsOfEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,
 	*examination) ([]Finding, error) {
 	return inEachTable(func(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 		if t.gaveUp != nil {
 			return nil, t.gaveUp
+		}
+		if t.Filtered {
+			x.skip(ctx, x.current.code, t.Name, x.filtered())
 		}
 		found, err := look(ctx, x, t)
 		t.note(err)

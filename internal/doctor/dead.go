@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,7 +45,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 	if t.LabelName() == "" {
 		return nil, nil
 	}
-	list, err := readRows[letters](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxShown)
+	list, err := readRows[letters](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxSample)
 	for _, l := range list {
 		state, remedy := x.unhandled(t, l)
 		all = append(all, Finding{
@@ -54,7 +55,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 			Remedy: remedy,
 		})
 	}
-	return all, err
+	return t.shown(all, int64(len(all)), false, "unhandled "+t.LabelName()), err
 }
 
 // unhandled describes the state of rows that found no handler, and what to do about them.
@@ -79,11 +80,11 @@ func (x *examination) unhandled(t *table, l letters) (state string, r Remedy) {
 
 func poison(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
 	list, err := readRows[letters](ctx, x, "poison", t, deadLettersOf.Seconds(), maxSample, x.Thresholds.Poison,
-		maxShown)
+		maxSample, deadlyFrom)
 	for _, l := range list {
 		all = append(all, x.poisonFinding(t, l))
 	}
-	return all, err
+	return t.shown(all, int64(len(all)), false, "dead-letter kind"), err
 }
 
 func (x *examination) poisonFinding(t *table, l letters) Finding {
@@ -91,18 +92,26 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 	if l.Label != "" {
 		what = fmt.Sprintf("%s: %s %q", t.Name, t.LabelName(), l.Label)
 	}
+	do := "Look at one of them, fix the cause, then redrive them."
+	if strings.HasPrefix(l.Error, lostLease) {
+		do = "No handler reported these failures: the process of each ended, or was frozen or cut off from the database, in " +
+			"the last attempt. Look at one of them and at why its processes ended, fix the cause, then redrive them."
+	}
 	return Finding{
 		Title: fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
 		Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs,
 			"latest_seconds", seconds(l.Latest))},
 		Remedy: Remedy{
-			Do:       "Look at one of them, fix the cause, then redrive them.",
+			Do:       do,
 			Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redriveRecent(l)...)},
 			SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
 				"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), t.about(l))},
 		},
 	}
 }
+
+// lostLease begins the error of a row whose lease expired, as the reaper writes it.
+const lostLease = "lease expired at "
 
 // about returns an SQL condition that selects rows of the letters' kind or topic.
 func (t *table) about(l letters) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txwork/txwork/workqueue/validate"
@@ -13,7 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/migrations"
 )
 
 // A Report is what one examination has found.
@@ -25,8 +28,12 @@ type Report struct {
 	At       time.Time     `json:"at"` // by the database's clock
 	Took     time.Duration `json:"-"`
 	Findings []Finding     `json:"findings"` // the most severe first
-	Skipped  []Skipped     `json:"skipped"`  // what could not be examined
+	Skipped  []Skipped     `json:"skipped"`  // checks that were not made, or not in full
 }
+
+// Complete tells whether every check was made in full. Without findings, only a complete examination means that nothing
+// is wrong.
+func (r Report) Complete() bool { return len(r.Skipped) == 0 }
 
 // Worst is the severity of the first finding; empty if there are no findings.
 func (r Report) Worst() Severity {
@@ -84,12 +91,12 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 func (x *examination) run(ctx context.Context, c *check) {
 	x.current = c
 	if ctx.Err() != nil {
-		x.skip(c.code, "", ctx.Err())
+		x.skip(ctx, c.code, "", ctx.Err())
 		return
 	}
 	found, err := c.look(ctx, x)
 	if err != nil {
-		x.skip(c.code, "", err)
+		x.skip(ctx, c.code, "", err)
 	}
 	for _, f := range found {
 		f.Code, f.Fixable = c.code, f.Fixable && c.fixes
@@ -110,29 +117,54 @@ func orNone(list []string) []string {
 	return list
 }
 
-// skip records what could not be examined, and what to do about it. Missing tables are reported by the schema check.
-func (x *examination) skip(code, table string, err error) {
+// grant says how the role gets the rights to see what an examination reads. A role that is the role viewer, or a member
+// of it, cannot be granted it once more: it lacks only what the schema got since.
+func (x *examination) grant() string {
+	viewer, args := migrations.DefaultRolePrefix+"_viewer", []string{"roles"}
+	if x.viewer != "" && x.viewer != viewer {
+		viewer, args = x.viewer, append(args, "--prefix", strings.TrimSuffix(x.viewer, "_viewer"))
+	}
+	again := "run the SQL that " + postgres.Command(x.Schema, args...) + " prints"
+	if x.viewer != "" {
+		return again + " again: the schema has something that role " + viewer + " may not read yet"
+	}
+	return fmt.Sprintf("%s, then GRANT %s TO %s", again, viewer, quoted(x.report.Role))
+}
+
+// A gap is why a check was not made in full, although no statement failed.
+type gap struct{ reason, remedy string }
+
+func (g gap) Error() string { return g.reason }
+
+// skip records a check that was not made, or not in full: why, who is in the way, and what to do about it. Whatever
+// keeps a check from seeing everything that it concludes from must come here, because a report without findings and
+// without skipped checks says that nothing is wrong.
+func (x *examination) skip(ctx context.Context, code, table string, err error) {
 	s := Skipped{Check: code, Table: table, Reason: err.Error()}
 	var pg *pgconn.PgError
+	var partial gap
 	switch {
+	case errors.As(err, &partial):
+		s.Reason, s.Remedy = partial.reason, partial.remedy
 	case errors.Is(err, context.DeadlineExceeded):
 		s.Reason = fmt.Sprintf("the examination took longer than %v", x.Timeout)
 		s.Remedy = "raise the timeout"
 	case errors.As(err, &pg):
+		s.Reason = pg.Message
 		switch pg.Code {
 		case "42P01", "42703", "42883", "3F000": // undefined table, column, function, schema
-			return
+			s.Remedy = "create what is missing: see the finding schema, or " + postgres.Command(x.Schema, "migrate", "validate")
 		case "42501":
-			s.Reason = pg.Message
-			s.Remedy = fmt.Sprintf("grant role %q what the role viewer of `txwork roles` has", x.report.Role)
+			s.Remedy = x.grant()
 		case "57014":
 			s.Reason = fmt.Sprintf("a statement took longer than %v", x.StatementTimeout)
 			s.Remedy = "raise the statement timeout"
 		case "55P03":
 			s.Reason = fmt.Sprintf("a table was locked for longer than %v", survey.LockLimit)
+			s.Remedy, s.Holders = x.lockHolders(ctx, table)
 		}
 	}
-	if !slices.Contains(x.report.Skipped, s) {
+	if !slices.ContainsFunc(x.report.Skipped, s.same) {
 		x.report.Skipped = append(x.report.Skipped, s)
 	}
 }

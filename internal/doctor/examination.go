@@ -4,12 +4,14 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"strings"
 	"text/template"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/internal/survey"
 )
@@ -25,12 +27,14 @@ type examination struct {
 	pool    *pgxpool.Pool
 	current *check
 	report  Report
+	viewer  string // the role viewer that the session's role is, or is a member of
 
 	skew          time.Duration // how far this machine's clock is ahead of the server's
 	roundTrip     time.Duration
 	tables        []*table
 	leaders       *leaders
 	vacuumHolders *holders
+	locks         *[]tableLock // sessions in the way of a check, once one has met a lock
 }
 
 func (x *examination) reader() survey.Reader {
@@ -60,7 +64,8 @@ func (x *examination) begin(ctx context.Context) error {
 		before := x.Now()
 		text := sqltext.Statement(templates, "server", nil)
 		var s server
-		err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(&s.Role, &s.Database, &s.Version, &s.At)
+		err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(&s.Role, &s.Database, &s.Version, &s.At,
+			&x.viewer)
 		if err != nil {
 			return err
 		}
@@ -78,19 +83,19 @@ func (x *examination) begin(ctx context.Context) error {
 func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
 	all, err := survey.Tables(ctx, tx, x.Schema, maxHead)
 	for _, facts := range all {
-		t := &table{Facts: facts}
-		x.tables = append(x.tables, t)
-		if t.Filtered {
-			x.report.Skipped = append(x.report.Skipped, Skipped{Check: "row-security", Table: t.Name,
-				Reason: fmt.Sprintf("row-level security shows role %q a part of the rows only", x.report.Role),
-				Remedy: "look as the owner of the table, or as a role with BYPASSRLS"})
-		}
+		x.tables = append(x.tables, &table{Facts: facts})
 	}
 	return err
 }
 
+// filtered says that row-level security hides rows from the role.
+func (x *examination) filtered() gap {
+	return gap{fmt.Sprintf("row-level security shows role %q a part of the rows only", x.report.Role),
+		"look as the owner of the tables, or as a role with BYPASSRLS"}
+}
+
 // seconds converts a number of seconds, as the server returns it.
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func seconds(s float64) time.Duration { return postgres.Seconds(s) }
 
 // rough formats a duration for people.
 func rough(d time.Duration) string {
@@ -104,6 +109,37 @@ func rough(d time.Duration) string {
 		return fmt.Sprintf("%.0f h", d.Hours())
 	}
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
+}
+
+// counted formats a number with its noun, which is a lower bound if there may be more.
+func counted(n int64, more bool, noun string) string {
+	if more {
+		return "at least " + plural(n, noun)
+	}
+	return plural(n, noun)
+}
+
+// shown returns the first findings of many alike, the first of which says how many there are.
+func (t *table) shown(all []Finding, total int64, more bool, noun string) []Finding {
+	if total <= maxShown && !more {
+		return all
+	}
+	all = all[:min(len(all), maxShown)]
+	if len(all) > 0 {
+		f := &all[0]
+		f.Title = fmt.Sprintf("%s: %s, of which %d are shown; %s", t.Name, counted(total, more, noun), len(all),
+			strings.TrimPrefix(f.Title, t.Name+": "))
+		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), total)...)
+	}
+	return all
+}
+
+// totalName names a number in evidence.
+func totalName(name string, more bool) string {
+	if more {
+		return name + "_at_least"
+	}
+	return name
 }
 
 // plural formats a number with its noun.

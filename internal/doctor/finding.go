@@ -117,10 +117,15 @@ func (e Evidence) Get(name string) any {
 	return nil
 }
 
-// Skipped is what could not be looked at.
+// Skipped is a check that was not made, or not in full: what it looks for may be there.
 type Skipped struct {
-	Check  string `json:"check"`            // code of the check
-	Table  string `json:"table,omitempty"`  // empty if it concerns no single table
-	Reason string `json:"reason"`           // why it was not examined
-	Remedy string `json:"remedy,omitempty"` // what makes the examination possible
+	Check   string     `json:"check"`             // code of the check
+	Table   string     `json:"table,omitempty"`   // empty if it concerns no single table
+	Reason  string     `json:"reason"`            // why it was not made
+	Remedy  string     `json:"remedy,omitempty"`  // what makes it possible
+	Holders []Evidence `json:"holders,omitempty"` // the sessions whose lock was in the way; durations are in seconds
+}
+
+func (s Skipped) same(o Skipped) bool {
+	return s.Check == o.Check && s.Table == o.Table && s.Reason == o.Reason
 }

@@ -2,13 +2,16 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -35,6 +38,26 @@ var leaseChecks = []check{
 		look: noReaper,
 	},
 	{
+		code: "nobody-sees-all", severity: Critical,
+		title: "tables under row-level security that no process maintains which sees all their rows",
+		from:  rough(defaultThresholds.Reaper),
+		meaning: "Processes of tenants leave to others what concludes from absent rows. Without such a process, ordered " +
+			"and limited rows and rows behind a join do not run, schedules do not fire, and the rows of dead workers stay " +
+			"claimed.",
+		remedy: "run a reaper and a worker as the owner of the tables, or as a role with BYPASSRLS; or run `txwork reap` " +
+			"or the procedures …_maintain as such a role every minute",
+		look: nobodySeesAll,
+	},
+	{
+		code: "failing-maintenance", severity: Warning,
+		title: "tables of which a part is not maintained, because maintenance fails or skips rows",
+		meaning: "Somebody maintains these tables, but not to the end. What is left of them stays: rows whose process is " +
+			"dead are not requeued, rows past their retention are not deleted, or sweeps do not run.",
+		remedy: "mend what the error names: grant what the role lacks, migrate the schema or the program, or remove what " +
+			"keeps the row; then run `txwork reap TABLE`, which tells whether anything is left",
+		look: failingMaintenance,
+	},
+	{
 		code: "retention", severity: Warning,
 		title: "rows that are long past their retention",
 		from:  "half of the retention, at least a day",
@@ -55,6 +78,13 @@ type leaders struct {
 func (x *examination) readLeaders(ctx context.Context) ([]survey.Leader, error) {
 	if x.leaders == nil {
 		all, err := survey.Leaders(ctx, x.reader(), x.Schema)
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.Code == "42P01" {
+			// Without the migrations there is no such table, and so no leader.
+			if ours, why := x.migrated(ctx); why == nil && !ours {
+				err = nil
+			}
+		}
 		x.leaders = &leaders{all, err}
 	}
 	return x.leaders.all, x.leaders.err
@@ -67,14 +97,21 @@ func (x *examination) reaped(ctx context.Context, t *table) (leads bool, ended t
 		return false, 0, "it cannot be determined which reaper maintains " + t.Name
 	}
 	i := slices.IndexFunc(all, func(l survey.Leader) bool { return l.Table == t.Schema+"."+t.Name })
-	switch {
-	case i < 0:
+	if i < 0 {
 		return false, 0, "no reaper has ever maintained " + t.Name
-	case all[i].Ended <= 0:
-		return true, 0, fmt.Sprintf("a reaper maintains %s, but it fails, see its log", t.Name)
 	}
-	ended = seconds(all[i].Ended)
-	return false, ended, fmt.Sprintf("no reaper maintains %s; maintenance last ran %s ago", t.Name, rough(ended))
+	leads, ended = all[i].Ended <= 0, max(seconds(all[i].Ended), 0)
+	switch problem := all[i].Problem; {
+	case leads && problem == "":
+		text = fmt.Sprintf("a reaper maintains %s, but it fails, see its log", t.Name)
+	case leads:
+		text = fmt.Sprintf("a reaper maintains %s, but not to the end: %s", t.Name, problem)
+	case problem == "":
+		text = fmt.Sprintf("no reaper maintains %s; maintenance last ran %s ago", t.Name, rough(ended))
+	default:
+		text = fmt.Sprintf("maintenance of %s last ran %s ago, and not to the end: %s", t.Name, rough(ended), problem)
+	}
+	return leads, ended, text
 }
 
 // An expiredClaim is the rows that one claim has left behind.
@@ -93,14 +130,21 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 		return nil, err
 	}
 	n, oldest := countExpired(heads)
+	more := hides(heads)
 	if n == 0 {
+		if more {
+			return nil, t.hiding()
+		}
 		return nil, nil
 	}
 	claims, err := readRows[expiredClaim](ctx, x, "expired", t, x.Thresholds.Expired.Seconds(), maxShown)
 	if err != nil {
 		return nil, err
 	}
-	f := x.expiredFinding(ctx, t, n, oldest)
+	f := x.expiredFinding(ctx, t, plural(n, "lease"), oldest)
+	if more {
+		f = x.expiredFinding(ctx, t, "at least "+plural(n, "lease"), oldest)
+	}
 	for _, c := range claims {
 		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label,
 			"ids", c.IDs, "ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
@@ -113,6 +157,12 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	return []Finding{f}, err
 }
 
+// hiding says that there are more due rows than are read to find those in progress.
+func (t *table) hiding() gap {
+	return gap{fmt.Sprintf("more than %d rows are due: rows in progress behind them were not looked at",
+		survey.RunningRows), "start workers, or look when there are fewer"}
+}
+
 func countExpired(heads []survey.Head) (n int64, oldest float64) {
 	for _, h := range heads {
 		if n += h.Expired; h.Expired > 0 {
@@ -123,14 +173,18 @@ func countExpired(heads []survey.Head) (n int64, oldest float64) {
 }
 
 // expiredFinding returns the finding without its evidence.
-func (x *examination) expiredFinding(ctx context.Context, t *table, n int64, oldest float64) Finding {
-	_, _, who := x.reaped(ctx, t)
+func (x *examination) expiredFinding(ctx context.Context, t *table, leases string, oldest float64) Finding {
+	leads, ended, who := x.reaped(ctx, t)
+	then := "start a reaper"
+	if leads || ended > 0 && ended < x.Thresholds.Reaper {
+		then = "mend the maintenance"
+	}
 	return Finding{
-		Title: fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, plural(n, "lease"),
+		Title: fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, leases,
 			rough(seconds(oldest))),
 		Fixable: true,
 		Remedy: Remedy{
-			Do: "Requeue the rows, then start a reaper: " + who + ". Then look for the process that had them: it was " +
+			Do: "Requeue the rows, then " + then + ": " + who + ". Then look for the process that had them: it was " +
 				"killed, or it still runs and is frozen or cut off; restart it.",
 			Commands: []string{x.command("reap", "--no-purge", t.Name)},
 			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
@@ -168,11 +222,45 @@ func (x *examination) silentSessions(ctx context.Context, t *table) (list []Evid
 	return list, err
 }
 
+// failingMaintenance finds tables that somebody maintains, but not to the end.
+func failingMaintenance(ctx context.Context, x *examination) (found []Finding, err error) {
+	if len(x.tables) == 0 {
+		return nil, nil
+	}
+	all, err := x.readLeaders(ctx)
+	for _, l := range all {
+		i := slices.IndexFunc(x.tables, func(t *table) bool { return l.Table == t.Schema+"."+t.Name })
+		if i < 0 || l.Problem == "" {
+			continue
+		}
+		t := x.tables[i]
+		_, ended, text := x.reaped(ctx, t)
+		found = append(found, Finding{
+			Title: "The maintenance of " + t.Name + " does not do all",
+			Evidence: []Evidence{evidence("table", t.Name, "problem", l.Problem, "state", text,
+				"ended_seconds", ended)},
+			Remedy: Remedy{
+				Do: "Mend what the problem names: a right that the reaper's role lacks, a version of the program that " +
+					"does not fit the schema, or what keeps a row. Reapers then notice by themselves within a minute. To run " +
+					"the maintenance at once, and to see whether anything is left:",
+				Commands: []string{x.command("reap", t.Name)},
+				SQL:      []string{fmt.Sprintf("CALL %s();", t.Q("_maintain"))},
+			},
+		})
+	}
+	return found, err
+}
+
 func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
+	if len(x.tables) == 0 {
+		return nil, nil
+	}
 	if _, err := x.readLeaders(ctx); err != nil {
 		return nil, err
 	}
-	names, calls, found := x.unmaintained(ctx)
+	names, calls, found := x.unmaintained(ctx, func(t *table) bool {
+		return !t.Secured && x.busy(ctx, t) // if nothing has been claimed, no lease can expire
+	})
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -193,12 +281,41 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 	}}, nil
 }
 
-// unmaintained returns the tables without a reaper, and the calls that maintain them.
-func (x *examination) unmaintained(ctx context.Context) (names, calls []string, found []Evidence) {
+// nobodySeesAll looks for tables that roles see a part of and that nobody maintains: only who sees all rows is elected.
+// It reads no rows, so it is complete whatever the role sees.
+func nobodySeesAll(ctx context.Context, x *examination) ([]Finding, error) {
+	if !slices.ContainsFunc(x.tables, func(t *table) bool { return t.Secured }) {
+		return nil, nil
+	}
+	if _, err := x.readLeaders(ctx); err != nil {
+		return nil, err
+	}
+	names, calls, found := x.unmaintained(ctx, func(t *table) bool { return t.Secured })
+	if len(names) == 0 {
+		return nil, nil
+	}
+	if scheduled, err := x.maintainedByCron(ctx); err != nil || scheduled {
+		return nil, err
+	}
+	return []Finding{{
+		Title:    "No process that sees all rows maintains " + strings.Join(names, ", "),
+		Evidence: found,
+		Remedy: Remedy{
+			Do: "Run package service or reaper.Run, and a worker, as the owner of the tables or as a role with BYPASSRLS. " +
+				"Or run this every minute as such a role: the command from cron, or the SQL from pg_cron.",
+			Commands: []string{x.command("reap")},
+			SQL:      calls,
+		},
+	}}, nil
+}
+
+// unmaintained returns those tables without a reaper, and the calls that maintain them.
+func (x *examination) unmaintained(ctx context.Context, of func(*table) bool) (names, calls []string,
+	found []Evidence) {
 	for _, t := range x.tables {
 		leads, ended, text := x.reaped(ctx, t)
-		if leads || ended > 0 && ended < x.Thresholds.Reaper || !x.busy(ctx, t) {
-			continue // if nothing has been claimed, no lease can expire
+		if leads || ended > 0 && ended < x.Thresholds.Reaper || !of(t) {
+			continue
 		}
 		names = append(names, t.Name)
 		calls = append(calls, fmt.Sprintf("CALL %s();", t.Q("_maintain")))
@@ -209,9 +326,12 @@ func (x *examination) unmaintained(ctx context.Context) (names, calls []string, 
 
 // busy tells whether workers work on the table.
 func (x *examination) busy(ctx context.Context, t *table) bool {
+	if t.Filtered {
+		x.skip(ctx, x.current.code, t.Name, x.filtered())
+	}
 	busy, err := x.worked(ctx, t)
 	if err != nil {
-		x.skip(x.current.code, t.Name, err)
+		x.skip(ctx, x.current.code, t.Name, err)
 	}
 	return busy
 }
@@ -228,16 +348,27 @@ func (x *examination) worked(ctx context.Context, t *table) (bool, error) {
 
 // maintainedByCron tells whether pg_cron calls one of the maintenance procedures.
 func (x *examination) maintainedByCron(ctx context.Context) (found bool, err error) {
+	var there, whole bool
 	err = x.read(ctx, func(tx pgx.Tx) error {
-		const there = "SELECT to_regclass('cron.job') IS NOT NULL AND has_table_privilege(to_regclass('cron.job'), " +
-			"'SELECT')"
-		if err := tx.QueryRow(ctx, there).Scan(&found); err != nil || !found {
-			found = false
+		const seen = `SELECT c.oid IS NOT NULL, c.oid IS NULL OR NOT row_security_active(c.oid)
+			FROM (SELECT) AS one
+			LEFT JOIN pg_namespace AS n ON n.nspname = 'cron'
+			LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = 'job'`
+		if err := tx.QueryRow(ctx, seen).Scan(&there, &whole); err != nil || !there {
 			return err
 		}
 		return tx.QueryRow(ctx,
 			`SELECT EXISTS (SELECT FROM cron.job AS j WHERE j.active AND j.command LIKE '%\_maintain%')`).Scan(&found)
 	})
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == "42501" && there:
+		return false, gap{"whether pg_cron maintains the tables is unknown: " + pg.Message,
+			fmt.Sprintf("GRANT USAGE ON SCHEMA cron TO %[1]s; GRANT SELECT ON cron.job TO %[1]s", quoted(x.report.Role))}
+	case err == nil && !found && !whole:
+		return false, gap{fmt.Sprintf("whether pg_cron maintains the tables is unknown: row-level security shows role %q "+
+			"a part of cron.job only", x.report.Role), "look as the role that scheduled the jobs, or as a superuser"}
+	}
 	return found, err
 }
 
@@ -252,18 +383,23 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 	}
 	age, retention := seconds(*all[0].Age), seconds(*t.Retention)
 	late := retention + max(24*time.Hour, retention/2)
-	if leads, _, _ := x.reaped(ctx, t); leads {
+	leads, ended, who := x.reaped(ctx, t)
+	if leads {
 		late = 2 * retention // the leader's program may use another retention
 	}
 	if age <= late {
 		return nil, nil
+	}
+	first := "Start a reaper."
+	if leads || ended > 0 && ended < x.Thresholds.Reaper {
+		first = "Mend the maintenance: " + who + "."
 	}
 	return []Finding{{
 		Title: fmt.Sprintf("%s: the oldest finished row ended %s ago, the retention is %s", t.Name, rough(age),
 			rough(retention)),
 		Evidence: []Evidence{evidence("oldest_seconds", age, "retention_seconds", retention)},
 		Remedy: Remedy{
-			Do:       "Start a reaper. To delete what is past the retention of the migration once, by hand:",
+			Do:       first + " To delete what is past the retention of the migration once, by hand:",
 			Commands: []string{x.command("reap", t.Name)},
 			SQL:      []string{fmt.Sprintf("CALL %s();", t.Q("_maintain"))},
 		},
@@ -272,9 +408,5 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 
 // command returns a command line of txwork for the same schema.
 func (x *examination) command(args ...string) string {
-	line := "txwork " + strings.Join(args, " ")
-	if x.Schema != "txwork" {
-		line += " --schema " + x.Schema
-	}
-	return line
+	return strings.Trim(postgres.Command(x.Schema, args...), "`")
 }

@@ -1,7 +1,9 @@
 package doctor_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,8 +11,32 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/reaper"
 )
+
+// Expired leases are found behind many older rows that are ready, and with more of these than are read, the check has
+// not been made in full.
+func TestExpiredLeasesBehindABacklog(t *testing.T) {
+	w := newWard(t)
+	w.exec("INSERT INTO outbox (topic, payload, due_at) SELECT 'a', '{}', now() - interval '1 day' FROM " +
+		"generate_series(1, 5100)")
+	w.exec("INSERT INTO outbox (topic, payload, due_at, status, attempts, locked_until, owner_token) SELECT 'a', '{}', " +
+		"now() - interval '1 hour', 1, 1, now() - interval '5 minutes', gen_random_uuid() FROM generate_series(1, 3)")
+	f := w.finds("expired-leases", []string{"outbox: 3 leases expired"})
+	if len(f.Evidence) < 3 {
+		t.Errorf("evidence %+v", f.Evidence)
+	}
+	w.exec("INSERT INTO outbox (topic, payload, due_at) SELECT 'a', '{}', now() - interval '1 day' FROM "+
+		"generate_series(1, $1)", survey.RunningRows)
+	r, err := doctor.Examine(t.Context(), w.Pool, w.options())
+	must(t, err)
+	if !slices.ContainsFunc(r.Skipped, func(s doctor.Skipped) bool {
+		return s.Check == "expired-leases" && s.Table == "outbox" && strings.Contains(s.Reason, "rows are due")
+	}) {
+		t.Errorf("skipped %+v", r.Skipped)
+	}
+}
 
 func TestExpiredLeases(t *testing.T) {
 	w := newWard(t)
@@ -125,6 +151,56 @@ func TestNoReaper(t *testing.T) {
 	f = again()
 	round()
 	w.goneAfter(f, byWord, nil)
+}
+
+// Tenants alone maintain nothing. Their own workers and reapers are no cure, and a process that sees all rows is.
+func TestNobodySeesAll(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 1)...)
+	w.goneNow("nobody-sees-all", nil)
+	w.exec("ALTER TABLE outbox ENABLE ROW LEVEL SECURITY; CREATE POLICY tenant ON outbox USING (topic = current_user)")
+	f := w.finds("nobody-sees-all", []string{"No process that sees all rows maintains outbox", "ever maintained"})
+	_, tenant := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}; " +
+		"GRANT EXECUTE ON ALL ROUTINES IN SCHEMA {schema} TO {role}")
+	if _, err := reaper.RunOnce(t.Context(), tenant, w.box.Tables(), reaper.Options{Schema: w.Schema,
+		Logger: quiet}); err == nil {
+		t.Error("a tenant's round succeeds")
+	}
+	w.finds("nobody-sees-all", []string{"outbox"})
+	w.mends(f, nil)
+	w.exec("UPDATE leader SET expires_at = now() - interval '3 hours', granted_at = now() - interval '3 hours'")
+	f = w.finds("nobody-sees-all", []string{"last ran 3 h ago"})
+	_, err := reaper.RunOnce(t.Context(), w.Pool, w.box.Tables(), reaper.Options{Schema: w.Schema, Logger: quiet})
+	must(t, err)
+	w.goneAfter(f, byWord, nil)
+}
+
+// A reaper that runs and cannot do all is named with its reason. Nobody is told to start a reaper.
+func TestFailingMaintenance(t *testing.T) {
+	w := newWard(t)
+	ids := w.enqueue(messages("a", 3)...)
+	owner := uuid.New()
+	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
+	must(t, err)
+	_, err = w.queue().Ack(t.Context(), owner, ids)
+	must(t, err)
+	w.exec("UPDATE outbox SET completed_at = now() - interval '30 days'")
+	w.exec("CREATE TABLE invoice AS SELECT id FROM outbox LIMIT 1")
+	w.exec("ALTER TABLE invoice ADD FOREIGN KEY (id) REFERENCES outbox")
+	round := func() error {
+		_, err := reaper.RunOnce(t.Context(), w.Pool, w.box.Tables(), reaper.Options{Schema: w.Schema, Logger: quiet})
+		return err
+	}
+	if err := round(); !errors.Is(err, reaper.ErrSkipped) {
+		t.Fatalf("error %v, want a skipped row", err)
+	}
+	f := w.finds("failing-maintenance", []string{"The maintenance of outbox does not do all", "1 rows skipped", "invoice"})
+	if old := w.finds("retention", []string{"outbox"}); strings.Contains(old.Remedy.Do, "Start a reaper") {
+		t.Errorf("the remedy is to start a reaper, which runs: %s", old.Remedy.Do)
+	}
+	w.exec("DROP TABLE invoice")
+	w.mends(f, nil)
+	w.goneNow("retention", nil)
 }
 
 func TestRetention(t *testing.T) {

@@ -42,6 +42,7 @@ type Thresholds struct {
 	Expired   time.Duration // an expired lease that has not been requeued
 	Silent    time.Duration // a session of a worker that has been silent
 	Reaper    time.Duration // a table without a leading reaper
+	Running   time.Duration // a row in progress, if its worker did not say within which time it should end
 	Backlog   time.Duration // a ready row that waits
 	Unserved  time.Duration // a ready row that waits, in a lane without a worker
 	Schedule  time.Duration // a schedule that has not fired
@@ -60,6 +61,7 @@ type Thresholds struct {
 
 var defaultThresholds = Thresholds{
 	Expired: time.Minute, Silent: 45 * time.Second, Reaper: 15 * time.Minute,
+	Running: workqueue.DefaultRunsWithin,
 	Backlog: 5 * time.Minute, Unserved: 2 * time.Minute, Schedule: 2 * time.Minute, Fold: time.Minute,
 	Join:   10 * time.Minute,
 	Poison: 5, Horizon: 10 * time.Minute, SlotAge: 1_000_000, SlotBytes: 1 << 30, Dead: 100_000,
@@ -88,6 +90,7 @@ func (t Thresholds) withDefaults() Thresholds {
 	set(&t.Expired, d.Expired)
 	set(&t.Silent, d.Silent)
 	set(&t.Reaper, d.Reaper)
+	set(&t.Running, d.Running)
 	set(&t.Backlog, d.Backlog)
 	set(&t.Unserved, d.Unserved)
 	set(&t.Schedule, d.Schedule)

@@ -38,7 +38,9 @@ var orderChecks = []check{
 
 func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
 	list, err := survey.Blockers(ctx, x.reader(), &t.Facts, maxSample, maxShown)
+	keys, unknown := int64(0), false
 	for _, b := range list {
+		keys, unknown = b.Keys, b.More
 		more := ""
 		if b.Behind >= maxSample {
 			more = " or more"
@@ -61,7 +63,7 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 		}
 		all = append(all, f)
 	}
-	return all, err
+	return t.shown(all, keys, unknown, "blocked key"), err
 }
 
 // foldPause separates two checks for old notes. Notes of a long transaction are old when they become visible, but are
@@ -105,7 +107,7 @@ func (x *examination) oldestNote(ctx context.Context, t *table) (*survey.Note, e
 }
 
 func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := survey.StuckJoins(ctx, x.reader(), &t.Facts, x.Thresholds.Join, maxSample, maxShown)
+	list, err := survey.StuckJoins(ctx, x.reader(), &t.Facts, x.Thresholds.Join, maxSample, maxSample)
 	for _, j := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.Name, j.ID, rough(seconds(j.Age)), j.Reason),
@@ -122,5 +124,5 @@ func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, e
 			Fixable: true,
 		})
 	}
-	return all, err
+	return t.shown(all, int64(len(all)), len(all) >= maxSample, "stuck join"), err
 }

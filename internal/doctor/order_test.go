@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,20 @@ func TestABlockedKey(t *testing.T) {
 		t.Errorf("findings %+v", all)
 	}
 	w.mends(f, nil)
+}
+
+// Of many blocked keys a few are shown, with their number.
+func TestManyBlockedKeys(t *testing.T) {
+	w := newWard(t)
+	w.exec("SET session_replication_role = replica; INSERT INTO outbox (topic, payload, concurrency_key, key_seq, " +
+		"key_limit, key_policy, waiting, status, attempts, completed_at, failed_at) SELECT 'ship', '{}', 'order ' || i / 2, i, " +
+		"0, 1, i % 2 = 1, CASE i % 2 WHEN 0 THEN 3 ELSE 0 END, 1 - i % 2, CASE i % 2 WHEN 0 THEN now() END, CASE i % 2 " +
+		"WHEN 0 THEN now() END FROM generate_series(0, 23) AS g (i); RESET session_replication_role")
+	found := w.all("blocked-key")
+	if len(found) != 5 || !strings.HasPrefix(found[0].Title, "outbox: 12 blocked keys, of which 5 are shown; key ") ||
+		found[0].Evidence[0].Get("found") != int64(12) || strings.Contains(found[1].Title, "shown") {
+		t.Errorf("findings %+v", found)
+	}
 }
 
 func TestNotesThatNobodyFolds(t *testing.T) {

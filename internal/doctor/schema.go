@@ -54,6 +54,14 @@ var schemaChecks = []check{
 		remedy:  "`REVOKE … FROM PUBLIC`, as `txwork roles` does",
 		look:    publicRights,
 	},
+	{
+		code: "side-policies", severity: Warning,
+		title: "row-level security of a table that its side tables lack, or the reverse",
+		meaning: "Side tables have keys, labels and errors of rows: whoever may read them reads those of all tenants. " +
+			"Or they are hidden though the rows are not, and workers cannot release ordered and limited rows.",
+		remedy: "the functions `…_key_policies`, `…_join_policies` and `jobs_policies`",
+		look:   sidePolicies,
+	},
 }
 
 // migrated tells whether the migrations are meant for the schema. A schema with only an application's own tables is
@@ -85,7 +93,7 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range differences {
+	for _, d := range differences.Causes() {
 		// An invalid index has its own check.
 		if !d.Harmless && !(strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid") {
 			all = append(all, x.difference(d))
@@ -104,7 +112,7 @@ func (x *examination) difference(d migrations.Difference) Finding {
 		Fixable: len(d.DDL) > 0 && strings.HasPrefix(d.Object, "index ") && onlyIndexes(d.DDL),
 	}
 	switch {
-	case strings.HasPrefix(d.Object, "migration "):
+	case strings.HasPrefix(d.Object, "migration"):
 		f.Remedy = Remedy{Do: "Apply the migration.", Commands: []string{x.command("migrate", "up")}}
 		if len(x.tables) == 0 {
 			f.Remedy.Do = "Apply the migration, or name another --schema: this one has no txwork tables."
@@ -247,7 +255,7 @@ func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err er
 				coalesce((SELECT max(t.%s) FROM %s AS t), 0)`, n.Sequence, n.Column, n.Table)).Scan(&last, &greatest)
 		})
 		if err != nil {
-			x.skip(x.current.code, n.Table, err)
+			x.skip(ctx, x.current.code, n.Table, err)
 			continue
 		}
 		if last < greatest {
@@ -282,4 +290,26 @@ func publicRights(ctx context.Context, x *examination) ([]Finding, error) {
 		f.Remedy.SQL = append(f.Remedy.SQL, r.Revoke)
 	}
 	return []Finding{f}, nil
+}
+
+func sidePolicies(ctx context.Context, x *examination) (all []Finding, err error) {
+	type unlike struct {
+		Name            string
+		Secured         bool
+		Sides, Remedies []string
+	}
+	list, err := readRows[unlike](ctx, x, "sides", nil, x.Schema)
+	for _, u := range list {
+		title := "%s: no row-level security, but its side tables have it: %s"
+		if u.Secured {
+			title = "%s: row-level security, but none for %s"
+		}
+		all = append(all, Finding{
+			Table:    u.Name,
+			Title:    fmt.Sprintf(title, u.Name, strings.Join(u.Sides, ", ")),
+			Evidence: []Evidence{evidence("tables", u.Sides)},
+			Remedy:   Remedy{Do: "Call these functions as the owner of the tables.", SQL: u.Remedies},
+		})
+	}
+	return all, err
 }

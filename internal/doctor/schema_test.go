@@ -31,9 +31,41 @@ func TestSchemaDrift(t *testing.T) {
 	}
 }
 
+// A table that is missing is one finding, with everything that belonged to it, and so are several.
+func TestAMissingTable(t *testing.T) {
+	for _, test := range []struct{ drop, title string }{
+		{"outbox", "outbox is missing, and its rows are gone"},
+		{"jobs_key_note, timers", "jobs_key_note, {schema}.timers are missing, and their rows are gone"},
+	} {
+		t.Run(test.drop, func(t *testing.T) {
+			w := newWard(t)
+			w.exec("DROP TABLE " + test.drop + " CASCADE")
+			r, err := doctor.Examine(t.Context(), w.Pool, w.options())
+			must(t, err)
+			var found []doctor.Finding
+			for _, f := range r.Findings {
+				if f.Code == "schema" {
+					found = append(found, f)
+				}
+			}
+			if title := strings.ReplaceAll(test.title, "{schema}", w.Schema); len(found) != 1 ||
+				!strings.Contains(found[0].Title, title) {
+				t.Fatalf("%d findings, want one with %q in %+v", len(found), title, found)
+			}
+			for _, statement := range found[0].Remedy.SQL {
+				w.exec(statement)
+			}
+			w.goneNow("schema", nil)
+		})
+	}
+}
+
 func TestPendingMigrations(t *testing.T) {
 	w := newEmptyWard(t)
-	f := w.finds("schema", []string{"migration 001_outbox is pending"})
+	f := w.finds("schema", []string{"migrations 001_outbox, 002_reaper, ", "006_jobs are pending"})
+	if n := len(w.all("schema")); n != 1 {
+		t.Errorf("%d findings, want one", n)
+	}
 	if len(f.Remedy.Commands) != 1 || f.Remedy.Commands[0] != "txwork migrate up --schema "+w.Schema {
 		t.Errorf("remedy %+v", f.Remedy)
 	}
@@ -88,6 +120,12 @@ func TestClaimsThatScan(t *testing.T) {
 		f := w.finds("claim-scan", []string{spec.Table, "other"})
 		w.exec("DROP INDEX other")
 		w.mends(f, nil)
+
+		// Another index as good as the claim index: of two alike, the planner takes the newer one.
+		lanes := strings.Join(append(spec.Lanes, "due_at", "id"), ", ")
+		w.exec("CREATE INDEX other ON " + spec.Table + " (" + lanes + ") WHERE completed_at IS NULL AND NOT waiting")
+		w.mends(w.finds("claim-scan", []string{spec.Table, "other", "REINDEX"}), nil)
+		w.exec("DROP INDEX other")
 	}
 }
 
@@ -105,6 +143,21 @@ func TestASequenceBehindItsTable(t *testing.T) {
 	w := newWard(t)
 	w.exec("SELECT setval(pg_get_serial_sequence('schema_version', 'id'), 1)")
 	w.fixes(w.finds("sequence-behind", []string{"schema_version"}), nil)
+}
+
+// Side tables have row-level security if and only if their rows have it.
+func TestSideTablesWithoutPolicies(t *testing.T) {
+	w := newWard(t)
+	w.goneNow("side-policies", nil)
+	w.exec("ALTER TABLE jobs ENABLE ROW LEVEL SECURITY")
+	f := w.finds("side-policies", []string{"row-level security, but none for jobs_attempt, ", "jobs_key_note", "jobs_step"})
+	if f.Fixable || len(f.Remedy.SQL) != 3 || f.Table != "jobs" {
+		t.Errorf("finding %+v", f)
+	}
+	w.mends(f, nil)
+	w.exec("ALTER TABLE jobs DISABLE ROW LEVEL SECURITY")
+	f = w.finds("side-policies", []string{"no row-level security, but its side tables have it: jobs_attempt"})
+	w.mends(f, nil)
 }
 
 func TestRightsOfPublic(t *testing.T) {

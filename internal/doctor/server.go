@@ -17,6 +17,14 @@ var serverChecks = []check{
 		look:   durability,
 	},
 	{
+		code: "session-settings", severity: Critical,
+		title: "a stored setting with which SQL does not mean what it says",
+		meaning: "A schema that `search_path` names before `pg_catalog` replaces PostgreSQL's functions, and with " +
+			"`session_replication_role` = `replica` triggers do not run. Workers and commands refuse such a session.",
+		remedy: "`ALTER ROLE … SET search_path = …` without `pg_catalog`, or `RESET session_replication_role`",
+		look:   sessionSettings,
+	},
+	{
 		code: "connections", severity: Critical,
 		title:   "a connection limit that is nearly reached: of the server, the database or a role",
 		from:    "nine tenths",
@@ -33,38 +41,6 @@ var serverChecks = []check{
 		remedy: "synchronise the clocks by NTP",
 		look:   clockSkew,
 	},
-}
-
-func durability(ctx context.Context, x *examination) (all []Finding, err error) {
-	type setting struct{ Name, Value, Role, Database string }
-	list, err := readRows[setting](ctx, x, "durability", nil)
-	for _, s := range list {
-		f := Finding{
-			Title:    fmt.Sprintf("%s is %s on the server", s.Name, s.Value),
-			Evidence: []Evidence{evidence("setting", s.Name, "value", s.Value, "role", s.Role, "database", s.Database)},
-			Remedy: Remedy{Do: "Turn it on, as a superuser or in your provider's console.",
-				SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
-		}
-		if s.Name == "synchronous_commit" {
-			f.Severity = Warning // it can lose the last transactions, but corrupts nothing
-		}
-		switch {
-		case s.Role != "" && s.Database != "":
-			f.Title = fmt.Sprintf("%s is %s for role %s in database %s", s.Name, s.Value, s.Role, s.Database)
-			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s IN DATABASE %s RESET %s;",
-				quoted(s.Role), quoted(s.Database), s.Name)}}
-		case s.Role != "":
-			f.Title = fmt.Sprintf("%s is %s for role %s", s.Name, s.Value, s.Role)
-			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s RESET %s;", quoted(s.Role),
-				s.Name)}}
-		case s.Database != "":
-			f.Title = fmt.Sprintf("%s is %s for database %s", s.Name, s.Value, s.Database)
-			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s RESET %s;",
-				quoted(s.Database), s.Name)}}
-		}
-		all = append(all, f)
-	}
-	return all, err
 }
 
 func connections(ctx context.Context, x *examination) (all []Finding, err error) {

@@ -156,6 +156,11 @@ func TestSettingsOfTheServer(t *testing.T) {
 	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
 		mends(name, w.finds("durability", []string{name + " is off"}))
 	}
+	database := ask[string](w, "SELECT current_database()")
+	w.exec("ALTER DATABASE " + database + " SET synchronous_commit = off")
+	w.mends(w.finds("durability", []string{"synchronous_commit is off for database " + database}), nil)
+	w.exec("ALTER ROLE ALL SET synchronous_commit = off")
+	w.mends(w.finds("durability", []string{"synchronous_commit is off for all roles"}), nil)
 	mends("autovacuum", w.finds("autovacuum-off", []string{"autovacuum is off"}))
 	if f := w.examine().Findings; len(f) > 0 {
 		t.Errorf("findings are left: %+v", f)
@@ -170,6 +175,40 @@ func TestDurabilityOfARole(t *testing.T) {
 	w.mends(w.finds("durability", []string{"synchronous_commit", role}), []string{role})
 	w.exec("ALTER ROLE " + role + " IN DATABASE " + database + " SET synchronous_commit = off")
 	w.mends(w.finds("durability", []string{role, database}), []string{role})
+}
+
+// Settings with which workers and commands refuse their sessions are found wherever they are stored.
+func TestSettingsThatSessionsAreRefusedWith(t *testing.T) {
+	w := newServerWard(t, localpg.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on",
+		"synchronous_commit": "on"}})
+	w.goneNow("session-settings", nil)
+	w.exec(`CREATE SCHEMA "a, b"`)
+	w.exec(`CREATE ROLE "Odd ""name" LOGIN; GRANT USAGE ON SCHEMA ` + w.Schema + ` TO "Odd ""name"`)
+	database := ask[string](w, "SELECT quote_ident(current_database())")
+	for of, in := range map[string]string{
+		`ROLE "Odd ""name"`:                         `for role Odd "name`,
+		`ROLE "Odd ""name" IN DATABASE ` + database: `for role Odd "name in database`,
+		"DATABASE " + database:                      "for database",
+		"ROLE ALL":                                  "for all roles",
+		"SYSTEM":                                    "on the server",
+	} {
+		for setting, says := range map[string]string{
+			`search_path = public, "a, b", "$user", pg_catalog`: "search_path is ",
+			"session_replication_role = replica":                "session_replication_role is replica",
+		} {
+			if of == "SYSTEM" && says == "search_path is " {
+				continue // the command line refuses its own session
+			}
+			w.exec("ALTER " + of + " SET " + setting)
+			if of == "SYSTEM" {
+				w.exec("SELECT pg_reload_conf()")
+				w.becomes("a finding", func() bool { return w.with("session-settings", nil) != nil })
+			}
+			f := w.finds("session-settings", []string{says, in})
+			w.ends(f, nil)
+			w.exec("ALTER " + of + " RESET ALL")
+		}
+	}
 }
 
 func TestLimitsOfConnections(t *testing.T) {

@@ -26,6 +26,7 @@ type table struct {
 	heads     []survey.Head
 	headsErr  error
 	headsRead bool
+	long      time.Duration // what Head.Long counts
 	rates     *survey.Rates
 
 	slow   int // number of statements that took too long
@@ -54,13 +55,13 @@ func (t *table) note(err error) {
 // readHeads reads the heads of all lanes, once.
 func (x *examination) readHeads(ctx context.Context, t *table) ([]survey.Head, error) {
 	if !t.headsRead {
-		t.heads, t.headsErr = survey.Heads(ctx, x.reader(), &t.Facts, x.Thresholds.Expired)
-		t.headsRead = true
-		if len(t.heads) >= survey.MaxLanes {
-			x.report.Skipped = append(x.report.Skipped, Skipped{Check: "lanes", Table: t.Name,
-				Reason: fmt.Sprintf("there are more than %d combinations of %s: the rest was not looked at",
-					survey.MaxLanes, strings.Join(t.LaneNames, " and "))})
-		}
+		t.heads, t.headsErr = survey.Heads(ctx, x.reader(), &t.Facts, survey.Asked{Expired: x.Thresholds.Expired,
+			Long: x.Thresholds.Backlog, Within: x.Thresholds.Running})
+		t.headsRead, t.long = true, x.Thresholds.Backlog
+	}
+	if len(t.heads) >= survey.MaxLanes {
+		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("there are %d or more combinations of %s: the rest was not "+
+			"looked at", survey.MaxLanes, strings.Join(t.LaneNames, " and ")), ""})
 	}
 	return t.heads, t.headsErr
 }

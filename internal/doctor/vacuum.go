@@ -75,11 +75,7 @@ func heldHorizon(ctx context.Context, x *examination) (all []Finding, err error)
 		return nil, held.err
 	}
 	if held.hidden > 0 {
-		x.report.Skipped = append(x.report.Skipped, Skipped{
-			Check:  x.current.code,
-			Reason: fmt.Sprintf("%s of other roles cannot be inspected", plural(held.hidden, "session")),
-			Remedy: fmt.Sprintf("GRANT pg_read_all_stats TO %s", quoted(x.report.Role)),
-		})
+		x.skip(ctx, x.current.code, "", x.hidden(held.hidden))
 	}
 	for _, h := range held.all {
 		if !x.holds(h) {
@@ -92,6 +88,12 @@ func heldHorizon(ctx context.Context, x *examination) (all []Finding, err error)
 		all = append(all, f)
 	}
 	return all, nil
+}
+
+// hidden says that PostgreSQL shows the role too little of other roles' sessions.
+func (x *examination) hidden(sessions int64) gap {
+	return gap{fmt.Sprintf("%s of other roles cannot be inspected", plural(sessions, "session")),
+		fmt.Sprintf("GRANT pg_read_all_stats TO %s", quoted(x.report.Role))}
 }
 
 // holds tells whether a holder has held back vacuum for too long. For slots and standbys only the number of

@@ -41,16 +41,20 @@ func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Findin
 		PID               int32
 		Application, Role string
 		State             string
-		Silent            float64
+		Silent            *float64
 	}
 	list, err := readRows[announcer](ctx, x, "announcer", nil, t.Schema+"."+t.Name+" announcer",
 		x.Thresholds.Announcer.Seconds())
 	for _, a := range list {
+		if a.Silent == nil {
+			x.skip(ctx, x.current.code, t.Name, x.hidden(1))
+			continue
+		}
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.Name,
-				a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
+				a.PID, orUnknown(a.Application, a.Role), rough(seconds(*a.Silent))),
 			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state",
-				a.State, "silent_seconds", seconds(a.Silent), "lock", t.Schema+"."+t.Name+" announcer")},
+				a.State, "silent_seconds", seconds(*a.Silent), "lock", t.Schema+"."+t.Name+" announcer")},
 			Remedy: Remedy{Do: "End the session: another process then announces.",
 				SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
 		})

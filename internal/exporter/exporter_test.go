@@ -145,21 +145,104 @@ func TestOverdueSchedules(t *testing.T) {
 	w.Put("jobs_schedule", "ready", 2)
 	w.Exec("UPDATE " + w.Schema +
 		".jobs_schedule SET paused = true, due_at = due_at - interval '1 day' WHERE name = 's1'")
-	if late := w.values(w.Scrape(), "txwork_schedule_lateness_seconds")["jobs_schedule"]; !near(late, 1000) {
+	late := func() float64 { return w.values(w.Scrape(), "txwork_schedule_lateness_seconds")["jobs_schedule"] }
+	if late := late(); !near(late, 1000) {
 		t.Errorf("the schedule is %v s late, want 1000", late)
+	}
+	// Failed attempts put off the due time, but not what is owed.
+	w.Exec("UPDATE " + w.Schema + ".jobs_schedule SET attempts = 28, due_at = now() + interval '1 minute', " +
+		"next_at = now() - interval '28 minutes' WHERE name <> 's1'")
+	if late := late(); !near(late, 1680) {
+		t.Errorf("the schedule that fails is %v s late, want 1680", late)
 	}
 }
 
-// Depths stop at the bound, and rows beyond it do not hide other figures.
+// Depths stop at a bound and say so, and rows beyond it do not hide other figures.
 func TestDepthsAreBounded(t *testing.T) {
 	w := newWard(t)
-	w.Put("outbox", "ready", 20_500)
-	w.Put("outbox", "dead", 20_500)
-	depth := w.values(w.Scrape(), "txwork_queue_depth")
-	for _, labels := range []string{"outbox state=ready", "outbox state=dead_letter"} {
-		if depth[labels] != 20_000 {
-			t.Errorf("%s: %v", labels, depth[labels])
+	w.Put("outbox", "dead before", 20_500)
+	w.Put("outbox", "scheduled", 20_500)
+	w.Exec("UPDATE " + w.Schema + ".outbox SET due_at = due_at + interval '1 day' WHERE status = 0")
+	w.Put("jobs", "dead before", 300)
+	w.Put("jobs", "ready", 49_000)
+	// What a cancel has ended is no dead letter, and does not use up their bound.
+	w.Put("jobs", "dead", 20_500)
+	w.Exec("UPDATE " + w.Schema + ".jobs SET cancelled_at = completed_at WHERE failed_at > now() - interval '1 hour'")
+	scrape := w.Scrape()
+	depth, bounded := w.values(scrape, "txwork_queue_depth"), w.values(scrape, "txwork_queue_depth_bounded")
+	for labels, want := range map[string]struct{ depth, bounded float64 }{
+		"outbox state=dead_letter": {20_000, 1}, "outbox state=scheduled": {20_000, 1}, "outbox state=ready": {0, 0},
+		"jobs state=dead_letter": {300, 0}, "jobs queue=mail state=ready": {49_000, 0},
+	} {
+		if depth[labels] != want.depth || bounded[labels] != want.bounded {
+			t.Errorf("%s: %v, bounded %v, want %+v", labels, depth[labels], bounded[labels], want)
 		}
+	}
+}
+
+// The bound is not split in equal parts over lanes of which most need less.
+func TestDepthsOfManyLanes(t *testing.T) {
+	w := newWard(t)
+	w.Put("jobs", "ready", 14_000)
+	w.Put("jobs", "scheduled", 12_000)
+	w.Exec("UPDATE " + w.Schema + ".jobs SET priority = 1, queue = CASE WHEN right(id::text, 2) < '10' THEN 'q' || " +
+		"right(id::text, 1) ELSE queue END")
+	scrape := w.Scrape()
+	sum := map[string]float64{}
+	for labels, n := range w.values(scrape, "txwork_queue_depth") {
+		if _, state, jobs := strings.Cut(labels, " state="); jobs && strings.HasPrefix(labels, "jobs queue=") {
+			sum[state] += n
+		}
+	}
+	if sum["ready"] != 14_000 || sum["scheduled"] != 12_000 {
+		t.Errorf("depths %v", sum)
+	}
+	for labels, is := range w.values(scrape, "txwork_queue_depth_bounded") {
+		if is != 0 {
+			t.Errorf("%s is bounded", labels)
+		}
+	}
+}
+
+// Rows in progress, and those whose lease has expired, are found behind many older rows that are ready.
+func TestRowsInProgressBehindABacklog(t *testing.T) {
+	w := newWard(t)
+	w.Put("outbox", "ready", 20_500)
+	w.Exec("UPDATE " + w.Schema + ".outbox SET due_at = now() - interval '1 day'")
+	w.Put("outbox", "running", 20)
+	w.Put("outbox", "expired", 3)
+	scrape := w.Scrape()
+	depth := w.values(scrape, "txwork_queue_depth")
+	if n, over := depth["outbox state=in_progress"], w.values(scrape, "txwork_lease_overrun")["outbox"]; n != 23 ||
+		over != 3 {
+		t.Errorf("%v in progress, %v with an expired lease", n, over)
+	}
+}
+
+// If row-level security hides rows, the scrape says that something is missing.
+func TestRowsThatAreHidden(t *testing.T) {
+	w := newWard(t)
+	w.Exec("ALTER TABLE " + w.Schema + ".outbox ENABLE ROW LEVEL SECURITY; ALTER TABLE " + w.Schema +
+		".outbox FORCE ROW LEVEL SECURITY")
+	role := "r_" + strings.ToLower(w.Schema[2:12])
+	w.Exec("CREATE ROLE " + role + " LOGIN; GRANT USAGE ON SCHEMA " + w.Schema + " TO " + role +
+		"; GRANT SELECT ON ALL TABLES IN SCHEMA " + w.Schema + " TO " + role)
+	t.Cleanup(func() {
+		if _, err := w.Pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	config := w.Pool.Config().Copy()
+	config.ConnConfig.User = role
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	w.Must(err)
+	t.Cleanup(pool.Close)
+	e, err := exporter.New(pool, reaper.GaugeOptions{Schema: w.Schema})
+	w.Must(err)
+	w.Cleanup(func() { w.Must(e.Close()) })
+	w.Exporter = e
+	if skipped := w.values(w.Scrape(), "txwork_observation_skipped")[""]; skipped != 1 {
+		t.Errorf("%v skipped", skipped)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/txwork/txwork/workqueue/validate"
 
@@ -122,6 +123,9 @@ func checkValue(name, value string) error {
 	}
 	return nil
 }
+
+// Timeout is how long one request may take.
+func (p *Poster) Timeout() time.Duration { return p.client.timeout }
 
 // Close closes idle connections.
 func (p *Poster) Close() { p.client.Close() }

@@ -83,8 +83,10 @@ func (m *machine) checkNextWake(t *rapid.T) {
 
 // stored returns the table's rows in the terms of the model, with times as hours of the game.
 func (m *machine) stored(t *rapid.T) map[uuid.UUID]row {
-	query := "SELECT id, coalesce(key, ''), lane, status, attempts, max_attempts, coalesce((retry ->> " +
-		"'base_us')::bigint, 0) / 3600000000, coalesce(owner_token, '00000000-0000-0000-0000-000000000000'), " +
+	query := "SELECT coalesce((headers ->> 'txwork-lost-alone')::int, 0), " +
+		"coalesce((headers ->> 'txwork-lost-together')::int, 0), " +
+		"coalesce(headers ->> 'txwork-lost-beside', '00000000-0000-0000-0000-000000000000')::uuid, " +
+		"id, coalesce(key, ''), lane, status, attempts, max_attempts, coalesce((retry ->> 'base_us')::bigint, 0) / 3600000000, coalesce(owner_token, '00000000-0000-0000-0000-000000000000'), " +
 		"cancelled_at IS NOT NULL, coalesce(last_error, ''), " + since("due_at") + ", " + since("locked_until") + ", " +
 		since("completed_at") + ", " + since("failed_at") +
 		" FROM " + m.real.Name()
@@ -110,8 +112,8 @@ func since(column string) string {
 
 func (m *machine) scan(rows pgx.CollectableRow) (r row, err error) {
 	var due, locked, completed, failed *int
-	err = rows.Scan(&r.id, &r.key, &r.lane, &r.status, &r.attempts, &r.max, &r.backoff, &r.token, &r.cancelled,
-		&r.lastError, &due, &locked, &completed, &failed)
+	err = rows.Scan(&r.alone, &r.together, &r.noted, &r.id, &r.key, &r.lane, &r.status, &r.attempts, &r.max,
+		&r.backoff, &r.token, &r.cancelled, &r.lastError, &due, &locked, &completed, &failed)
 	r.due, r.lockedTo, r.completed, r.failed = m.hour(due), m.hour(locked), m.hour(completed), m.hour(failed)
 	r.lastError = expiredAt.ReplaceAllString(r.lastError, "lease expired in")
 	return r, err

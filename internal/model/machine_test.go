@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -280,6 +281,7 @@ func (m *machine) Redrive(t *rapid.T) {
 			if r := m.find(id); r != nil && r.status == workqueue.Failed {
 				want = append(want, id)
 				r.attempts, r.token, r.cancelled = 0, uuid.Nil, false
+				r.alone, r.together, r.noted = 0, 0, uuid.Nil
 				r.again(m.now)
 			}
 		}
@@ -307,21 +309,49 @@ func (m *machine) Reap(t *rapid.T) {
 	}
 	m.sameChoice(t, "reap", taken, expired, limit, func(r *row) hours { return hours(r.lane)*laneApart + r.due })
 	want := workqueue.Reaped{}
+	held := map[uuid.UUID]int{}
+	for _, r := range m.where(func(r *row) bool { return r.status == workqueue.InProgress }) {
+		held[r.token]++
+	}
+	left := maps.Clone(held)
 	for _, id := range taken {
 		r := m.find(id)
-		r.fault(fmt.Sprintf("lease expired in attempt %d", r.attempts))
-		r.retryOrFail(max(m.now, r.lockedTo+r.delay()), m.now)
-		r.token = uuid.Nil
+		left[r.token]--
+		cause := fmt.Sprintf("lease expired in attempt %d", r.attempts)
+		due, alone := max(m.now, r.lockedTo+r.delay()), r.alone
+		if r.lose(held[r.token] > 1 || r.noted == r.token) && !r.cancelled {
+			r.attempts--
+			r.again(due)
+			r.fault(cause + notCounted)
+		} else {
+			if r.alone > alone && alone > 0 {
+				cause += fmt.Sprintf(", lost alone %d times: it may end its process", r.alone)
+			}
+			r.fault(cause)
+			r.retryOrFail(due, m.now)
+		}
 		if r.status == workqueue.Failed {
 			want.Failed++
 		} else {
 			want.Requeued++
 		}
 	}
+	for _, r := range m.where(func(r *row) bool { return r.status == workqueue.InProgress }) {
+		if left[r.token] == 1 && held[r.token] > 1 {
+			r.noted = r.token
+		}
+	}
+	for _, id := range taken {
+		r := m.find(id)
+		r.token, r.noted = uuid.Nil, uuid.Nil
+	}
 	if got != want {
 		t.Fatalf("reap: got %+v, want %+v", got, want)
 	}
 }
+
+// notCounted is the end of the error of a row whose attempt was given back.
+const notCounted = ", which does not count: other rows of its process were lost with it"
 
 func (m *machine) Purge(t *rapid.T) {
 	age, limit := hours(rapid.IntRange(0, 3).Draw(t, "age")), rapid.SampledFrom([]int{1, 1000}).Draw(t, "limit")

@@ -30,6 +30,9 @@ type row struct {
 	failed    hours
 	cancelled bool
 	lastError string
+	alone     int       // leases lost alone
+	together  int       // leases lost together with other rows of the token
+	noted     uuid.UUID // the token whose other rows have lost their leases
 }
 
 func (r *row) ready(now hours) bool   { return r.status == workqueue.Ready && r.due <= now }
@@ -142,4 +145,18 @@ func oldest(rows []*row, n int, at func(*row) hours) (certain, last []*row) {
 		}
 	}
 	return certain, last
+}
+
+// maxReturns is how often a lost lease does not count.
+const maxReturns = 5
+
+// lose counts a lost lease, and reports whether the attempt is given back.
+func (r *row) lose(together bool) (back bool) {
+	if !together {
+		r.alone++
+		return false
+	}
+	back = r.max > 1 && r.alone == 0 && r.together < maxReturns
+	r.together++
+	return back
 }

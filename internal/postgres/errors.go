@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -10,10 +11,13 @@ import (
 )
 
 // Sentinels are the errors of package workqueue that [Sentinels.Explain] wraps.
-type Sentinels struct{ ReadOnly, PoolMode, SchemaVersion error }
+type Sentinels struct{ ReadOnly, PoolMode, SchemaVersion, Session error }
 
 // Explain adds what to do to database errors that have a known remedy.
 func (s Sentinels) Explain(err error) error {
+	if explained, ok := s.explainSession(err); ok {
+		return explained
+	}
 	pg, ok := contain.As[*pgconn.PgError](err)
 	if !ok {
 		return err
@@ -27,7 +31,7 @@ func (s Sentinels) Explain(err error) error {
 	}
 	switch pg.Code {
 	case "42P01", "3F000", "42883": // undefined table, schema, function
-		return fmt.Errorf("txwork: %w: run `txwork migrate up` or your own migration: %w", s.SchemaVersion, err)
+		return fmt.Errorf("txwork: %w: %s: %w", s.SchemaVersion, create(pg), err)
 	}
 	return err
 }
@@ -57,4 +61,40 @@ func Renewed(work func() error) (err error) {
 // is not supported, but among the boolean settings of a transaction only this one reports it.
 func isStandby(pg *pgconn.PgError) bool {
 	return pg.Code == "0A000" && pg.Routine == "call_bool_check_hook"
+}
+
+// IsForbidden tells whether the role lacks a privilege, or sees only a part of the rows where all are needed. Another
+// role may be able to do what this one may not.
+func IsForbidden(err error) bool {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	return ok && pg.Code == "42501" // insufficient_privilege
+}
+
+// notItsOwn are the classes of SQLSTATEs that have the same cause whichever process runs a statement: rows (22, 23, 27,
+// 44, P0), locks and timeouts (40, 55, 57), limits (54), and the server (08, 25, 53, 58, XX).
+var notItsOwn = []string{"08", "22", "23", "25", "27", "40", "44", "53", "54", "55", "57", "58", "P0", "XX"}
+
+// IsOwn tells whether the cause of an error may be this process's own, so that another process can do what this one
+// cannot: its role lacks a right, or its version does not fit the schema.
+func IsOwn(err error) bool {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	return ok && len(pg.Code) == 5 && !slices.Contains(notItsOwn, pg.Code[:2])
+}
+
+// State is the SQLSTATE of an error of any driver. pgx and lib/pq have a method for it, bun's pgdriver has another. It
+// is empty if there is none.
+func State(err error) string {
+	if e, ok := contain.As[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	if e, ok := contain.As[interface {
+		error
+		Field(byte) string
+	}](err); ok {
+		return e.Field('C')
+	}
+	return ""
 }

@@ -60,8 +60,8 @@ func TestAViewerChangesNothing(t *testing.T) {
 	}
 	for _, function := range functions {
 		for _, role := range []string{"viewer", "producer"} {
-			if role == "producer" && strings.HasSuffix(function, "_key_place(text)") {
-				continue // called by the trigger of their inserts
+			if strings.HasSuffix(function, "_join_row(uuid)") || strings.HasSuffix(function, "_topics(integer)") {
+				continue // called by policies; reads with the caller's rights
 			}
 			if ask[bool](f, "SELECT has_function_privilege($1, $2::regprocedure, 'EXECUTE')", f.role(role), function) {
 				t.Errorf("the %s may call %s", role, function)

@@ -146,6 +146,14 @@ func TestAWorkerMakesEveryTransition(t *testing.T) {
 
 func (f *fixture) transitions(q *workqueue.Queue, table string, lane []any) {
 	f.t.Helper()
+	f.moves(q, table, lane)
+	f.lapse(q, table, lane)
+	f.maintains(q, table)
+}
+
+// moves claims a row, and redrives it in the end.
+func (f *fixture) moves(q *workqueue.Queue, table string, lane []any) {
+	f.t.Helper()
 	ctx, owner := f.t.Context(), uuid.New()
 	rows, err := q.Claim(ctx, owner, time.Minute, 1, lane...)
 	if err != nil || len(rows) != 1 {
@@ -166,7 +174,11 @@ func (f *fixture) transitions(q *workqueue.Queue, table string, lane []any) {
 	step("cancel", changed, err)
 	changed, err = q.Redrive(ctx, ids, "x")
 	step("redrive", changed, err)
-	f.lapse(q, table, lane)
+}
+
+func (f *fixture) maintains(q *workqueue.Queue, table string) {
+	f.t.Helper()
+	ctx := f.t.Context()
 	if _, err := q.Sweep(ctx, 100); err != nil {
 		f.t.Errorf("%s: sweep: %v", table, err)
 	}
@@ -209,14 +221,20 @@ func (f *fixture) lapse(q *workqueue.Queue, table string, lane []any) {
 func TestAWorkerCallsTheFunctions(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.as("producer"))
-	pool := f.as("worker")
 	f.exec(f.db.Pool, "UPDATE timers SET due_at = now() WHERE status = 0")
+	f.callFunctions(f.as("worker"))
+}
+
+// callFunctions makes transitions of one row of each table.
+func (f *fixture) callFunctions(pool *pgxpool.Pool) {
+	t := f.t
+	t.Helper()
 	for table, lane := range map[string]string{"outbox": "", "inbox": ", 'c'", "timers": "",
 		"jobs": ", 'default', 2::smallint", "letters": ""} {
 		token := uuid.New()
 		var ids []uuid.UUID
-		must(t, pool.QueryRow(t.Context(), "SELECT coalesce(array_agg(id), '{}') FROM "+table+"_claim($1, 60, 1"+lane+
-			") AS c (id)", token).Scan(&ids))
+		must(t, pool.QueryRow(t.Context(), "SELECT ARRAY(SELECT c.id FROM "+table+"_claim($1, 60, 1"+lane+
+			") AS c (id))", token).Scan(&ids))
 		if len(ids) != 1 {
 			t.Fatalf("%s: claimed %d rows", table, len(ids))
 		}

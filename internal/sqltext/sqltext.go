@@ -4,6 +4,7 @@ package sqltext
 
 import (
 	_ "embed"
+	"fmt"
 	"slices"
 	"strings"
 	"text/template"
@@ -24,8 +25,57 @@ func Execute(t *template.Template, file string, data any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Statement renders a file for the server: without its comment lines, which are for readers of the file.
+// Statement renders a file for the server: [Qualified], and without its comment lines, which are for readers of the
+// file.
 func Statement(t *template.Template, file string, data any) string {
 	lines := strings.Split(Execute(t, file, data), "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") }), "\n")
+	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") })
+	return Qualified(strings.Join(lines, "\n"))
+}
+
+// Hides is a condition in SQL: row-level security hides rows of one of the tables from the current role. It looks at
+// the catalogue's cache only, reads no table, and names everything with its schema. The tables are quoted names.
+func Hides(tables ...string) string {
+	parts := make([]string, len(tables))
+	for i, table := range tables {
+		parts[i] = fmt.Sprintf("pg_catalog.row_security_active('%s'::pg_catalog.regclass)", table)
+	}
+	return strings.Join(parts, "\n        OR ")
+}
+
+// Refuse raises the error of every function that would conclude something from the absence of rows which the current
+// role might only not see. It is the SQLSTATE with which PostgreSQL refuses a role without the privilege, and a
+// statement under row_security = off: in each case the work has to be left to another role.
+func Refuse(table string) string {
+	return fmt.Sprintf(`RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of %s or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';`,
+		strings.ReplaceAll(table, `"`, ""))
+}
+
+// SeesAll begins the body of such a function: it refuses a role that does not see all rows of the tables, of which the
+// first is the one that the others belong to.
+func SeesAll(tables ...string) string {
+	return "IF " + Hides(tables...) + " THEN\n        " + Refuse(tables[0]) + "\n    END IF;"
+}
+
+// SharedPolicy is the name of the policy that shows all rows of a table to all roles.
+const SharedPolicy = "txwork_read"
+
+// SeesShared is SeesAll for tables that a policy named [SharedPolicy] may show to all. The second test is apart, since
+// it reads the catalogue, which only roles under row-level security have to do.
+func SeesShared(tables ...string) string {
+	ids := make([]string, len(tables))
+	for i, table := range tables {
+		ids[i] = fmt.Sprintf("'%s'::pg_catalog.regclass", table)
+	}
+	return fmt.Sprintf(`IF %s THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY[%s]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = '%s') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        %s
+        END IF;
+    END IF;`, Hides(tables...), strings.Join(ids, ", "), SharedPolicy, Refuse(tables[0]))
 }

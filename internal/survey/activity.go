@@ -10,11 +10,31 @@ type Group struct {
 	Name                           string
 	Ready, Later, Running, Expired int64
 	OldestReady                    float64 // in seconds
+	Longest                        float64 // for how long a row has run, in seconds; 0 if no lease was renewed yet
+	Overdue                        int64   // rows that have run for longer than they should
 }
 
-// Groups returns the topics or kinds of a table without lanes, those with the most rows first.
-func Groups(ctx context.Context, r Reader, f *Facts) ([]Group, error) {
-	return rows[Group](ctx, r, "groups", f)
+// Groups returns the topics or kinds of a table without lanes, those with the most rows first. Within is for how long a
+// row may run if its worker did not say.
+func Groups(ctx context.Context, r Reader, f *Facts, within time.Duration) ([]Group, error) {
+	return rows[Group](ctx, r, "groups", f, within.Seconds())
+}
+
+// An OverdueRow is a row in progress that has run for longer than it should.
+type OverdueRow struct {
+	ID, Label   string
+	Lane        []string
+	Owner       string
+	Attempts    int32
+	Ran, Within float64 // in seconds
+	Cancelled   bool
+	Rows        int64 // how many there are
+}
+
+// OverdueRows returns at most limit of them, the longest first. Within is for how long a row may run if its worker did
+// not say.
+func OverdueRows(ctx context.Context, r Reader, f *Facts, within time.Duration, limit int) ([]OverdueRow, error) {
+	return rows[OverdueRow](ctx, r, "overdue_rows", f, within.Seconds(), limit)
 }
 
 // A Claim is a claim call, whose owner token still holds some of its rows.
@@ -24,6 +44,7 @@ type Claim struct {
 	Ends          float64 // seconds until its first lease expires; negative once it has
 	Label         string  // topic or kind of one of the rows
 	Labels        int64   // number of different labels
+	Longest       float64 // for how long a row has run, in seconds; 0 if no lease was renewed yet
 }
 
 // Claims returns at most limit claims of the table, those whose leases expire first at the front.
@@ -62,11 +83,16 @@ func GroupedErrors(ctx context.Context, r Reader, f *Facts, within time.Duration
 type Rates struct {
 	Arrived int64 // rows whose id was made in the period
 	Ended   int64 // rows that ended, without those that are deleted when they are done
+
+	MoreArrived bool `db:"-"` // more may have arrived
+	MoreEnded   bool `db:"-"` // more may have ended
 }
 
 // RatesOver counts what happened in the last period, up to limit rows.
 func RatesOver(ctx context.Context, r Reader, f *Facts, last time.Duration, limit int) (Rates, error) {
-	return one[Rates](ctx, r, "rates", f, last.Seconds(), limit)
+	rates, err := one[Rates](ctx, r, "rates", f, last.Seconds(), limit)
+	rates.MoreArrived, rates.MoreEnded = rates.Arrived >= int64(limit), rates.Ended >= int64(limit)
+	return rates, err
 }
 
 // A QueueRule is the limits of a queue.
@@ -90,4 +116,22 @@ func QueueRules(ctx context.Context, r Reader, f *Facts, limit int) ([]QueueRule
 		return nil, nil
 	}
 	return rows[QueueRule](ctx, r, "queues", f, limit)
+}
+
+// A Topic is the state of a topic.
+type Topic struct {
+	Lane    string // the value of the lane that has topics of its own; empty if there is no such lane
+	Topic   string
+	Paused  bool
+	Aside   int64    // rows that are set aside
+	Oldest  float64  // seconds since the first of them was due
+	Changed *float64 // seconds since it was paused or resumed
+}
+
+// Topics returns at most limit topics of the table that are paused or have rows aside.
+func Topics(ctx context.Context, r Reader, f *Facts, limit int) ([]Topic, error) {
+	if !f.Has("aside") {
+		return nil, nil
+	}
+	return rows[Topic](ctx, r, "topics", f, limit)
 }

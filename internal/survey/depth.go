@@ -11,33 +11,45 @@ func LaterRows(ctx context.Context, r Reader, f *Facts) ([]Head, error) {
 		Lane []string
 		Rows int64
 	}
-	lanes, err := rows[lane](ctx, r, "later", f)
-	heads := make([]Head, len(lanes))
-	for i, l := range lanes {
-		heads[i] = Head{Lane: l.Lane, Seen: l.Rows}
-	}
-	return heads, err
+	return fill(f, f.HeadRows, func(f *Facts) ([]Head, error) {
+		lanes, err := rows[lane](ctx, r, "later", f)
+		heads := make([]Head, len(lanes))
+		for i, l := range lanes {
+			heads[i] = Head{Lane: l.Lane, Seen: l.Rows}
+		}
+		return heads, err
+	})
 }
 
 // Held rows are held back: they wait for their turn in a key, or for a join.
 type Held struct {
 	Rows   int64
 	Oldest float64 // seconds since the oldest was written
+	More   bool    `db:"-"` // there may be more rows than the limit
 }
 
 // HeldRows counts at most limit rows.
 func HeldRows(ctx context.Context, r Reader, f *Facts, limit int) (Held, error) {
-	return one[Held](ctx, r, "held", f, limit)
+	held, err := one[Held](ctx, r, "held", f, limit)
+	held.More = held.Rows >= int64(limit)
+	return held, err
 }
 
 // DeadLetters counts rows that have failed for good and were not cancelled.
 type DeadLetters struct {
 	Rows   int64
 	Recent int64
+	More   bool // there may be more rows, older than those that were counted
 }
 
-// CountDeadLetters counts the dead letters among the last limit rows that ended without success, and how many of them
-// are recent.
+// RecentMore tells whether there may be more recent dead letters.
+func (d DeadLetters) RecentMore() bool { return d.More && d.Recent == d.Rows }
+
+// passed is how many times as many rows that ended without success may be looked at as dead letters are counted: the
+// others were cancelled.
+const passed = 10
+
+// CountDeadLetters counts at most limit dead letters, the latest first, and how many of them are recent.
 func CountDeadLetters(ctx context.Context, r Reader, f *Facts, limit int, recent time.Duration) (DeadLetters, error) {
-	return one[DeadLetters](ctx, r, "dead", f, limit, recent.Seconds())
+	return one[DeadLetters](ctx, r, "dead", f, limit, recent.Seconds(), passed*limit)
 }

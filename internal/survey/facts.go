@@ -10,15 +10,25 @@ import (
 	"github.com/txwork/txwork/internal/sqltext"
 )
 
-// MaxLanes is how many combinations of lanes are read in each table.
-const MaxLanes = 100
+const (
+	// MaxLanes is how many combinations of lanes are read in each table.
+	MaxLanes = 100
+
+	// RunningRows is how many due rows are read of a table to find those in progress, which older rows that are ready
+	// could hide. No index knows the state of a row, because a claim would then have to write to it.
+	RunningRows = 50_000
+
+	// leastShare is how many rows are read of each lane at least.
+	leastShare = 50
+)
 
 // Facts are what the catalog and the statistics say about a table of the core.
 type Facts struct {
 	Schema string
 
 	Name                 string
-	Filtered             bool // by row-level security
+	Filtered             bool // row-level security hides rows of it, or of a table that belongs to it
+	Secured              bool // it has row-level security, and has had rows
 	Columns              []string
 	LaneNames, LaneTypes []string // columns whose values a claim names
 	Retention            *float64
@@ -34,6 +44,7 @@ type Facts struct {
 	Deleted              int64 // deleted rows since the statistics were reset
 
 	HeadRows int // how many rows are read at the heads of all lanes together
+	LaneRows int // how many rows are read at the head of each lane; 0 for an equal share of HeadRows
 }
 
 // Tables returns the txwork tables of a schema. In each, at most headRows rows are read at the heads of the lanes.
@@ -44,7 +55,8 @@ func Tables(ctx context.Context, tx pgx.Tx, schema string, headRows int) ([]Fact
 	}
 	return pgx.CollectRows(found, func(row pgx.CollectableRow) (Facts, error) {
 		f := Facts{Schema: schema, HeadRows: headRows}
-		err := row.Scan(&f.Name, &f.Filtered, &f.Columns, &f.LaneNames, &f.LaneTypes, &f.Retention, &f.Live, &f.Indexed,
+		err := row.Scan(&f.Name, &f.Filtered, &f.Secured, &f.Columns, &f.LaneNames,
+			&f.LaneTypes, &f.Retention, &f.Live, &f.Indexed,
 			&f.Options, &f.Dead, &f.Threshold, &f.Vacuumed, &f.Vacuuming, &f.Bytes, &f.Deletes, &f.Deleted)
 		return f, err
 	})
@@ -77,6 +89,23 @@ func (f *Facts) Q(suffix string) string { return pgx.Identifier{f.Schema, f.Name
 // A Lane is one of the columns whose values a claim names.
 type Lane struct{ Quoted, Alias, Type string }
 
+// WaitsForKey and Released are the conditions of rows with a place that wait for their key or not, as the indexes by
+// key have them. Rows that are set aside because of their topic have been released.
+func (f *Facts) WaitsForKey() string {
+	if f.Has("aside") {
+		return "r.waiting AND r.aside IS NULL"
+	}
+	return "r.waiting"
+}
+
+// Released is the opposite of WaitsForKey.
+func (f *Facts) Released() string {
+	if f.Has("aside") {
+		return "NOT r.waiting OR r.aside IS NOT NULL"
+	}
+	return "NOT r.waiting"
+}
+
 // Lanes returns the columns whose values a claim names.
 func (f *Facts) Lanes() (all []Lane) {
 	for i, name := range f.LaneNames {
@@ -97,8 +126,22 @@ func (f *Facts) Label() string {
 	return "''"
 }
 
+// RunningFor is an SQL expression: for how many seconds a row in progress has run, NULL if that is not known.
+func (f *Facts) RunningFor(row string) string { return sqltext.RunningFor(row) }
+
+// RunningWithin is an SQL expression: for how many seconds a row may run, NULL for ever.
+func (f *Facts) RunningWithin(row, byDefault string) string {
+	return sqltext.RunningWithin(row, byDefault)
+}
+
+// Lost is an SQL expression: how many leases a row has lost, alone or together with others.
+func (f *Facts) Lost(row, how string) string { return sqltext.LostLeases(row, how) }
+
 // MaxLanes is how many combinations of lanes are read.
 func (f *Facts) MaxLanes() int { return MaxLanes }
 
 // MaxHead is how many rows are read at the heads of all lanes together.
 func (f *Facts) MaxHead() int { return f.HeadRows }
+
+// MaxRunning is how many due rows are read of all lanes together to find rows in progress.
+func (f *Facts) MaxRunning() int { return max(RunningRows, f.HeadRows) }

@@ -11,6 +11,8 @@ type Leader struct {
 	Table string
 	Term  int64
 	Ended float64 // seconds ago; negative while it leads
+
+	Problem string // what kept the last maintenance from serving the table to the end; empty: nothing
 }
 
 // Leaders returns the leaders of a schema.

@@ -11,7 +11,12 @@ type Blocker struct {
 	Failed                float64
 	Behind                int64
 	Oldest                float64
+	Keys                  int64 // how many keys are blocked in all
+	More                  bool  // more may be
 }
+
+// BlockedKeys is how many keys with a dead letter are looked at.
+const BlockedKeys = 1000
 
 // Blockers returns at most limit blockers of the table, the one that has kept rows waiting longest first. At most
 // behind rows are counted for each.
@@ -19,7 +24,7 @@ func Blockers(ctx context.Context, r Reader, f *Facts, behind, limit int) ([]Blo
 	if !f.Has("concurrency_key") {
 		return nil, nil
 	}
-	return rows[Blocker](ctx, r, "blocked", f, MaxLanes, behind, limit)
+	return rows[Blocker](ctx, r, "blocked", f, BlockedKeys, behind, limit)
 }
 
 // A Note is the oldest note of a table of notes that waits to be folded.

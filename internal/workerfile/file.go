@@ -44,6 +44,7 @@ type Database struct {
 type Serving struct {
 	Concurrency int // 0: the default
 	Lease       time.Duration
+	RunsWithin  time.Duration // see [workqueue.WorkerOptions]; by default longer than every timeout of the section
 }
 
 // An Outbox is the section outbox.
@@ -74,11 +75,12 @@ type Timers struct {
 
 // Jobs are the section jobs.
 type Jobs struct {
-	Lease   time.Duration
-	Options jobs.Options
-	Unknown jobs.Unknown
-	Queues  []jobs.QueueOptions
-	Kinds   Handlers
+	Lease      time.Duration
+	RunsWithin time.Duration // as in Serving
+	Options    jobs.Options
+	Unknown    jobs.Unknown
+	Queues     []jobs.QueueOptions
+	Kinds      Handlers
 }
 
 // Read reads a file. The error is a [*Problems]. Getenv looks up the variables that ${NAME} refers to.
@@ -174,11 +176,16 @@ const maxConcurrency = 10_000
 func (s *sections) with(all fields, serving *Serving) fields {
 	all["concurrency"] = s.integer(&serving.Concurrency, 1, maxConcurrency)
 	all["lease"] = s.lease(&serving.Lease)
+	all["runs_within"] = s.runsWithin(&serving.RunsWithin)
 	return all
 }
 
 func (s *sections) lease(to *time.Duration) func(value) {
 	return s.duration(to, workqueue.MinLease, workqueue.MaxLease)
+}
+
+func (s *sections) runsWithin(to *time.Duration) func(value) {
+	return s.duration(to, time.Second, input.MaxDuration)
 }
 
 // kept adds the fields about retries and retention of a table.
@@ -199,8 +206,9 @@ func (s *sections) need(v value, there bool, field, why string) {
 func (s *sections) outbox(v value) *Outbox {
 	b := new(Outbox)
 	o := &b.Options
-	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&b.Topics, "topic", outbox.MaxTopic)}, &b.Serving), &o.Retry,
-		&o.Retention, &o.FailedRetention))
+	s.mapping(v, s.kept(s.with(fields{
+		"topics": s.handlers(&b.Topics, "topic", outbox.MaxTopic, DefaultTimeout),
+	}, &b.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
 	s.need(v, b.Topics != nil, "topics", "say which messages are delivered")
 	_, err := outbox.Open(b.Options)
 	s.refuse(v, err)
@@ -225,7 +233,7 @@ func (s *sections) inbox(v value) *Inbox {
 func (s *sections) consumer(name string, v value) *Consumer {
 	c := new(Consumer)
 	s.name(v, "consumer", name, inbox.MaxKeyPart)
-	s.mapping(v, s.with(fields{"topics": s.handlers(&c.Topics, "topic", inbox.MaxTopic)}, &c.Serving))
+	s.mapping(v, s.with(fields{"topics": s.handlers(&c.Topics, "topic", inbox.MaxTopic, DefaultTimeout)}, &c.Serving))
 	s.need(v, c.Topics != nil, "topics", "say which messages are processed")
 	return c
 }
@@ -233,8 +241,9 @@ func (s *sections) consumer(name string, v value) *Consumer {
 func (s *sections) timers(v value) *Timers {
 	t := new(Timers)
 	o := &t.Options
-	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&t.Topics, "topic", timers.MaxTopic)}, &t.Serving), &o.Retry,
-		&o.Retention, &o.FailedRetention))
+	s.mapping(v, s.kept(s.with(fields{
+		"topics": s.handlers(&t.Topics, "topic", timers.MaxTopic, DefaultTimeout),
+	}, &t.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
 	s.need(v, t.Topics != nil, "topics", "say which timers are fired")
 	_, err := timers.Open(t.Options)
 	s.refuse(v, err)
@@ -245,13 +254,14 @@ func (s *sections) jobs(v value) *Jobs {
 	j := new(Jobs)
 	o := &j.Options
 	s.mapping(v, s.kept(fields{
-		"lease": s.lease(&j.Lease),
+		"lease":       s.lease(&j.Lease),
+		"runs_within": s.runsWithin(&j.RunsWithin),
 		"unknown": choice(s.reader, &j.Unknown, map[string]jobs.Unknown{"retry": jobs.RetryUnknown,
 			"leave": jobs.LeaveUnknown}),
 		"queues": func(v value) {
 			s.each(v, func(name string, v value) { j.Queues = append(j.Queues, s.queue(name, v)) })
 		},
-		"kinds": s.handlers(&j.Kinds, "kind", jobs.MaxKind),
+		"kinds": s.handlers(&j.Kinds, "kind", jobs.MaxKind, DefaultJobTimeout),
 	}, &o.Retry, &o.Retention, &o.FailedRetention))
 	s.need(v, j.Kinds != nil, "kinds", "say which jobs are done")
 	_, err := jobs.Open(j.Options)

@@ -118,6 +118,37 @@ func TestAWholeFile(t *testing.T) {
 	}
 }
 
+// A command that hangs would hold its place for ever.
+func TestCommandsHaveATimeout(t *testing.T) {
+	t.Parallel()
+	f, err := workerfile.Read("worker.yaml", []byte(`
+outbox:
+  topics: {a: {exec: "true"}, b: {exec: {command: "true"}}, c: {exec: {command: "true", timeout: 3s}}}
+inbox:
+  dedup_window: 720h
+  consumers: {billing: {topics: {a: {exec: "true"}}}}
+timers:
+  topics: {a: {exec: "true"}}
+jobs:
+  kinds: {a: {exec: "true"}}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		handler *workerfile.Handler
+		want    time.Duration
+	}{
+		"a message": {f.Outbox.Topics["a"], time.Minute}, "a mapping": {f.Outbox.Topics["b"], time.Minute},
+		"its own": {f.Outbox.Topics["c"], 3 * time.Second}, "a timer": {f.Timers.Topics["a"], time.Minute},
+		"the inbox": {f.Inbox.Consumers["billing"].Topics["a"], time.Minute}, "a job": {f.Jobs.Kinds["a"], time.Hour},
+	} {
+		if got := c.handler.Exec.Timeout; got != c.want {
+			t.Errorf("%s: the timeout is %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // All mistakes are reported at once, each with its line and column.
 func TestMistakesHaveTheirPlace(t *testing.T) {
 	t.Parallel()
@@ -132,7 +163,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		    b: {http: {url: "ftp://x"}, exec: cat}
 		    c: {}
 		`, `
-		worker.yaml:3:3: outbox.concurency: is unknown: want one of concurrency, failed_retention, lease, retention, retry, topics
+		worker.yaml:3:3: outbox.concurency: is unknown: want one of concurrency, failed_retention, lease, retention, retry, runs_within, topics
 		worker.yaml:4:3: outbox.lease: is 10ms, it must be between 1s and 24h0m0s
 		worker.yaml:6:16: outbox.topics.a.exec.command: exec: "no-such-program": executable file not found in $PATH
 		worker.yaml:7:5: outbox.topics.b: has to have either exec or http
@@ -236,5 +267,29 @@ func TestYAMLThatIsNoWorkerFile(t *testing.T) {
 		if problems := (*workerfile.Problems)(nil); f != nil || !errors.As(err, &problems) {
 			t.Errorf("%q: %+v, %v", text, f, err)
 		}
+	}
+}
+
+// A command and a request end at their timeout, so what runs for twice as long does not return.
+func TestHowLongHandlersMayRun(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"jobs: {kinds: {a: {exec: {command: 'true', timeout: 90m}}, b: {http: 'http://h/'}}}": 3 * time.Hour,
+		"jobs: {kinds: {a: {exec: {command: 'true', timeout: 1m}}}}":                          time.Hour,
+		"jobs: {kinds: {a: {exec: 'true'}}}":                                                  2 * time.Hour,
+		"jobs: {kinds: {a: {http: {url: 'http://h/', timeout: 50m}}}}":                        100 * time.Minute,
+	} {
+		f, err := read(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Jobs.Kinds.RunsWithin(); got != want || f.Jobs.RunsWithin != 0 {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	f, err := read("jobs: {runs_within: 5h, kinds: {a: {exec: 'true'}}}\n" +
+		"outbox: {runs_within: 90s, topics: {a: {exec: 'true'}}}\n")
+	if err != nil || f.Jobs.RunsWithin != 5*time.Hour || f.Outbox.RunsWithin != 90*time.Second {
+		t.Errorf("%+v, %v", f, err)
 	}
 }

@@ -28,6 +28,28 @@ type Handler struct {
 	MaxAttempts int             // 0: that of the row
 }
 
+// RunsWithin is how long a handler of a section may run before it is reported as one that does not return, if the
+// section does not say: [workqueue.RunsWithin] of the longest timeout, which ends a command and a request.
+func (all Handlers) RunsWithin() time.Duration {
+	within := workqueue.DefaultRunsWithin
+	for _, h := range all {
+		if h.Exec != nil {
+			within = max(within, workqueue.RunsWithin(h.Exec.Timeout))
+		}
+		if h.HTTP != nil {
+			within = max(within, workqueue.RunsWithin(h.HTTP.Timeout()))
+		}
+	}
+	return within
+}
+
+// Default timeouts of commands. Without one, a command that hangs would hold its place for ever. Jobs may take long;
+// messages and timers are usually passed on.
+const (
+	DefaultTimeout    = time.Minute
+	DefaultJobTimeout = time.Hour
+)
+
 // An Exec is a command.
 type Exec struct {
 	Argv      []string
@@ -77,12 +99,13 @@ func (s *sections) name(v value, field, name string, limit int) {
 	s.refuse(v, input.Name(field, name, limit))
 }
 
-func (s *sections) handlers(to *Handlers, what string, limit int) func(value) {
+// handlers reads handlers by topic or kind. Their commands have a timeout unless they set one.
+func (s *sections) handlers(to *Handlers, what string, limit int, timeout time.Duration) func(value) {
 	return func(v value) {
 		all := Handlers{}
 		s.each(v, func(name string, v value) {
 			s.name(v, what, name, limit)
-			all[name] = s.handler(v)
+			all[name] = s.handler(v, timeout)
 		})
 		if _, mapping := v.node.(ast.MapNode); mapping {
 			*to = all
@@ -93,11 +116,11 @@ func (s *sections) handlers(to *Handlers, what string, limit int) func(value) {
 // maxAttempts is larger than any sensible value.
 const maxAttempts = 1_000_000
 
-func (s *sections) handler(v value) *Handler {
+func (s *sections) handler(v value, timeout time.Duration) *Handler {
 	h := new(Handler)
 	given := 0
 	s.mapping(v, fields{
-		"exec":         func(v value) { given++; h.Exec = s.exec(v) },
+		"exec":         func(v value) { given++; h.Exec = s.exec(v, timeout) },
 		"http":         func(v value) { given++; h.HTTP = s.http(v) },
 		"retry":        s.retry(&h.Retry),
 		"max_attempts": s.integer(&h.MaxAttempts, 1, maxAttempts),
@@ -114,8 +137,9 @@ const defaultKillAfter = 2 * time.Second
 // abortGrace is how long the library waits for handlers after the shutdown timeout. A command has to be dead by then.
 func (s *sections) abortGrace() time.Duration { return max(s.shutdown/4, time.Second) }
 
-func (s *sections) exec(v value) *Exec {
-	e := &Exec{KillAfter: min(defaultKillAfter, s.abortGrace()/2), ExitCodes: DefaultExitCodes()}
+func (s *sections) exec(v value, timeout time.Duration) *Exec {
+	e := &Exec{Timeout: timeout, KillAfter: min(defaultKillAfter, s.abortGrace()/2),
+		ExitCodes: DefaultExitCodes()}
 	if _, mapping := v.node.(ast.MapNode); !mapping { // only the command
 		s.command(v, e)
 		return e

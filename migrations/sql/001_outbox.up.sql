@@ -12,19 +12,27 @@ CREATE DOMAIN "{{schema}}"."outbox_retry" AS jsonb CONSTRAINT "outbox_retry_chec
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
+-- A time that the library can represent, so that every difference of two of them can be computed and printed. The
+-- server would accept an infinite time, and one such row would fail every statement that subtracts it from another. It
+-- is a domain for the same reason, and guards every column with times, in this table and in those that belong to it. A
+-- range costs less than two comparisons: each column of an insert, NULL or not, prepares the check.
+CREATE DOMAIN "{{schema}}"."outbox_time" AS timestamptz CONSTRAINT "outbox_time_check" CHECK (
+    VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
+);
+
 CREATE TABLE "{{schema}}"."outbox" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    due_at timestamptz NOT NULL DEFAULT now(),
-    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now(),
+    created_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 10,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
-    locked_until timestamptz,
-    completed_at timestamptz,
+    locked_until "{{schema}}"."outbox_time",
+    completed_at "{{schema}}"."outbox_time",
     owner_token uuid,
-    failed_at timestamptz,
-    cancelled_at timestamptz,
+    failed_at "{{schema}}"."outbox_time",
+    cancelled_at "{{schema}}"."outbox_time",
     last_error text,
     headers jsonb,
     retry "{{schema}}"."outbox_retry",
@@ -39,6 +47,7 @@ CREATE TABLE "{{schema}}"."outbox" (
     "key_rate" double precision,
     "key_burst" integer,
     "key_seq" bigint,
+    aside boolean, -- true: the row waits in the lane of its topic
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3).
@@ -48,10 +57,9 @@ CREATE TABLE "{{schema}}"."outbox" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
-    -- attempt.
+    -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
     CONSTRAINT "outbox_attempts_check"
-        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
-    CONSTRAINT "outbox_due_check" CHECK (isfinite(due_at))
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts - status < max_attempts)
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -101,6 +109,380 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_announce"() FROM PUBLIC;
 CREATE TRIGGER "outbox_announce" AFTER INSERT ON "{{schema}}"."outbox"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_announce"();
 
+-- Topics of "{{schema}}"."outbox": an operator may pause one, and a worker may have no room for more rows of one. A claim does not
+-- pass over such rows, since the next claim would have to pass over them again. It sets them *aside*: they wait outside
+-- the claim index, where each topic is a lane of its own, in the order of their due times. Claims take the rows of a
+-- topic from its lane when the topic is resumed or has room. No row is moved back, so a resume costs one row.
+--
+-- While a topic has rows aside, its new rows queue up behind these.
+
+-- The state of topics. A topic without a row here is not paused.
+CREATE TABLE "{{schema}}"."outbox_topic" (
+    topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 255),
+    paused boolean NOT NULL DEFAULT false,
+    changed_at "{{schema}}"."outbox_time" NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (topic)
+);
+
+-- Claims look here, mostly in vain: the index of no rows is one page.
+CREATE INDEX "outbox_topic_paused_idx" ON "{{schema}}"."outbox_topic" (topic)
+    WHERE paused;
+
+-- The lanes of the rows that are set aside.
+CREATE INDEX "outbox_aside_idx" ON "{{schema}}"."outbox"
+    (("topic"), due_at, id)
+    WHERE completed_at IS NULL AND aside;
+
+-- A topic whose state has changed has workers look at once.
+CREATE FUNCTION "{{schema}}"."outbox_topic_changed"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM pg_catalog.pg_notify('{{schema}}.outbox', 'topic');
+    RETURN NULL;
+END
+$txwork$;
+
+CREATE TRIGGER "outbox_topic_changed" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."outbox_topic"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_topic_changed"();
+
+-- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything.
+CREATE FUNCTION "{{schema}}"."outbox_pause"(topic text) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO "{{schema}}"."outbox_topic" AS s (topic, paused)
+    VALUES ($1, true)
+    ON CONFLICT (topic) DO UPDATE
+    SET paused = true, changed_at = clock_timestamp()
+    WHERE NOT s.paused;
+    RETURN FOUND;
+END
+$txwork$;
+
+-- Ends the pause of a topic. Returns whether it was paused.
+CREATE FUNCTION "{{schema}}"."outbox_resume"(topic text) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    UPDATE "{{schema}}"."outbox_topic" AS s
+    SET paused = false, changed_at = clock_timestamp()
+    WHERE s.topic = $1 AND s.paused;
+    RETURN FOUND;
+END
+$txwork$;
+
+-- Ready -> InProgress for rows whose topic may start them; rows of other topics are set aside. busy are topics for
+-- whose rows the caller has no room. open are topics that have rows aside, with the place in each lane from which on,
+-- and the room for, the rows that the claim may take; if it is NULL, the claim looks for such topics and has room for
+-- all. At most half of the rows come from these lanes, unless there are too few others.
+--
+-- The claim goes on behind rows that it has set aside until it has what it wants, or has set 1000 aside, and
+-- ten times as many if open is NULL. It locks only rows that it changes. It returns, by kind:
+--
+--     0  once: n is how many topics are paused, and lane is 1 if the claim may have left rows that it could have
+--        taken, and 2 if so in the lanes of topics
+--     1  a row that it claimed
+--     2  a row that it claimed from the lane of a topic, with its place there
+--     3  in which lane of the arguments, by its number, it has come to which place
+--     4  if it asks: a topic that is not paused and has rows aside
+--     5  a topic that is not paused, and how many of its rows were set aside
+CREATE FUNCTION "{{schema}}"."outbox_claim_by_topic"(
+    owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[],
+    busy text[], open text[], open_due timestamptz[], open_id uuid[], room integer[], asks boolean
+) RETURNS TABLE (
+    kind smallint, topic text, n integer, lane integer, due_at timestamptz, id uuid, claimed "{{schema}}"."outbox"
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    reached timestamptz[] := $4;
+    reached_id uuid[] := $5;
+    paused text[];
+    held text[];
+    lanes text[] := $7;
+    lanes_due timestamptz[] := $8;
+    lanes_id uuid[] := $9;
+    rooms integer[] := $10;
+    opened text[] := '{}';
+    next text;
+    reserved integer := 0;
+    want integer;
+    looked integer;
+    is_more boolean := true;
+    is_cut boolean := false;
+    most integer := 1000;
+    s record;
+    taken tid[] := '{}';
+    of_lanes tid[] := '{}';
+    put_aside tid[] := '{}';
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_topic"'::pg_catalog.regclass) THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."outbox_topic"'::pg_catalog.regclass]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_topic or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
+    END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
+    FROM "{{schema}}"."outbox_topic" AS p
+    WHERE p.paused;
+
+    IF $11 OR own.lanes IS NULL THEN
+        SELECT r."topic" INTO own.next
+        FROM "{{schema}}"."outbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
+        ORDER BY r."topic", r.due_at, r.id
+        LIMIT 1;
+        WHILE own.next IS NOT NULL LOOP
+            IF own.next <> ALL (own.paused) THEN
+                opened := own.opened || own.next;
+            END IF;
+            SELECT r."topic" INTO own.next
+            FROM "{{schema}}"."outbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."topic" > own.next
+            ORDER BY r."topic", r.due_at, r.id
+            LIMIT 1;
+        END LOOP;
+        IF own.lanes IS NULL THEN
+            lanes := own.opened;
+            lanes_due := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.opened)]);
+            lanes_id := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[cardinality(own.opened)]);
+            rooms := array_fill($3, ARRAY[cardinality(own.opened)]);
+            most := 10 * own.most; -- for such a caller, no row means that there is none
+        ELSE
+            RETURN QUERY
+            SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox"
+            FROM unnest(own.opened) AS u (topic);
+        END IF;
+    END IF;
+    held := own.paused || $6 || own.lanes;
+
+    IF cardinality(own.lanes) > 0 THEN
+        reserved := floor($3 / 2.0 + random());
+    END IF;
+    FOR pass IN 1..2 LOOP
+        LOOP
+            want := $3 - cardinality(own.taken) - greatest(own.reserved, cardinality(own.of_lanes));
+            EXIT WHEN own.want < 1 OR NOT own.is_more OR cardinality(own.put_aside) >= own.most;
+            looked := 0;
+            FOR s IN
+SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
+    FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[])
+        WITH ORDINALITY AS l (after_due, after_id, ord)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid, r."topic" = ANY (own.held) AS held, r.due_at, r.id
+        FROM "{{schema}}"."outbox" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+        ORDER BY r.due_at, r.id
+        LIMIT own.want::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT own.want::int
+            LOOP
+                looked := own.looked + 1;
+                reached[own.s.ord] := own.s.due_at;
+                reached_id[own.s.ord] := own.s.id;
+                IF own.s.held THEN
+                    put_aside := own.put_aside || own.s.ctid;
+                ELSE
+                    taken := own.taken || own.s.ctid;
+                END IF;
+            END LOOP;
+            is_more := own.looked = own.want;
+        END LOOP;
+        EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
+        reserved := 0;
+        want := $3 - cardinality(own.taken);
+        IF own.want > 0 THEN
+            of_lanes := ARRAY(
+                SELECT c.ctid
+                FROM unnest(own.lanes, own.lanes_due, own.lanes_id, own.rooms) AS l (topic, after_due, after_id, room)
+                CROSS JOIN LATERAL (
+                    SELECT r.ctid
+                    FROM "{{schema}}"."outbox" AS r
+                    WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
+                      AND r."topic" = l.topic
+                      AND (r.due_at, r.id) > (l.after_due, l.after_id)
+                      AND r.due_at <= now()
+                    ORDER BY r."topic", r.due_at, r.id
+                    LIMIT least(l.room, own.want)
+                    FOR NO KEY UPDATE SKIP LOCKED) AS c
+                WHERE l.topic <> ALL (own.paused) AND l.room > 0
+                LIMIT own.want);
+            is_cut := cardinality(own.of_lanes) = own.want;
+        END IF;
+    END LOOP;
+
+    IF cardinality(own.put_aside) > 0 THEN
+        RETURN QUERY
+        WITH moved AS (
+            UPDATE "{{schema}}"."outbox" AS t
+            SET waiting = true,
+                aside = true
+            WHERE t.ctid = ANY (own.put_aside)
+            RETURNING t."topic" AS topic
+        )
+        SELECT 5::smallint, m.topic, count(*)::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox"
+        FROM moved AS m
+        WHERE m.topic <> ALL (own.paused)
+        GROUP BY m.topic;
+    END IF;
+    IF cardinality(own.taken) > 0 THEN
+        RETURN QUERY
+        WITH changed AS (
+UPDATE "{{schema}}"."outbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (own.taken)
+RETURNING t AS claimed
+        )
+        SELECT 1::smallint, NULL::text, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, c.claimed
+        FROM changed AS c;
+    END IF;
+    IF cardinality(own.of_lanes) > 0 THEN
+        RETURN QUERY
+        WITH changed AS (
+UPDATE "{{schema}}"."outbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval,
+    waiting = false,
+    aside = NULL
+WHERE t.ctid = ANY (own.of_lanes)
+RETURNING t AS claimed
+        )
+        SELECT 2::smallint, (c.claimed)."topic", NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+            (c.claimed).id, c.claimed
+        FROM changed AS c;
+    END IF;
+    RETURN QUERY
+    SELECT 3::smallint, NULL::text, NULL::integer, u.ord::integer, u.due, u.id, NULL::"{{schema}}"."outbox"
+    FROM unnest(own.reached, own.reached_id) WITH ORDINALITY AS u (due, id, ord)
+    WHERE (u.due, u.id) <> (($4)[u.ord::integer], ($5)[u.ord::integer]);
+    RETURN QUERY
+    SELECT 0::smallint, NULL::text, cardinality(own.paused),
+        CASE WHEN own.is_cut THEN 2 WHEN own.is_more THEN 1 ELSE 0 END, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox";
+END
+$txwork$;
+
+-- The topics that are paused or have rows aside, with how many rows, at most $1 of each, and how long the first of them
+-- has been due. Topics with rows aside are found by one step of their index for each.
+CREATE FUNCTION "{{schema}}"."outbox_topics"(most integer DEFAULT 10000) RETURNS TABLE (
+    lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, oldest_seconds double precision
+)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE has AS (
+        (SELECT ''::text AS lane, r."topic" AS topic
+        FROM "{{schema}}"."outbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside
+        ORDER BY r."topic", r.due_at, r.id
+        LIMIT 1)
+        UNION ALL
+        SELECT n.lane, n.topic
+        FROM has AS h
+        CROSS JOIN LATERAL (
+            SELECT ''::text AS lane, r."topic" AS topic
+            FROM "{{schema}}"."outbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside
+              AND (r."topic")
+                  > (h.topic)
+            ORDER BY r."topic", r.due_at, r.id
+            LIMIT 1) AS n
+    ), known AS (
+        SELECT has.lane, has.topic FROM has
+        UNION
+        SELECT ''::text, p.topic FROM "{{schema}}"."outbox_topic" AS p WHERE p.paused
+    )
+    SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside,
+        coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision
+    FROM known AS k
+    LEFT JOIN "{{schema}}"."outbox_topic" AS s ON s.topic = k.topic
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS aside, min(b.due_at) AS due_at
+        FROM (
+            SELECT r.due_at
+            FROM "{{schema}}"."outbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside
+              AND r."topic" = k.topic
+            ORDER BY r."topic", r.due_at, r.id
+            LIMIT $1) AS b) AS a
+    ORDER BY k.lane COLLATE "C", k.topic COLLATE "C";
+END
+$txwork$;
+
+-- Shows the state of topics to all roles, if the table has row-level security, and lets only those change it that see
+-- all rows: a pause concerns the rows of all. Without row-level security it takes that away. For the owner of the
+-- tables, who calls it after each change of that.
+CREATE FUNCTION "{{schema}}"."outbox_topic_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+AS $txwork$
+BEGIN
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."outbox_topic";
+    IF (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."outbox"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."outbox_topic" ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY txwork_read ON "{{schema}}"."outbox_topic" FOR SELECT USING (true);
+    ELSE
+        ALTER TABLE "{{schema}}"."outbox_topic" DISABLE ROW LEVEL SECURITY;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_claim_by_topic"(uuid, interval, integer, timestamptz[], uuid[], text[], text[], timestamptz[], uuid[], integer[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_pause"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_resume"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_topics"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_topic_policies"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_topic_changed"() FROM PUBLIC;
+
 CREATE FUNCTION "{{schema}}"."outbox_claim"(owner_token uuid, lease_seconds integer, batch_size integer) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -122,28 +504,11 @@ BEGIN
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
-UPDATE "{{schema}}"."outbox" AS t
-SET status = 1,
-    attempts = t.attempts + 1,
-    owner_token = $1::uuid,
-    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
-        AS l (after_due, after_id)
-    CROSS JOIN LATERAL (
-        SELECT r.ctid
-        FROM "{{schema}}"."outbox" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.status = 0
-          AND r.due_at <= now()
-          AND (r.due_at, r.id) > (l.after_due, l.after_id)
-        ORDER BY r.due_at, r.id
-        LIMIT $3::int
-        FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT $3::int))
-RETURNING t AS claimed
+SELECT a.claimed
+FROM "{{schema}}"."outbox_claim_by_topic"($1::uuid, make_interval(secs => $2)::interval, $3::int,
+    ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[],
+    '{}'::text[], NULL::text[], NULL::timestamptz[], NULL::uuid[], NULL::int[], false::boolean) AS a
+WHERE a.kind IN (1, 2)
 )
 SELECT (c.claimed).id FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
 END
@@ -172,28 +537,11 @@ BEGIN
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
-UPDATE "{{schema}}"."outbox" AS t
-SET status = 1,
-    attempts = t.attempts + 1,
-    owner_token = $1::uuid,
-    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
-        AS l (after_due, after_id)
-    CROSS JOIN LATERAL (
-        SELECT r.ctid
-        FROM "{{schema}}"."outbox" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.status = 0
-          AND r.due_at <= now()
-          AND (r.due_at, r.id) > (l.after_due, l.after_id)
-        ORDER BY r.due_at, r.id
-        LIMIT $3::int
-        FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT $3::int))
-RETURNING t AS claimed
+SELECT a.claimed
+FROM "{{schema}}"."outbox_claim_by_topic"($1::uuid, make_interval(secs => $2)::interval, $3::int,
+    ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[],
+    '{}'::text[], NULL::text[], NULL::timestamptz[], NULL::uuid[], NULL::int[], false::boolean) AS a
+WHERE a.kind IN (1, 2)
 )
 SELECT (c.claimed).* FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
 END
@@ -326,10 +674,19 @@ BEGIN
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."outbox" AS t
-SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
+    headers = CASE
+        WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
+            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+        ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
+            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+                ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
+                    * 1000000)::bigint::text END,
+            ' ', held.within, ' ', t.owner_token)) END
 FROM (
-    SELECT r.id
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
+           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
     JOIN "{{schema}}"."outbox" AS r ON r.id = s.id
     WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -343,7 +700,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."outbox_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
+CREATE FUNCTION "{{schema}}"."outbox_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -361,32 +718,82 @@ AS $txwork$
 BEGIN
     IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH changed AS (
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."outbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+    ORDER BY r.due_at, r.id
+    LIMIT $1::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), beside AS MATERIALIZED (
+    SELECT r.ctid, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process
+    FROM "{{schema}}"."outbox" AS r
+    WHERE EXISTS (SELECT FROM taken)
+      AND r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND substring(uuid_send(r.owner_token) FROM 1 FOR 6) = ANY (ARRAY(SELECT k.process FROM taken AS k))
+      AND r.id <> ALL (ARRAY(SELECT k.id FROM taken AS k))
+), left_alone AS (
     UPDATE "{{schema}}"."outbox" AS t
-    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
-            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    SET headers = coalesce(t.headers, '{}'::jsonb)
+        || jsonb_build_object('txwork-lost-beside', t.owner_token::text)
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."outbox" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT (array_agg(b.ctid))[1] FROM beside AS b GROUP BY b.process HAVING count(*) = 1))
           AND r.status = 1
-          AND r.due_at <= now()
-          AND r.locked_until < now()
-        ORDER BY r.due_at, r.id
-        LIMIT $1::int
+          AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object'
+          AND r.headers ->> 'txwork-lost-beside' IS DISTINCT FROM r.owner_token::text
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status, t.cancelled_at
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted OR k.process = ANY (ARRAY(SELECT b.process FROM beside AS b)) AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."topic")) END AS dead_letter
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
-       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -415,13 +822,16 @@ WITH changed AS (
     UPDATE "{{schema}}"."outbox" AS t
     SET status = 0,
         waiting = t."concurrency_key" IS NOT NULL,
+        aside = NULL,
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone',
+                'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running']
+            ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce(NULL::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
@@ -436,6 +846,218 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_redrive"(uuid[]) FROM PUBLIC;
+
+-- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
+-- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
+-- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
+-- a few bad rows some tens together. A part waits little for locks, because the next ones wait for it.
+--
+-- If nothing succeeds, the rows are not the cause, and the error is raised: one about rights or names at once, another
+-- after 16 rows.
+CREATE FUNCTION "{{schema}}"."outbox_each"(
+    kind text, max_rows integer, age interval, except_ids uuid[],
+    OUT done integer, OUT failed integer, OUT cancelled integer, OUT dead_letters jsonb, OUT skipped uuid[],
+    OUT problems text[]
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET lock_timeout = '50ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    ids uuid[];
+    part uuid[];
+    beside uuid[]; -- rows that are not the only one of their process
+    place integer := 1;
+    size integer;
+    changed record;
+    state text;
+    said text;
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    done := 0;
+    failed := 0;
+    cancelled := 0;
+    skipped := '{}';
+    problems := '{}';
+    CASE $1
+    WHEN 'reap_expired' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."outbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id <> ALL ($4)
+    ORDER BY r.due_at, r.id
+    LIMIT $2::int);
+        beside := ARRAY(
+            SELECT p.id
+            FROM (
+                SELECT r.id, count(*) OVER (PARTITION BY substring(uuid_send(r.owner_token) FROM 1 FOR 6)) AS rows
+                FROM "{{schema}}"."outbox" AS r
+                WHERE r.completed_at IS NULL
+                  AND NOT r.waiting
+                  AND r.status = 1
+                  AND r.due_at <= now()) AS p
+            WHERE p.rows > 1);
+    WHEN 'purge_done' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."outbox" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.completed_at
+    LIMIT $2::int);
+    WHEN 'purge_failed' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."outbox" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.failed_at, r.id
+    LIMIT $2::int);
+    END CASE;
+    size := cardinality(ids);
+    WHILE place <= cardinality(ids) LOOP
+        part := ids[place:place + size - 1];
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                FOR changed IN
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text OR r.id = ANY (own.beside) AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."outbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id = ANY (own.part)
+    ORDER BY r.due_at, r.id
+    LIMIT own.size::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."topic")) END AS dead_letter
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+                LOOP
+                    done := done + changed.requeued;
+                    failed := failed + changed.failed;
+                    cancelled := cancelled + changed.cancelled;
+                    dead_letters := coalesce(dead_letters, '[]') || coalesce(changed.dead_letters, '[]');
+                END LOOP;
+            WHEN 'purge_done' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."outbox" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."outbox" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.completed_at
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            WHEN 'purge_failed' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."outbox" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."outbox" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.failed_at, r.id
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            END CASE;
+            place := place + size;
+            size := size * 2;
+        EXCEPTION WHEN others THEN
+            GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, said = MESSAGE_TEXT;
+            IF size > 1 THEN
+                size := size / 2;
+            ELSE
+                skipped := skipped || ids[place];
+                problems := problems || (said || ' (SQLSTATE ' || state || ')');
+                place := place + 1;
+                IF done + failed = 0
+                    AND (cardinality(skipped) >= 16 OR place > cardinality(ids) AND state LIKE '42%') THEN
+                    RAISE EXCEPTION '%', said USING ERRCODE = state;
+                END IF;
+            END IF;
+        END;
+    END LOOP;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_each"(text, integer, interval, uuid[]) FROM PUBLIC;
 
 -- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
 -- they claim.
@@ -513,44 +1135,84 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
--- get their turn.
+-- One transaction of one kind of maintenance. It returns what kept it from doing all instead of raising it, so that the
+-- other kinds still get their turn. crowded says that it did as much as it may, so that much is left. If it fails, and
+-- while there are rows that it has skipped, it does the rows that it can with the function each. A sweep or a fold that
+-- fails is left as it is. A role that does not see all rows is refused, so that the procedure does not record that it
+-- ran.
 CREATE FUNCTION "{{schema}}"."outbox_maintain_step"(
-    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+    kind text, most integer, retention interval, failed_retention interval, INOUT skipped uuid[], INOUT problem text,
+    OUT more boolean, OUT crowded boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $txwork$
+DECLARE
+    n integer;
+    e record;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF ($2 >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    more := false;
+    crowded := false;
+    IF cardinality(skipped) = 0 THEN
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                n := (SELECT r.requeued + r.failed FROM "{{schema}}"."outbox_reap_expired"($2) AS r);
+            WHEN 'key_sweep' THEN
+                n := (SELECT "{{schema}}"."outbox_key_sweep"($2));
+            WHEN 'join_sweep' THEN
+                n := (SELECT "{{schema}}"."outbox_join_sweep"($2));
+            WHEN 'purge_done' THEN
+                n := (SELECT p.done FROM "{{schema}}"."outbox_purge"($2, $3, NULL) AS p);
+            WHEN 'purge_failed' THEN
+                n := (SELECT p.failed FROM "{{schema}}"."outbox_purge"($2, NULL, $4) AS p);
+            WHEN 'fold' THEN
+                n := (SELECT "{{schema}}"."outbox_fold"($2));
+            END CASE;
+            more := n > 0;
+            crowded := n >= $2;
+            RETURN;
+        EXCEPTION WHEN others THEN
+            problem := $1 || ': ' || SQLERRM;
+        END;
+    END IF;
+    IF $1 NOT IN ('reap_expired', 'purge_done', 'purge_failed') OR cardinality(skipped) >= 5000 THEN
+        RETURN;
+    END IF;
     BEGIN
-        CASE $1
-        WHEN 'reap_expired' THEN
-            more := (SELECT r.requeued + r.failed FROM "{{schema}}"."outbox_reap_expired"($2) AS r) > 0;
-        WHEN 'key_sweep' THEN
-            more := (SELECT "{{schema}}"."outbox_key_sweep"($2)) > 0;
-        WHEN 'join_sweep' THEN
-            more := (SELECT "{{schema}}"."outbox_join_sweep"($2)) > 0;
-        WHEN 'purge' THEN
-            more := (SELECT p.done + p.failed FROM "{{schema}}"."outbox_purge"($2, $3, $4) AS p) > 0;
-        WHEN 'fold' THEN
-            more := (SELECT "{{schema}}"."outbox_fold"($2)) > 0;
-        END CASE;
+        SELECT * INTO e
+        FROM "{{schema}}"."outbox_each"($1, $2, CASE $1 WHEN 'purge_done' THEN $3 WHEN 'purge_failed' THEN $4 END, skipped);
     EXCEPTION WHEN others THEN
-        more := false;
         problem := $1 || ': ' || SQLERRM;
+        RETURN;
     END;
+    n := e.done + e.failed + cardinality(e.skipped);
+    more := n > 0;
+    crowded := n >= $2;
+    skipped := skipped || e.skipped;
+    IF cardinality(skipped) = 0 AND more THEN -- if nothing was done, the failure has another cause than rows
+        problem := NULL;
+    ELSIF cardinality(e.skipped) > 0 THEN
+        problem := format('%s skipped %s rows, such as %s: %s', $1, cardinality(skipped), e.skipped[1], e.problems[1]);
+    END IF;
 END
 $txwork$;
 
--- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- All maintenance of the table, until nothing is left. A kind that has much to do lets the others have their turn after
+-- 100 transactions, so that a long deletion does not keep expired leases from being requeued. It commits, so
 -- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
--- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
--- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
--- the role may not write to it.
+-- operator is used. At the end it records when it ran and what it left undone, for the check that looks for tables
+-- without maintenance. It skips that if the schema has no table for the record, such as a schema with only an
+-- application's own tables, or if the role may not write to it. Then it raises what it left undone.
 CREATE PROCEDURE "{{schema}}"."outbox_maintain"(
     max_rows integer DEFAULT 1000,
     retention interval DEFAULT interval '168 hours',
@@ -559,41 +1221,52 @@ CREATE PROCEDURE "{{schema}}"."outbox_maintain"(
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
-    kind text;
+    kind pg_catalog.text;
     more boolean;
-    said text;
-    problem text;
+    crowded boolean;
+    unfinished boolean;
+    skipped pg_catalog.uuid[];
+    said pg_catalog.text;
+    problem pg_catalog.text;
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'join_sweep', 'purge', 'fold'] LOOP
-        FOR step IN 1..100 LOOP
-            COMMIT;
-            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said
-            FROM "{{schema}}"."outbox_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
-            EXIT WHEN more IS NOT TRUE;
+    FOR round IN 1..10000 LOOP
+        SELECT false, NULL INTO unfinished, problem;
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'join_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
+            SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
+            FOR step IN 1..100 LOOP
+                COMMIT;
+                SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+                SELECT s.more, s.crowded, s.skipped, s.problem INTO more, crowded, skipped, said
+                FROM "{{schema}}"."outbox_maintain_step"(kind, max_rows, retention, failed_retention, skipped, said) AS s;
+                EXIT WHEN more IS NOT TRUE;
+            END LOOP;
+            IF crowded THEN
+                SELECT true INTO unfinished;
+            END IF;
+            IF said IS NOT NULL THEN
+                RAISE WARNING '%', said;
+                SELECT pg_catalog.concat_ws('; ', problem, said) INTO problem;
+            END IF;
         END LOOP;
-        IF said IS NOT NULL THEN
-            RAISE WARNING '%', said;
-            SELECT said INTO problem;
-        END IF;
+        EXIT WHEN NOT unfinished;
     END LOOP;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    IF problem IS NOT NULL THEN
-        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
-    END IF;
     BEGIN
-        PERFORM "{{schema}}"."leader_note"('{{schema}}.outbox');
+        PERFORM "{{schema}}"."leader_note"('{{schema}}.outbox', problem);
     EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
         NULL;
     END;
     COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_fold"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_purge"(integer, interval, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_maintain"(integer, interval, interval) FROM PUBLIC;
 
 -- Keyed rows of "{{schema}}"."outbox": rows with a concurrency_key wait outside the claim index until their key lets them through.
@@ -614,15 +1287,23 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_maintain"(integer, interval, interv
 -- place.
 CREATE SEQUENCE "{{schema}}"."outbox_key_seq";
 
+-- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
+CREATE DOMAIN "{{schema}}"."outbox_key_rate" AS double precision CONSTRAINT "outbox_key_check" CHECK (
+    VALUE BETWEEN 1e-09::double precision AND 1e+09::double precision
+);
+
+ALTER TABLE "{{schema}}"."outbox" ALTER COLUMN key_rate TYPE "{{schema}}"."outbox_key_rate";
+
 -- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
 -- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
 -- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
--- its limited rows are independent of each other. The table has no CHECK: the server parses a CHECK anew for every
--- statement that writes, and every settle of a keyed row writes here.
+-- its limited rows are independent of each other. If SQL has taken the key or the limit from a row that has a place,
+-- the row's note names no key, and folds drop it: the settle must not fail. The table has no CHECK: the server parses a
+-- CHECK anew for every statement that writes, and every settle of a keyed row writes here.
 CREATE TABLE "{{schema}}"."outbox_key_note" (
-    at timestamptz NOT NULL,
-    concurrency_key text NOT NULL,
-    limited boolean NOT NULL,
+    at "{{schema}}"."outbox_time" NOT NULL,
+    concurrency_key text,
+    limited boolean,
     ended integer,
     place bigint,
     due timestamptz
@@ -660,9 +1341,9 @@ CREATE TABLE "{{schema}}"."outbox_key_state" (
     place bigint,
     taken integer,
     due timestamptz NOT NULL DEFAULT '-infinity',
-    next_at timestamptz,
+    next_at "{{schema}}"."outbox_time",
     updates integer NOT NULL DEFAULT 0,
-    at timestamptz NOT NULL,
+    at "{{schema}}"."outbox_time" NOT NULL,
     PRIMARY KEY (concurrency_key, limited, n)
 ) WITH (fillfactor = 50);
 
@@ -678,14 +1359,14 @@ INSERT INTO "{{schema}}"."outbox_key_cursor" DEFAULT VALUES;
 
 -- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by due time.
 CREATE INDEX "outbox_key_wait_idx" ON "{{schema}}"."outbox" (concurrency_key, key_seq)
-    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit = 0 THEN waiting END;
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit = 0 THEN waiting AND aside IS NULL END;
 CREATE INDEX "outbox_key_queue_idx" ON "{{schema}}"."outbox" (concurrency_key, due_at, key_seq)
-    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit > 0 THEN waiting END;
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit > 0 THEN waiting AND aside IS NULL END;
 
 -- Released rows. The index is not unique, although an ordered key has only one released row: a unique index would
 -- compare each row that is released with all rows that have ended since vacuum last cleaned up.
 CREATE INDEX "outbox_key_live_idx" ON "{{schema}}"."outbox" (concurrency_key, key_seq)
-    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL THEN NOT waiting END;
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL THEN (NOT waiting OR aside IS NOT NULL) END;
 
 -- Dead letters that block the rows behind them.
 CREATE INDEX "outbox_key_fail_idx" ON "{{schema}}"."outbox" (concurrency_key, key_seq)
@@ -694,8 +1375,12 @@ CREATE INDEX "outbox_key_fail_idx" ON "{{schema}}"."outbox" (concurrency_key, ke
 -- Draws a place behind all other rows of the key. It also reads the table because the sequence may lag behind it, for
 -- instance after logical replication, which does not copy sequences. It reads only places at or after the sequence's,
 -- since a key may have had any number of rows.
+--
+-- It runs with its owner's rights: a writer from whom row-level security hides rows of its key would otherwise draw a
+-- place before them. It returns nothing but a place. Under FORCE ROW LEVEL SECURITY the owner may not see all rows
+-- either, and then the row is refused.
 CREATE FUNCTION "{{schema}}"."outbox_key_place"(k text) RETURNS bigint
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -705,13 +1390,18 @@ AS $txwork$
 DECLARE
     next constant bigint := nextval('"{{schema}}"."outbox_key_seq"');
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     RETURN greatest(
         next,
         1 + (SELECT t.key_seq FROM "{{schema}}"."outbox" AS t
-            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END AND t.key_seq >= next
+            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting AND t.aside IS NULL END AND t.key_seq >= next
             ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
         1 + (SELECT t.key_seq FROM "{{schema}}"."outbox" AS t
-            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN NOT t.waiting END AND t.key_seq >= next
+            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN (NOT t.waiting OR t.aside IS NOT NULL) END AND t.key_seq >= next
             ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
         1 + (SELECT t.key_seq FROM "{{schema}}"."outbox" AS t
             WHERE t.concurrency_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.key_policy > 0 END AND t.key_seq >= next
@@ -724,8 +1414,11 @@ $txwork$;
 --
 -- The rule is checked here and not by a CHECK: the server parses a CHECK anew for every statement that writes to the
 -- table, even if its rows have no key.
+--
+-- The functions that write notes of rows run with their owner's rights, so that no role that enqueues or settles needs
+-- any on the notes: it could write notes of others' keys. They touch notes only, and never rows.
 CREATE FUNCTION "{{schema}}"."outbox_key_enter"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
@@ -782,7 +1475,8 @@ $txwork$;
 -- A row enters its key later: a join has released it, or it is redriven and ended before it entered.
 --
 -- This and the next function are AFTER triggers with an UPDATE of their own. With a BEFORE UPDATE trigger, every
--- statement that updates the table would lock each row first, claims and acks of rows without a key included.
+-- statement that updates the table would lock each row first, claims and acks of rows without a key included. Their
+-- UPDATE runs with the caller's rights, and fires key_wait, which writes the note.
 --
 -- The row draws its place without the lock of the key's writers, one of whom may hold an earlier place and not have
 -- committed. The place must therefore not become the known place in key_state, so it skips marked places.
@@ -802,16 +1496,6 @@ BEGIN
     END LOOP;
     UPDATE "{{schema}}"."outbox" AS t SET waiting = true, key_seq = place
     WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
-    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, place, due)
-    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
-        NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
-    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
-        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
-        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
-        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
-        ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
-    END IF;
     RETURN NULL;
 END
 $txwork$;
@@ -827,11 +1511,27 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."outbox" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
-    VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
-    IF NEW.due_at > now() THEN
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it.
+CREATE FUNCTION "{{schema}}"."outbox_key_wait"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF OLD.key_seq IS NULL THEN
+        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+            NEW.concurrency_key, NEW.key_limit > 0, 0, NEW.key_seq, NEW.due_at);
+    ELSE
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
-        VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
+        IF NEW.due_at > now() THEN
+            INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
+            VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        END IF;
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
@@ -848,7 +1548,7 @@ $txwork$;
 -- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION "{{schema}}"."outbox_key_note"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
 BEGIN
     IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
@@ -862,7 +1562,7 @@ BEGIN
     ELSE
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
         VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NULL AND NOT OLD.waiting THEN 1 ELSE 0 END);
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
@@ -886,6 +1586,14 @@ SET enable_sort = off
 SET jit = off
 AS $txwork$
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     DELETE FROM "{{schema}}"."outbox_key_state" WHERE next_at IS NULL;
     UPDATE "{{schema}}"."outbox_key_state" SET taken = NULL, due = '-infinity';
     RETURN NULL;
@@ -927,6 +1635,14 @@ DECLARE
     limited boolean := false;
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -948,7 +1664,8 @@ BEGIN
             RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
         ), merged AS (
             SELECT m.concurrency_key, m.limited,
-                CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended)::integer END AS ended,
+                CASE WHEN NOT bool_or(m.ended IS NULL) THEN
+                    least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
                 min(m.place) AS place, min(m.due) AS due
             FROM (
                 SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
@@ -1013,6 +1730,14 @@ DECLARE
     parked text[];
     obstacles uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound,
             m.ended IS NULL AND s.place IS NOT NULL AS anew,
@@ -1029,11 +1754,11 @@ BEGIN
         FROM k
         LEFT JOIN LATERAL ( -- no NOT EXISTS: an anti-join may read all live rows of the table
             SELECT true AS is FROM "{{schema}}"."outbox" AS l
-            WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit = 0 AND l.key_seq >= k.place
+            WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN (NOT l.waiting OR l.aside IS NOT NULL) END AND l.key_limit = 0 AND l.key_seq >= k.place
             LIMIT 1) AS live ON true
         LEFT JOIN LATERAL (
             SELECT r.ctid, r.key_seq FROM "{{schema}}"."outbox" AS r
-            WHERE live.is IS NULL AND r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END AND r.key_seq >= k.place
+            WHERE live.is IS NULL AND r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END AND r.key_seq >= k.place
             ORDER BY r.concurrency_key, r.key_seq
             LIMIT 1) AS h ON true
         LEFT JOIN LATERAL (
@@ -1046,7 +1771,7 @@ BEGIN
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM "{{schema}}"."outbox" AS r
             WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-              AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
+              AND CASE WHEN r.completed_at IS NULL THEN r.waiting AND r.aside IS NULL END -- it implies no index's condition
             FOR NO KEY UPDATE SKIP LOCKED))
         RETURNING t.concurrency_key
     ), seen AS MATERIALIZED (
@@ -1106,10 +1831,18 @@ AS $txwork$
 DECLARE
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
             CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
-            CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
+            CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
         FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM "{{schema}}"."outbox_key_state" AS g
@@ -1120,17 +1853,16 @@ BEGIN
     ), head AS MATERIALIZED (
         SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
             greatest(k.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END
-                * interval '1 microsecond' AS gap,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
             CASE WHEN k.taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."outbox" AS l
-                WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
+                WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN (NOT l.waiting OR l.aside IS NOT NULL) END AND l.key_limit > 0) + (
                 SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."outbox_key_note" AS p
                 WHERE p.concurrency_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
         FROM k
         LEFT JOIN LATERAL (
             SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r.due_at >= k.due AND r.due_at <= started
+            WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END AND r.due_at >= k.due AND r.due_at <= started
             ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT 1) AS h ON true
     ), room AS MATERIALIZED (
@@ -1144,13 +1876,11 @@ BEGIN
             FROM head AS h) AS p
         WHERE p.due_at IS NOT NULL
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, room.first + (
-                row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst
-            ) * room.gap AS at
+        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
         FROM room
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END
+            WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END
               AND r.due_at >= room.due_at AND r.due_at <= started
             ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT greatest(room.rows, 0)
@@ -1162,7 +1892,8 @@ BEGIN
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq
     ), done AS MATERIALIZED (
-        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked
+        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked,
+            CASE WHEN h.taken IS NOT NULL THEN least(h.taken + coalesce(t.released, 0), 2147483647) END AS running
         FROM head AS h
         LEFT JOIN room ON room.key = h.key
         LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or(hashint8(r.key_seq) & 7 = 0) AS marked
@@ -1174,7 +1905,8 @@ BEGIN
         SELECT CASE
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
-            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - interval '250 milliseconds' / 2,
+            ELSE greatest(
+                CASE WHEN (d.released - d.key_burst + 1) * d.gap IS NOT NULL THEN least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END - interval '250 milliseconds' / 2,
                 started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
@@ -1187,16 +1919,17 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox_key_state" AS g
-        SET taken = d.taken + d.released, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
-            next_at = coalesce(d.first + d.released * d.gap, g.next_at)
+        SET taken = d.running, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+            next_at = coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
           AND d.n IN (SELECT m.n FROM mine AS m)
         RETURNING g.concurrency_key
     ), fresh AS (
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."outbox_key_seq"')), d.taken + d.released,
-            coalesce(d.due_at, started), coalesce(d.first + d.released * d.gap, d.next_at), now()
+        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."outbox_key_seq"')),
+            d.running, coalesce(d.due_at, started),
+            coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -1224,6 +1957,14 @@ AS $txwork$
 DECLARE
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     UPDATE "{{schema}}"."outbox" AS t
     SET status = 3,
         completed_at = clock_timestamp(),
@@ -1231,7 +1972,7 @@ BEGIN
         last_error = 'parked behind ' || behind
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."outbox" AS r
-        WHERE r.concurrency_key = k AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END AND r.key_seq > (
+        WHERE r.concurrency_key = k AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting AND r.aside IS NULL END AND r.key_seq > (
             SELECT f.key_seq FROM "{{schema}}"."outbox" AS f -- the dead letter may have been redriven since the fold read it
             WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.key_policy = 2)
         ORDER BY r.concurrency_key, r.key_seq
@@ -1239,7 +1980,7 @@ BEGIN
         FOR NO KEY UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
     IF EXISTS (SELECT FROM "{{schema}}"."outbox" AS t
-        WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END) THEN
+        WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting AND t.aside IS NULL END) THEN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
         VALUES (
             clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END,
@@ -1278,6 +2019,14 @@ DECLARE
     place record;
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -1322,14 +2071,22 @@ AS $txwork$
 DECLARE
     last text := behind;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     FOR i IN 1..most LOOP
         IF ordered THEN
             SELECT t.concurrency_key INTO last FROM "{{schema}}"."outbox" AS t
-            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END AND t.concurrency_key > last
+            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting AND t.aside IS NULL END AND t.concurrency_key > last
             ORDER BY t.concurrency_key, t.key_seq LIMIT 1;
         ELSE
             SELECT t.concurrency_key INTO last FROM "{{schema}}"."outbox" AS t
-            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit > 0 THEN t.waiting END AND t.concurrency_key > last
+            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit > 0 THEN t.waiting AND t.aside IS NULL END AND t.concurrency_key > last
             ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
         END IF;
         IF last IS NULL THEN
@@ -1338,9 +2095,29 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited)
         SELECT now(), last, NOT ordered
         WHERE NOT EXISTS (SELECT FROM "{{schema}}"."outbox" AS t
-            WHERE ordered AND t.concurrency_key = last AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN NOT t.waiting END AND t.key_limit = 0);
+            WHERE ordered AND t.concurrency_key = last AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN (NOT t.waiting OR t.aside IS NOT NULL) END AND t.key_limit = 0);
     END LOOP;
     RETURN last;
+END
+$txwork$;
+
+-- Hides notes and the state of keys from everybody who does not see all rows, if the table has row-level security, and
+-- shows them if it has none. Only folds and sweeps need them. For the owner of the tables, who calls it after each
+-- change of that.
+CREATE FUNCTION "{{schema}}"."outbox_key_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."outbox"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."outbox_key_note" ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_key_state" ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_key_cursor" ENABLE ROW LEVEL SECURITY;
+    ELSE
+        ALTER TABLE "{{schema}}"."outbox_key_note" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_key_state" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_key_cursor" DISABLE ROW LEVEL SECURITY;
+    END IF;
 END
 $txwork$;
 
@@ -1357,13 +2134,18 @@ CREATE TRIGGER "outbox_key_back" AFTER UPDATE OF status ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."outbox_key_back"();
 
+CREATE TRIGGER "outbox_key_wait" AFTER UPDATE OF waiting ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.waiting AND NEW.aside IS NULL AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
+    AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
+EXECUTE FUNCTION "{{schema}}"."outbox_key_wait"();
+
 -- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER "outbox_key_note" AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
-    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)
+    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND ((NOT OLD.waiting OR OLD.aside IS NOT NULL) OR NEW.cancelled_at IS NOT NULL)
     OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
     OR OLD.key_policy > 0 AND NEW.key_policy = 0
-    OR NEW.waiting AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
+    OR NEW.waiting AND NEW.aside IS NULL AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
 EXECUTE FUNCTION "{{schema}}"."outbox_key_note"();
 
 CREATE TRIGGER "outbox_key_gone_all" AFTER TRUNCATE ON "{{schema}}"."outbox"
@@ -1379,6 +2161,7 @@ EXECUTE FUNCTION "{{schema}}"."outbox_key_note"();
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_enter"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_back"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_wait"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_note"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_place"(text) FROM PUBLIC;
@@ -1389,6 +2172,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_park"(text, uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_sweep"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_look"(boolean, text, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_policies"() FROM PUBLIC;
 
 -- A join counts how its members settle. Every UPDATE except the one that ends the join is heap-only, since it sets no
 -- indexed column: a join with many members updates one row often.
@@ -1405,12 +2189,12 @@ CREATE TABLE "{{schema}}"."outbox_join" (
     late integer NOT NULL DEFAULT 0,
     on_complete uuid,
     on_fail uuid,
-    deadline timestamptz,
+    deadline "{{schema}}"."outbox_time",
     label text,
     last_error text,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    completed_at timestamptz,
-    look_at timestamptz NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep looks at it
+    created_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now(),
+    completed_at "{{schema}}"."outbox_time",
+    look_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep looks at it
     retention interval NOT NULL, -- how long it is kept after its end
     CONSTRAINT "outbox_join_pkey" PRIMARY KEY (id),
     CONSTRAINT "outbox_join_check" CHECK (
@@ -1420,7 +2204,6 @@ CREATE TABLE "{{schema}}"."outbox_join" (
         AND succeeded >= 0 AND failed >= 0 AND late >= 0
         AND succeeded + failed <= expected AND late <= expected
         AND retention BETWEEN interval '0' AND interval '1000 years' -- end.sql must be able to add it to now
-        AND (deadline IS NULL OR isfinite(deadline))
     )
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
@@ -1454,11 +2237,10 @@ CREATE INDEX "outbox_join_member_ix" ON "{{schema}}"."outbox_join_member" (join_
 -- gone is the outcome that counts if the member's row is gone by then. A note is written in the transaction of the
 -- change, and deleted in the one that applies it.
 CREATE TABLE "{{schema}}"."outbox_join_note" (
-    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    at "{{schema}}"."outbox_time" NOT NULL DEFAULT clock_timestamp(),
     member_id uuid,
     gone smallint,
-    join_id uuid,
-    CONSTRAINT "outbox_join_note_ck" CHECK (isfinite(at))
+    join_id uuid
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
@@ -1479,11 +2261,12 @@ CREATE TABLE "{{schema}}"."outbox_join_cursor" (
 INSERT INTO "{{schema}}"."outbox_join_cursor" DEFAULT VALUES;
 
 -- Writes a note that a member has settled, was redriven, or was deleted while it was live. It reads and locks nothing,
--- so a settle never waits for a join.
+-- so a settle never waits for a join. It runs with its owner's rights, so that no role that settles needs any on the
+-- notes.
 --
 -- A row that is deleted while it is live never settled. It counts as failed, even if a worker held it.
 CREATE FUNCTION "{{schema}}"."outbox_join_settled"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
@@ -1522,6 +2305,9 @@ EXECUTE FUNCTION "{{schema}}"."outbox_join_settled"();
 -- one that was redriven after that and now waits only for its key. A session that cancels a join waits here for the
 -- sessions that hold its continuations; a fold has locked all of them before.
 --
+-- A role from which row-level security hides rows may cancel joins whose continuations it sees, and end no others: the
+-- join would end, and a continuation that it does not see would wait for ever.
+--
 -- The state of a continuation becomes 0, Ready, if it is released; 2, Done, for an on_fail that is not needed, as if it
 -- had run and found nothing to do, since a dead letter could be redriven and would undo what succeeded; and 3, Failed
 -- and cancelled, for an on_complete that will not run.
@@ -1543,6 +2329,20 @@ DECLARE
     reasons text[];
     released integer;
 BEGIN
+    IF (pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass))
+        AND ($2 IS NULL OR EXISTS (
+            SELECT FROM "{{schema}}"."outbox_join" AS j
+            CROSS JOIN LATERAL (VALUES (j.on_complete), (j.on_fail)) AS c (id)
+            WHERE j.id = ANY ($1) AND c.id IS NOT NULL AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = c.id)))
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     WITH ended AS (
         UPDATE "{{schema}}"."outbox_join" AS j
         SET status = coalesce($2, CASE WHEN NOT (j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
@@ -1599,7 +2399,7 @@ BEGIN
         FROM unnest(targets, states, reasons) AS c (id, state, reason)
         -- CASE hides from the planner that few rows wait: it would otherwise scan the whole table to find them.
         WHERE t.id = c.id
-          AND CASE WHEN t.status = 0 THEN t.waiting AND t.key_seq IS NULL ELSE false END
+          AND CASE WHEN t.status = 0 THEN t.waiting AND t.key_seq IS NULL AND t.aside IS NULL ELSE false END
         RETURNING c.state
     )
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;
@@ -1627,6 +2427,15 @@ DECLARE
     one uuid;
     released integer := 0;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     SELECT array_agg(s.id) FILTER (WHERE s.free), array_agg(s.id) FILTER (WHERE NOT s.free)
     INTO free, held
     FROM (
@@ -1645,7 +2454,8 @@ BEGIN
     IF free IS NULL THEN
         RETURN 0;
     END IF;
-    IF careful THEN
+    -- A role that may end no join would put all of them off.
+    IF careful AND has_function_privilege('"{{schema}}"."outbox_join_end"(uuid[], smallint, text)', 'EXECUTE') THEN
         FOREACH one IN ARRAY free LOOP
             BEGIN
                 released := released + "{{schema}}"."outbox_join_end"(ARRAY[one], NULL, NULL);
@@ -1682,6 +2492,15 @@ AS $txwork$
 DECLARE
     chosen uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     chosen := ARRAY(
         SELECT s.id
         FROM (
@@ -1768,6 +2587,15 @@ DECLARE
     held uuid[];
     missed uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     folded := 0;
     released := 0;
     LOOP
@@ -1910,6 +2738,15 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -1944,6 +2781,15 @@ AS $txwork$
 DECLARE
     forgotten integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     DELETE FROM "{{schema}}"."outbox_join_member" AS m
     WHERE m.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."outbox_join_member" AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
@@ -1956,7 +2802,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_forget"(uuid[], integer) FROM PUBLIC;
 
--- Deletes up to max_rows joins that ended longer ago than age, oldest first.
+-- Deletes up to max_rows joins that ended longer ago than age, oldest first. A join is kept while a continuation may
+-- still read it.
 CREATE FUNCTION "{{schema}}"."outbox_join_purge"(age interval, max_rows integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1969,10 +2816,19 @@ SET enable_sort = on
 SET jit = off
 AS $txwork$
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     RETURN "{{schema}}"."outbox_join_forget"(ARRAY(
         SELECT j.id
         FROM "{{schema}}"."outbox_join" AS j
-        WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1
+        WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1 AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id IN (j.on_complete, j.on_fail) AND t.status <> 2)
         ORDER BY j.completed_at
         LIMIT $2
         FOR UPDATE SKIP LOCKED), NULL);
@@ -2005,6 +2861,15 @@ DECLARE
     held uuid[];
     stranded integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     SELECT c.row_id INTO place FROM "{{schema}}"."outbox_join_cursor" AS c
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
     FOR UPDATE SKIP LOCKED;
@@ -2024,14 +2889,14 @@ BEGIN
 
     held := ARRAY(
         SELECT t.id FROM "{{schema}}"."outbox" AS t
-        WHERE t.id = ANY (looked) AND t.completed_at IS NULL AND t.waiting AND t.key_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_fail = t.id)
+        WHERE t.id = ANY (looked) AND t.completed_at IS NULL AND t.waiting AND t.key_seq IS NULL AND t.aside IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_fail = t.id)
         FOR NO KEY UPDATE SKIP LOCKED);
     UPDATE "{{schema}}"."outbox" AS t
     SET status = 3,
         completed_at = clock_timestamp(),
         failed_at = clock_timestamp(),
         last_error = 'waited for a join that is gone'
-    WHERE t.id = ANY (held) AND t.completed_at IS NULL AND t.waiting AND t.key_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_fail = t.id); -- again: a join may have been started before the row was locked
+    WHERE t.id = ANY (held) AND t.completed_at IS NULL AND t.waiting AND t.key_seq IS NULL AND t.aside IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_join" AS j WHERE j.on_fail = t.id); -- again: a join may have been started before the row was locked
     GET DIAGNOSTICS stranded = ROW_COUNT;
     RETURN stranded;
 END
@@ -2040,8 +2905,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_strand"(integer) FROM PUBLIC;
 
 -- Repairs and cleans up without notes: it has pending joins counted anew, which repairs a stranded one; deletes ended
--- joins after their retention, up to 20000 members at a time; and ends rows whose join is gone. Returns how
--- many joins and rows it handled.
+-- joins after their retention, up to 20000 members at a time; and ends rows whose join is gone. A join that a
+-- continuation may still read is kept, and looked at again in an hour. Returns how many joins and rows it handled.
 --
 -- One index finds the joins to look at: pending ones at an age of one minute, two, four and so on, at least every
 -- quarter of an hour. Rows that another session holds are left to the next sweep.
@@ -2060,14 +2925,26 @@ AS $txwork$
 DECLARE
     pending uuid[];
     ended uuid[];
+    needed uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows is %, it must be at least 1', max_rows USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT array_agg(l.id) FILTER (WHERE l.status = 0), array_agg(l.id) FILTER (WHERE l.status <> 0)
-    INTO pending, ended
+    SELECT array_agg(l.id) FILTER (WHERE l.status = 0),
+           array_agg(l.id) FILTER (WHERE l.status <> 0 AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id IN (l.on_complete, l.on_fail) AND t.status <> 2)),
+           array_agg(l.id) FILTER (WHERE l.status <> 0 AND EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id IN (l.on_complete, l.on_fail) AND t.status <> 2))
+    INTO pending, ended, needed
     FROM (
-        SELECT j.id, j.status
+        SELECT j.id, j.status, j.on_complete, j.on_fail
         FROM "{{schema}}"."outbox_join" AS j
         WHERE j.look_at <= now()
         ORDER BY j.look_at
@@ -2081,11 +2958,108 @@ BEGIN
         SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
         WHERE j.id = ANY (pending);
     END IF;
-    RETURN coalesce(cardinality(pending), 0)
+    IF needed IS NOT NULL THEN
+        UPDATE "{{schema}}"."outbox_join" AS j SET look_at = now() + interval '1 hour' WHERE j.id = ANY (needed);
+    END IF;
+    RETURN coalesce(cardinality(pending), 0) + coalesce(cardinality(needed), 0)
         + "{{schema}}"."outbox_join_forget"(ended, 20000)
         + "{{schema}}"."outbox_join_strand"($1);
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_sweep"(integer) FROM PUBLIC;
+
+-- A row by which policies decide who sees a join: the first that exists of its continuations and its members, or NULL.
+-- It runs with its owner's rights, since a row that is hidden is not one that is gone, and returns nothing but an id.
+CREATE FUNCTION "{{schema}}"."outbox_join_row"(id uuid) RETURNS uuid
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    RETURN coalesce(
+        (SELECT t.id FROM "{{schema}}"."outbox_join" AS j
+            JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (ARRAY[j.on_complete, j.on_fail])
+            WHERE j.id = $1
+            LIMIT 1),
+        (SELECT t.id FROM "{{schema}}"."outbox_join_member" AS m
+            JOIN "{{schema}}"."outbox" AS t ON t.id = m.member_id
+            WHERE m.join_id = $1
+            LIMIT 1));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_row"(uuid) FROM PUBLIC;
+
+-- Makes policies of the tables of joins that follow those of the domain table, if it has row-level security, and takes
+-- them away if it has none. For the owner of the tables, who calls it after each change of that.
+--
+-- A join is seen by those who see its continuation or, if it has none, its members. Nobody can continue a join with a
+-- row that he does not see, nor add a step to a join of others. Only who sees all rows reads notes; a note by hand only
+-- has a join counted anew.
+CREATE FUNCTION "{{schema}}"."outbox_join_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+AS $txwork$
+BEGIN
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."outbox_join";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."outbox_join";
+    DROP POLICY IF EXISTS txwork_update ON "{{schema}}"."outbox_join";
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."outbox_join_member";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."outbox_join_member";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."outbox_join_note";
+    IF NOT (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."outbox"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."outbox_join" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_join_member" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_join_note" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_join_cursor" DISABLE ROW LEVEL SECURITY;
+        RETURN;
+    END IF;
+    ALTER TABLE "{{schema}}"."outbox_join" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."outbox_join_member" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."outbox_join_note" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."outbox_join_cursor" ENABLE ROW LEVEL SECURITY;
+
+    CREATE POLICY txwork_read ON "{{schema}}"."outbox_join" FOR SELECT
+        USING (EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join_row"("{{schema}}"."outbox_join".id)));
+    CREATE POLICY txwork_insert ON "{{schema}}"."outbox_join" FOR INSERT WITH CHECK (
+        ("{{schema}}"."outbox_join".on_complete IS NULL OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join".on_complete))
+        AND ("{{schema}}"."outbox_join".on_fail IS NULL OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join".on_fail)));
+    CREATE POLICY txwork_update ON "{{schema}}"."outbox_join" FOR UPDATE
+        USING (EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join_row"("{{schema}}"."outbox_join".id)))
+        WITH CHECK (
+            ("{{schema}}"."outbox_join".on_complete IS NULL OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join".on_complete))
+            AND ("{{schema}}"."outbox_join".on_fail IS NULL OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join".on_fail)));
+
+    CREATE POLICY txwork_read ON "{{schema}}"."outbox_join_member" FOR SELECT USING (
+        EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join_member".member_id)
+        OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join_row"("{{schema}}"."outbox_join_member".join_id)));
+    CREATE POLICY txwork_insert ON "{{schema}}"."outbox_join_member" FOR INSERT WITH CHECK (
+        EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join_member".member_id)
+        AND ("{{schema}}"."outbox_join_row"("{{schema}}"."outbox_join_member".join_id) IS NULL -- the first steps of a join without a continuation
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join_row"("{{schema}}"."outbox_join_member".join_id))));
+
+    CREATE POLICY txwork_insert ON "{{schema}}"."outbox_join_note" FOR INSERT WITH CHECK (
+        "{{schema}}"."outbox_join_note".member_id IS NULL AND "{{schema}}"."outbox_join_note".gone IS NULL
+        OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id = "{{schema}}"."outbox_join_note".member_id));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_policies"() FROM PUBLIC;
 

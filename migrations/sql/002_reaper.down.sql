@@ -1,2 +1,2 @@
-DROP FUNCTION "{{schema}}"."leader_note"(text);
+DROP FUNCTION "{{schema}}"."leader_note"(text, text);
 DROP TABLE "{{schema}}"."leader";

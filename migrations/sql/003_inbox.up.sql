@@ -12,19 +12,27 @@ CREATE DOMAIN "{{schema}}"."inbox_retry" AS jsonb CONSTRAINT "inbox_retry_check"
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
+-- A time that the library can represent, so that every difference of two of them can be computed and printed. The
+-- server would accept an infinite time, and one such row would fail every statement that subtracts it from another. It
+-- is a domain for the same reason, and guards every column with times, in this table and in those that belong to it. A
+-- range costs less than two comparisons: each column of an insert, NULL or not, prepares the check.
+CREATE DOMAIN "{{schema}}"."inbox_time" AS timestamptz CONSTRAINT "inbox_time_check" CHECK (
+    VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
+);
+
 CREATE TABLE "{{schema}}"."inbox" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    due_at timestamptz NOT NULL DEFAULT now(),
-    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at "{{schema}}"."inbox_time" NOT NULL DEFAULT now(),
+    created_at "{{schema}}"."inbox_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 10,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
-    locked_until timestamptz,
-    completed_at timestamptz,
+    locked_until "{{schema}}"."inbox_time",
+    completed_at "{{schema}}"."inbox_time",
     owner_token uuid,
-    failed_at timestamptz,
-    cancelled_at timestamptz,
+    failed_at "{{schema}}"."inbox_time",
+    cancelled_at "{{schema}}"."inbox_time",
     last_error text,
     headers jsonb,
     retry "{{schema}}"."inbox_retry",
@@ -34,6 +42,7 @@ CREATE TABLE "{{schema}}"."inbox" (
     "body_hash" bytea,
     "topic" text,
     "payload" bytea,
+    aside boolean, -- true: the row waits in the lane of its topic
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3).
@@ -43,10 +52,9 @@ CREATE TABLE "{{schema}}"."inbox" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
-    -- attempt.
+    -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
     CONSTRAINT "inbox_attempts_check"
-        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
-    CONSTRAINT "inbox_due_check" CHECK (isfinite(due_at))
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts - status < max_attempts)
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -96,6 +104,386 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_announce"() FROM PUBLIC;
 CREATE TRIGGER "inbox_announce" AFTER INSERT ON "{{schema}}"."inbox"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
 
+-- Topics of "{{schema}}"."inbox": an operator may pause one, and a worker may have no room for more rows of one. A claim does not
+-- pass over such rows, since the next claim would have to pass over them again. It sets them *aside*: they wait outside
+-- the claim index, where each topic is a lane of its own, in the order of their due times. Claims take the rows of a
+-- topic from its lane when the topic is resumed or has room. No row is moved back, so a resume costs one row.
+--
+-- While a topic has rows aside, its new rows queue up behind these.
+
+-- The state of topics. A topic without a row here is not paused.
+CREATE TABLE "{{schema}}"."inbox_topic" (
+    "consumer" text NOT NULL,
+    topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 255),
+    paused boolean NOT NULL DEFAULT false,
+    changed_at "{{schema}}"."inbox_time" NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY ("consumer", topic)
+);
+
+-- Claims look here, mostly in vain: the index of no rows is one page.
+CREATE INDEX "inbox_topic_paused_idx" ON "{{schema}}"."inbox_topic" ("consumer", topic)
+    WHERE paused;
+
+-- The lanes of the rows that are set aside.
+CREATE INDEX "inbox_aside_idx" ON "{{schema}}"."inbox"
+    ("consumer", (coalesce("topic", "source")), due_at, id)
+    WHERE completed_at IS NULL AND aside;
+
+-- A topic whose state has changed has workers look at once.
+CREATE FUNCTION "{{schema}}"."inbox_topic_changed"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM pg_catalog.pg_notify('{{schema}}.inbox', 'topic');
+    RETURN NULL;
+END
+$txwork$;
+
+CREATE TRIGGER "inbox_topic_changed" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."inbox_topic"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."inbox_topic_changed"();
+
+-- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything.
+CREATE FUNCTION "{{schema}}"."inbox_pause"("consumer" text, topic text) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO "{{schema}}"."inbox_topic" AS s ("consumer", topic, paused)
+    VALUES ($1, $2, true)
+    ON CONFLICT ("consumer", topic) DO UPDATE
+    SET paused = true, changed_at = clock_timestamp()
+    WHERE NOT s.paused;
+    RETURN FOUND;
+END
+$txwork$;
+
+-- Ends the pause of a topic. Returns whether it was paused.
+CREATE FUNCTION "{{schema}}"."inbox_resume"("consumer" text, topic text) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    UPDATE "{{schema}}"."inbox_topic" AS s
+    SET paused = false, changed_at = clock_timestamp()
+    WHERE s."consumer" = $1 AND s.topic = $2 AND s.paused;
+    RETURN FOUND;
+END
+$txwork$;
+
+-- Ready -> InProgress for rows whose topic may start them; rows of other topics are set aside. busy are topics for
+-- whose rows the caller has no room. open are topics that have rows aside, with the place in each lane from which on,
+-- and the room for, the rows that the claim may take; if it is NULL, the claim looks for such topics and has room for
+-- all. At most half of the rows come from these lanes, unless there are too few others.
+--
+-- The claim goes on behind rows that it has set aside until it has what it wants, or has set 1000 aside, and
+-- ten times as many if open is NULL. It locks only rows that it changes. It returns, by kind:
+--
+--     0  once: n is how many topics are paused, and lane is 1 if the claim may have left rows that it could have
+--        taken, and 2 if so in the lanes of topics
+--     1  a row that it claimed
+--     2  a row that it claimed from the lane of a topic, with its place there
+--     3  in which lane of the arguments, by its number, it has come to which place
+--     4  if it asks: a topic that is not paused and has rows aside
+--     5  a topic that is not paused, and how many of its rows were set aside
+CREATE FUNCTION "{{schema}}"."inbox_claim_by_topic"(
+    owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[], "consumer" text[],
+    busy text[], open text[], open_due timestamptz[], open_id uuid[], room integer[], asks boolean
+) RETURNS TABLE (
+    kind smallint, topic text, n integer, lane integer, due_at timestamptz, id uuid, claimed "{{schema}}"."inbox"
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    reached timestamptz[] := $4;
+    reached_id uuid[] := $5;
+    paused text[];
+    held text[];
+    lanes text[] := $8;
+    lanes_due timestamptz[] := $9;
+    lanes_id uuid[] := $10;
+    rooms integer[] := $11;
+    opened text[] := '{}';
+    next text;
+    reserved integer := 0;
+    want integer;
+    looked integer;
+    is_more boolean := true;
+    is_cut boolean := false;
+    most integer := 1000;
+    s record;
+    taken tid[] := '{}';
+    of_lanes tid[] := '{}';
+    put_aside tid[] := '{}';
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass) THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."inbox_topic"'::pg_catalog.regclass]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.inbox_topic or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
+    END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF array_length($6, 1) > 1
+        AND $6[1] <> ALL ($6) THEN
+        RAISE EXCEPTION 'one claim is of the topics of one consumer' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
+    FROM "{{schema}}"."inbox_topic" AS p
+    WHERE p.paused AND p."consumer" = $6[1];
+
+    IF $12 OR own.lanes IS NULL THEN
+        SELECT coalesce(r."topic", r."source") INTO own.next
+        FROM "{{schema}}"."inbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1]
+        ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+        LIMIT 1;
+        WHILE own.next IS NOT NULL LOOP
+            IF own.next <> ALL (own.paused) THEN
+                opened := own.opened || own.next;
+            END IF;
+            SELECT coalesce(r."topic", r."source") INTO own.next
+            FROM "{{schema}}"."inbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1] AND coalesce(r."topic", r."source") > own.next
+            ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+            LIMIT 1;
+        END LOOP;
+        IF own.lanes IS NULL THEN
+            lanes := own.opened;
+            lanes_due := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.opened)]);
+            lanes_id := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[cardinality(own.opened)]);
+            rooms := array_fill($3, ARRAY[cardinality(own.opened)]);
+            most := 10 * own.most; -- for such a caller, no row means that there is none
+        ELSE
+            RETURN QUERY
+            SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox"
+            FROM unnest(own.opened) AS u (topic);
+        END IF;
+    END IF;
+    held := own.paused || $7 || own.lanes;
+
+    IF cardinality(own.lanes) > 0 THEN
+        reserved := floor($3 / 2.0 + random());
+    END IF;
+    FOR pass IN 1..2 LOOP
+        LOOP
+            want := $3 - cardinality(own.taken) - greatest(own.reserved, cardinality(own.of_lanes));
+            EXIT WHEN own.want < 1 OR NOT own.is_more OR cardinality(own.put_aside) >= own.most;
+            looked := 0;
+            FOR s IN
+SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
+    FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[], $6::text[])
+        WITH ORDINALITY AS l (after_due, after_id, c1, ord)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid, coalesce(r."topic", r."source") = ANY (own.held) AS held, r.due_at, r.id
+        FROM "{{schema}}"."inbox" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."consumer" = l.c1
+        ORDER BY r."consumer", r.due_at, r.id
+        LIMIT own.want::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT own.want::int
+            LOOP
+                looked := own.looked + 1;
+                reached[own.s.ord] := own.s.due_at;
+                reached_id[own.s.ord] := own.s.id;
+                IF own.s.held THEN
+                    put_aside := own.put_aside || own.s.ctid;
+                ELSE
+                    taken := own.taken || own.s.ctid;
+                END IF;
+            END LOOP;
+            is_more := own.looked = own.want;
+        END LOOP;
+        EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
+        reserved := 0;
+        want := $3 - cardinality(own.taken);
+        IF own.want > 0 THEN
+            of_lanes := ARRAY(
+                SELECT c.ctid
+                FROM unnest(own.lanes, own.lanes_due, own.lanes_id, own.rooms) AS l (topic, after_due, after_id, room)
+                CROSS JOIN LATERAL (
+                    SELECT r.ctid
+                    FROM "{{schema}}"."inbox" AS r
+                    WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1]
+                      AND coalesce(r."topic", r."source") = l.topic
+                      AND (r.due_at, r.id) > (l.after_due, l.after_id)
+                      AND r.due_at <= now()
+                    ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+                    LIMIT least(l.room, own.want)
+                    FOR NO KEY UPDATE SKIP LOCKED) AS c
+                WHERE l.topic <> ALL (own.paused) AND l.room > 0
+                LIMIT own.want);
+            is_cut := cardinality(own.of_lanes) = own.want;
+        END IF;
+    END LOOP;
+
+    IF cardinality(own.put_aside) > 0 THEN
+        RETURN QUERY
+        WITH moved AS (
+            UPDATE "{{schema}}"."inbox" AS t
+            SET waiting = true,
+                aside = true
+            WHERE t.ctid = ANY (own.put_aside)
+            RETURNING coalesce(t."topic", t."source") AS topic
+        )
+        SELECT 5::smallint, m.topic, count(*)::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox"
+        FROM moved AS m
+        WHERE m.topic <> ALL (own.paused)
+        GROUP BY m.topic;
+    END IF;
+    IF cardinality(own.taken) > 0 THEN
+        RETURN QUERY
+        WITH changed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (own.taken)
+RETURNING t AS claimed
+        )
+        SELECT 1::smallint, NULL::text, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, c.claimed
+        FROM changed AS c;
+    END IF;
+    IF cardinality(own.of_lanes) > 0 THEN
+        RETURN QUERY
+        WITH changed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval,
+    waiting = false,
+    aside = NULL
+WHERE t.ctid = ANY (own.of_lanes)
+RETURNING t AS claimed
+        )
+        SELECT 2::smallint, coalesce((c.claimed)."topic", (c.claimed)."source"), NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+            (c.claimed).id, c.claimed
+        FROM changed AS c;
+    END IF;
+    RETURN QUERY
+    SELECT 3::smallint, NULL::text, NULL::integer, u.ord::integer, u.due, u.id, NULL::"{{schema}}"."inbox"
+    FROM unnest(own.reached, own.reached_id) WITH ORDINALITY AS u (due, id, ord)
+    WHERE (u.due, u.id) <> (($4)[u.ord::integer], ($5)[u.ord::integer]);
+    RETURN QUERY
+    SELECT 0::smallint, NULL::text, cardinality(own.paused),
+        CASE WHEN own.is_cut THEN 2 WHEN own.is_more THEN 1 ELSE 0 END, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox";
+END
+$txwork$;
+
+-- The topics that are paused or have rows aside, with how many rows, at most $1 of each, and how long the first of them
+-- has been due. Topics with rows aside are found by one step of their index for each.
+CREATE FUNCTION "{{schema}}"."inbox_topics"(most integer DEFAULT 10000) RETURNS TABLE (
+    lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, oldest_seconds double precision
+)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE has AS (
+        (SELECT r."consumer"::text AS lane, coalesce(r."topic", r."source") AS topic
+        FROM "{{schema}}"."inbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside
+        ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+        LIMIT 1)
+        UNION ALL
+        SELECT n.lane, n.topic
+        FROM has AS h
+        CROSS JOIN LATERAL (
+            SELECT r."consumer"::text AS lane, coalesce(r."topic", r."source") AS topic
+            FROM "{{schema}}"."inbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside
+              AND (r."consumer", coalesce(r."topic", r."source"))
+                  > (h.lane, h.topic)
+            ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+            LIMIT 1) AS n
+    ), known AS (
+        SELECT has.lane, has.topic FROM has
+        UNION
+        SELECT p."consumer"::text, p.topic FROM "{{schema}}"."inbox_topic" AS p WHERE p.paused
+    )
+    SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside,
+        coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision
+    FROM known AS k
+    LEFT JOIN "{{schema}}"."inbox_topic" AS s ON s."consumer" = k.lane AND s.topic = k.topic
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS aside, min(b.due_at) AS due_at
+        FROM (
+            SELECT r.due_at
+            FROM "{{schema}}"."inbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r."consumer" = k.lane
+              AND coalesce(r."topic", r."source") = k.topic
+            ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+            LIMIT $1) AS b) AS a
+    ORDER BY k.lane COLLATE "C", k.topic COLLATE "C";
+END
+$txwork$;
+
+-- Shows the state of topics to all roles, if the table has row-level security, and lets only those change it that see
+-- all rows: a pause concerns the rows of all. Without row-level security it takes that away. For the owner of the
+-- tables, who calls it after each change of that.
+CREATE FUNCTION "{{schema}}"."inbox_topic_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+AS $txwork$
+BEGIN
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."inbox_topic";
+    IF (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."inbox"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."inbox_topic" ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY txwork_read ON "{{schema}}"."inbox_topic" FOR SELECT USING (true);
+    ELSE
+        ALTER TABLE "{{schema}}"."inbox_topic" DISABLE ROW LEVEL SECURITY;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_claim_by_topic"(uuid, interval, integer, timestamptz[], uuid[], text[], text[], text[], timestamptz[], uuid[], integer[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_pause"(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_resume"(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_topics"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_topic_policies"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_topic_changed"() FROM PUBLIC;
+
 CREATE FUNCTION "{{schema}}"."inbox_claim"(owner_token uuid, lease_seconds integer, batch_size integer, "consumer" text) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -117,29 +505,11 @@ BEGIN
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = 1,
-    attempts = t.attempts + 1,
-    owner_token = $1::uuid,
-    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[])
-        AS l (after_due, after_id, c1)
-    CROSS JOIN LATERAL (
-        SELECT r.ctid
-        FROM "{{schema}}"."inbox" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.status = 0
-          AND r.due_at <= now()
-          AND (r.due_at, r.id) > (l.after_due, l.after_id)
-          AND r."consumer" = l.c1
-        ORDER BY r."consumer", r.due_at, r.id
-        LIMIT $3::int
-        FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT $3::int))
-RETURNING t AS claimed
+SELECT a.claimed
+FROM "{{schema}}"."inbox_claim_by_topic"($1::uuid, make_interval(secs => $2)::interval, $3::int,
+    ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[],
+    '{}'::text[], NULL::text[], NULL::timestamptz[], NULL::uuid[], NULL::int[], false::boolean) AS a
+WHERE a.kind IN (1, 2)
 )
 SELECT (c.claimed).id FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
 END
@@ -168,29 +538,11 @@ BEGIN
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = 1,
-    attempts = t.attempts + 1,
-    owner_token = $1::uuid,
-    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[])
-        AS l (after_due, after_id, c1)
-    CROSS JOIN LATERAL (
-        SELECT r.ctid
-        FROM "{{schema}}"."inbox" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.status = 0
-          AND r.due_at <= now()
-          AND (r.due_at, r.id) > (l.after_due, l.after_id)
-          AND r."consumer" = l.c1
-        ORDER BY r."consumer", r.due_at, r.id
-        LIMIT $3::int
-        FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT $3::int))
-RETURNING t AS claimed
+SELECT a.claimed
+FROM "{{schema}}"."inbox_claim_by_topic"($1::uuid, make_interval(secs => $2)::interval, $3::int,
+    ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[],
+    '{}'::text[], NULL::text[], NULL::timestamptz[], NULL::uuid[], NULL::int[], false::boolean) AS a
+WHERE a.kind IN (1, 2)
 )
 SELECT (c.claimed).* FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
 END
@@ -323,10 +675,19 @@ BEGIN
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."inbox" AS t
-SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
+    headers = CASE
+        WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
+            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+        ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
+            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+                ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
+                    * 1000000)::bigint::text END,
+            ' ', held.within, ' ', t.owner_token)) END
 FROM (
-    SELECT r.id
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
+           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
     JOIN "{{schema}}"."inbox" AS r ON r.id = s.id
     WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -340,7 +701,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."inbox_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
+CREATE FUNCTION "{{schema}}"."inbox_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -358,32 +719,82 @@ AS $txwork$
 BEGIN
     IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH changed AS (
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+    ORDER BY r."consumer", r.due_at, r.id
+    LIMIT $1::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), beside AS MATERIALIZED (
+    SELECT r.ctid, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process
+    FROM "{{schema}}"."inbox" AS r
+    WHERE EXISTS (SELECT FROM taken)
+      AND r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND substring(uuid_send(r.owner_token) FROM 1 FOR 6) = ANY (ARRAY(SELECT k.process FROM taken AS k))
+      AND r.id <> ALL (ARRAY(SELECT k.id FROM taken AS k))
+), left_alone AS (
     UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
-            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    SET headers = coalesce(t.headers, '{}'::jsonb)
+        || jsonb_build_object('txwork-lost-beside', t.owner_token::text)
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."inbox" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT (array_agg(b.ctid))[1] FROM beside AS b GROUP BY b.process HAVING count(*) = 1))
           AND r.status = 1
-          AND r.due_at <= now()
-          AND r.locked_until < now()
-        ORDER BY r."consumer", r.due_at, r.id
-        LIMIT $1::int
+          AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object'
+          AND r.headers ->> 'txwork-lost-beside' IS DISTINCT FROM r.owner_token::text
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status, t.cancelled_at
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted OR k.process = ANY (ARRAY(SELECT b.process FROM beside AS b)) AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."consumer", t."topic")) END AS dead_letter
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
-       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -412,13 +823,16 @@ WITH changed AS (
     UPDATE "{{schema}}"."inbox" AS t
     SET status = 0,
         waiting = false,
+        aside = NULL,
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone',
+                'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running']
+            ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce(NULL::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
@@ -433,6 +847,218 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_redrive"(uuid[]) FROM PUBLIC;
+
+-- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
+-- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
+-- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
+-- a few bad rows some tens together. A part waits little for locks, because the next ones wait for it.
+--
+-- If nothing succeeds, the rows are not the cause, and the error is raised: one about rights or names at once, another
+-- after 16 rows.
+CREATE FUNCTION "{{schema}}"."inbox_each"(
+    kind text, max_rows integer, age interval, except_ids uuid[],
+    OUT done integer, OUT failed integer, OUT cancelled integer, OUT dead_letters jsonb, OUT skipped uuid[],
+    OUT problems text[]
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET lock_timeout = '50ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    ids uuid[];
+    part uuid[];
+    beside uuid[]; -- rows that are not the only one of their process
+    place integer := 1;
+    size integer;
+    changed record;
+    state text;
+    said text;
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    done := 0;
+    failed := 0;
+    cancelled := 0;
+    skipped := '{}';
+    problems := '{}';
+    CASE $1
+    WHEN 'reap_expired' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id <> ALL ($4)
+    ORDER BY r."consumer", r.due_at, r.id
+    LIMIT $2::int);
+        beside := ARRAY(
+            SELECT p.id
+            FROM (
+                SELECT r.id, count(*) OVER (PARTITION BY substring(uuid_send(r.owner_token) FROM 1 FOR 6)) AS rows
+                FROM "{{schema}}"."inbox" AS r
+                WHERE r.completed_at IS NULL
+                  AND NOT r.waiting
+                  AND r.status = 1
+                  AND r.due_at <= now()) AS p
+            WHERE p.rows > 1);
+    WHEN 'purge_done' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.completed_at
+    LIMIT $2::int);
+    WHEN 'purge_failed' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.failed_at, r.id
+    LIMIT $2::int);
+    END CASE;
+    size := cardinality(ids);
+    WHILE place <= cardinality(ids) LOOP
+        part := ids[place:place + size - 1];
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                FOR changed IN
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text OR r.id = ANY (own.beside) AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id = ANY (own.part)
+    ORDER BY r."consumer", r.due_at, r.id
+    LIMIT own.size::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."consumer", t."topic")) END AS dead_letter
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+                LOOP
+                    done := done + changed.requeued;
+                    failed := failed + changed.failed;
+                    cancelled := cancelled + changed.cancelled;
+                    dead_letters := coalesce(dead_letters, '[]') || coalesce(changed.dead_letters, '[]');
+                END LOOP;
+            WHEN 'purge_done' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."inbox" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.completed_at
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            WHEN 'purge_failed' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."inbox" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.failed_at, r.id
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            END CASE;
+            place := place + size;
+            size := size * 2;
+        EXCEPTION WHEN others THEN
+            GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, said = MESSAGE_TEXT;
+            IF size > 1 THEN
+                size := size / 2;
+            ELSE
+                skipped := skipped || ids[place];
+                problems := problems || (said || ' (SQLSTATE ' || state || ')');
+                place := place + 1;
+                IF done + failed = 0
+                    AND (cardinality(skipped) >= 16 OR place > cardinality(ids) AND state LIKE '42%') THEN
+                    RAISE EXCEPTION '%', said USING ERRCODE = state;
+                END IF;
+            END IF;
+        END;
+    END LOOP;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_each"(text, integer, interval, uuid[]) FROM PUBLIC;
 
 -- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
 -- they claim.
@@ -508,42 +1134,82 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
--- get their turn.
+-- One transaction of one kind of maintenance. It returns what kept it from doing all instead of raising it, so that the
+-- other kinds still get their turn. crowded says that it did as much as it may, so that much is left. If it fails, and
+-- while there are rows that it has skipped, it does the rows that it can with the function each. A sweep or a fold that
+-- fails is left as it is. A role that does not see all rows is refused, so that the procedure does not record that it
+-- ran.
 CREATE FUNCTION "{{schema}}"."inbox_maintain_step"(
-    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+    kind text, most integer, retention interval, failed_retention interval, INOUT skipped uuid[], INOUT problem text,
+    OUT more boolean, OUT crowded boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $txwork$
+DECLARE
+    n integer;
+    e record;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."inbox"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.inbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF ($2 >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    more := false;
+    crowded := false;
+    IF cardinality(skipped) = 0 THEN
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                n := (SELECT r.requeued + r.failed FROM "{{schema}}"."inbox_reap_expired"($2) AS r);
+            WHEN 'strip' THEN
+                n := (SELECT "{{schema}}"."inbox_strip"($2));
+            WHEN 'purge_done' THEN
+                n := (SELECT p.done FROM "{{schema}}"."inbox_purge"($2, $3, NULL) AS p);
+            WHEN 'purge_failed' THEN
+                n := (SELECT p.failed FROM "{{schema}}"."inbox_purge"($2, NULL, $4) AS p);
+            WHEN 'fold' THEN
+                n := (SELECT "{{schema}}"."inbox_fold"($2));
+            END CASE;
+            more := n > 0;
+            crowded := n >= $2;
+            RETURN;
+        EXCEPTION WHEN others THEN
+            problem := $1 || ': ' || SQLERRM;
+        END;
+    END IF;
+    IF $1 NOT IN ('reap_expired', 'purge_done', 'purge_failed') OR cardinality(skipped) >= 5000 THEN
+        RETURN;
+    END IF;
     BEGIN
-        CASE $1
-        WHEN 'reap_expired' THEN
-            more := (SELECT r.requeued + r.failed FROM "{{schema}}"."inbox_reap_expired"($2) AS r) > 0;
-        WHEN 'strip' THEN
-            more := (SELECT "{{schema}}"."inbox_strip"($2)) > 0;
-        WHEN 'purge' THEN
-            more := (SELECT p.done + p.failed FROM "{{schema}}"."inbox_purge"($2, $3, $4) AS p) > 0;
-        WHEN 'fold' THEN
-            more := (SELECT "{{schema}}"."inbox_fold"($2)) > 0;
-        END CASE;
+        SELECT * INTO e
+        FROM "{{schema}}"."inbox_each"($1, $2, CASE $1 WHEN 'purge_done' THEN $3 WHEN 'purge_failed' THEN $4 END, skipped);
     EXCEPTION WHEN others THEN
-        more := false;
         problem := $1 || ': ' || SQLERRM;
+        RETURN;
     END;
+    n := e.done + e.failed + cardinality(e.skipped);
+    more := n > 0;
+    crowded := n >= $2;
+    skipped := skipped || e.skipped;
+    IF cardinality(skipped) = 0 AND more THEN -- if nothing was done, the failure has another cause than rows
+        problem := NULL;
+    ELSIF cardinality(e.skipped) > 0 THEN
+        problem := format('%s skipped %s rows, such as %s: %s', $1, cardinality(skipped), e.skipped[1], e.problems[1]);
+    END IF;
 END
 $txwork$;
 
--- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- All maintenance of the table, until nothing is left. A kind that has much to do lets the others have their turn after
+-- 100 transactions, so that a long deletion does not keep expired leases from being requeued. It commits, so
 -- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
--- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
--- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
--- the role may not write to it.
+-- operator is used. At the end it records when it ran and what it left undone, for the check that looks for tables
+-- without maintenance. It skips that if the schema has no table for the record, such as a schema with only an
+-- application's own tables, or if the role may not write to it. Then it raises what it left undone.
 CREATE PROCEDURE "{{schema}}"."inbox_maintain"(
     max_rows integer DEFAULT 1000,
     retention interval DEFAULT interval '87600 hours',
@@ -552,41 +1218,52 @@ CREATE PROCEDURE "{{schema}}"."inbox_maintain"(
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
-    kind text;
+    kind pg_catalog.text;
     more boolean;
-    said text;
-    problem text;
+    crowded boolean;
+    unfinished boolean;
+    skipped pg_catalog.uuid[];
+    said pg_catalog.text;
+    problem pg_catalog.text;
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['reap_expired', 'strip', 'purge', 'fold'] LOOP
-        FOR step IN 1..100 LOOP
-            COMMIT;
-            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said
-            FROM "{{schema}}"."inbox_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
-            EXIT WHEN more IS NOT TRUE;
+    FOR round IN 1..10000 LOOP
+        SELECT false, NULL INTO unfinished, problem;
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'strip', 'purge_done', 'purge_failed', 'fold'] LOOP
+            SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
+            FOR step IN 1..100 LOOP
+                COMMIT;
+                SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+                SELECT s.more, s.crowded, s.skipped, s.problem INTO more, crowded, skipped, said
+                FROM "{{schema}}"."inbox_maintain_step"(kind, max_rows, retention, failed_retention, skipped, said) AS s;
+                EXIT WHEN more IS NOT TRUE;
+            END LOOP;
+            IF crowded THEN
+                SELECT true INTO unfinished;
+            END IF;
+            IF said IS NOT NULL THEN
+                RAISE WARNING '%', said;
+                SELECT pg_catalog.concat_ws('; ', problem, said) INTO problem;
+            END IF;
         END LOOP;
-        IF said IS NOT NULL THEN
-            RAISE WARNING '%', said;
-            SELECT said INTO problem;
-        END IF;
+        EXIT WHEN NOT unfinished;
     END LOOP;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    IF problem IS NOT NULL THEN
-        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
-    END IF;
     BEGIN
-        PERFORM "{{schema}}"."leader_note"('{{schema}}.inbox');
+        PERFORM "{{schema}}"."leader_note"('{{schema}}.inbox', problem);
     EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
         NULL;
     END;
     COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_fold"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_purge"(integer, interval, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."inbox_maintain"(integer, interval, interval) FROM PUBLIC;
 
 -- The inbox's additions to the core's table. The index finds payloads past their retention. It leaves out rows without

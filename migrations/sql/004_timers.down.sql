@@ -1,5 +1,6 @@
 DROP PROCEDURE "{{schema}}"."timers_schedule_maintain"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."timers_schedule_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_schedule_maintain_step"(text, integer, interval, interval, uuid[], text);
+DROP FUNCTION "{{schema}}"."timers_schedule_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "{{schema}}"."timers_schedule_purge"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."timers_schedule_fold"(integer);
 DROP FUNCTION "{{schema}}"."timers_schedule_claim"(uuid, integer, integer);
@@ -13,9 +14,11 @@ DROP FUNCTION "{{schema}}"."timers_schedule_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."timers_schedule";
 DROP FUNCTION "{{schema}}"."timers_schedule_announce"();
 DROP DOMAIN "{{schema}}"."timers_schedule_retry";
+DROP DOMAIN "{{schema}}"."timers_schedule_time";
 
 DROP PROCEDURE "{{schema}}"."timers_maintain"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."timers_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_maintain_step"(text, integer, interval, interval, uuid[], text);
+DROP FUNCTION "{{schema}}"."timers_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "{{schema}}"."timers_purge"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."timers_fold"(integer);
 DROP FUNCTION "{{schema}}"."timers_claim"(uuid, integer, integer);
@@ -29,6 +32,7 @@ DROP FUNCTION "{{schema}}"."timers_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."timers";
 DROP FUNCTION "{{schema}}"."timers_announce"();
 DROP DOMAIN "{{schema}}"."timers_retry";
+DROP DOMAIN "{{schema}}"."timers_time";
 
 DROP FUNCTION "{{schema}}"."timers_rearm"();
 DROP FUNCTION "{{schema}}"."timers_disarm"();

@@ -6,7 +6,7 @@ CREATE TABLE "{{schema}}"."alarms" (
     user_id text NOT NULL,
     label text NOT NULL DEFAULT '',
     kind text NOT NULL CHECK (kind IN ('once', 'cron')),
-    fire_at timestamptz,
+    fire_at "{{schema}}"."timers_time",
     cron_expr text NOT NULL DEFAULT '',
     timezone text NOT NULL DEFAULT 'UTC',
     next_fire_at timestamptz NOT NULL,
@@ -18,14 +18,12 @@ CREATE TABLE "{{schema}}"."alarms" (
     max_failures integer NOT NULL DEFAULT 5,
     failure_count integer NOT NULL DEFAULT 0,
     last_error text NOT NULL DEFAULT '',
-    claimed_at timestamptz,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now(),
-    last_fired_at timestamptz,
+    claimed_at "{{schema}}"."timers_time",
+    created_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
+    updated_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
+    last_fired_at "{{schema}}"."timers_time",
     CONSTRAINT "alarms_time_check" CHECK ( -- the times that timers and the library can represent
         next_fire_at BETWEEN '1970-01-01 00:00Z' AND '9998-12-31 23:59:59.999999Z'
-        AND isfinite(fire_at) AND isfinite(claimed_at) AND isfinite(created_at) AND isfinite(updated_at)
-        AND isfinite(last_fired_at)
     )
 );
 

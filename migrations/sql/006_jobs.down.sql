@@ -1,5 +1,6 @@
 DROP PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval, uuid[], text);
+DROP FUNCTION "{{schema}}"."jobs_schedule_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_schedule_fold"(integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_claim"(uuid, integer, integer);
@@ -13,10 +14,12 @@ DROP FUNCTION "{{schema}}"."jobs_schedule_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."jobs_schedule";
 DROP FUNCTION "{{schema}}"."jobs_schedule_announce"();
 DROP DOMAIN "{{schema}}"."jobs_schedule_retry";
+DROP DOMAIN "{{schema}}"."jobs_schedule_time";
 
 DROP FUNCTION "{{schema}}"."jobs_key_enter"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_come"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_back"() CASCADE;
+DROP FUNCTION "{{schema}}"."jobs_key_wait"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_note"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_forget"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_place"(text) CASCADE;
@@ -27,9 +30,12 @@ DROP FUNCTION "{{schema}}"."jobs_key_park"(text, uuid) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_unblock"(uuid[]) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_sweep"(integer) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_key_look"(boolean, text, integer) CASCADE;
+DROP FUNCTION "{{schema}}"."jobs_key_policies"() CASCADE;
 DROP INDEX "{{schema}}"."jobs_key_wait_idx", "{{schema}}"."jobs_key_queue_idx", "{{schema}}"."jobs_key_live_idx", "{{schema}}"."jobs_key_fail_idx";
 DROP TABLE "{{schema}}"."jobs_key_note", "{{schema}}"."jobs_key_state", "{{schema}}"."jobs_key_cursor";
 DROP SEQUENCE "{{schema}}"."jobs_key_seq";
+ALTER TABLE "{{schema}}"."jobs" ALTER COLUMN key_rate TYPE double precision;
+DROP DOMAIN "{{schema}}"."jobs_key_rate";
 
 DROP TRIGGER "jobs_join_settle" ON "{{schema}}"."jobs";
 DROP TRIGGER "jobs_join_delete" ON "{{schema}}"."jobs";
@@ -41,12 +47,14 @@ DROP FUNCTION "{{schema}}"."jobs_join_apply"(integer, timestamptz, boolean);
 DROP FUNCTION "{{schema}}"."jobs_join_finish"(uuid[], boolean);
 DROP FUNCTION "{{schema}}"."jobs_join_recount"(uuid[]);
 DROP FUNCTION "{{schema}}"."jobs_join_end"(uuid[], smallint, text);
+DROP FUNCTION "{{schema}}"."jobs_join_policies"();
 DROP FUNCTION "{{schema}}"."jobs_join_purge"(interval, integer);
 DROP FUNCTION "{{schema}}"."jobs_join_forget"(uuid[], integer);
 DROP TABLE "{{schema}}"."jobs_join_cursor";
 DROP TABLE "{{schema}}"."jobs_join_note";
 DROP TABLE "{{schema}}"."jobs_join_member";
 DROP TABLE "{{schema}}"."jobs_join";
+DROP FUNCTION "{{schema}}"."jobs_join_row"(uuid);
 
 DROP TRIGGER "jobs_free_key" ON "{{schema}}"."jobs";
 DROP TRIGGER "jobs_record" ON "{{schema}}"."jobs";
@@ -60,6 +68,7 @@ DROP FUNCTION "{{schema}}"."jobs_admit"(text, integer);
 DROP FUNCTION "{{schema}}"."jobs_take"(text, uuid[]);
 DROP FUNCTION "{{schema}}"."jobs_give_slot"();
 DROP FUNCTION "{{schema}}"."jobs_slot_sweep"(integer);
+DROP FUNCTION "{{schema}}"."jobs_policies"();
 DROP TABLE "{{schema}}"."jobs_step";
 DROP TABLE "{{schema}}"."jobs_attempt";
 DROP TABLE "{{schema}}"."jobs_slot";
@@ -67,7 +76,8 @@ DROP TABLE "{{schema}}"."jobs_bucket";
 DROP TABLE "{{schema}}"."jobs_queue";
 
 DROP PROCEDURE "{{schema}}"."jobs_maintain"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval, uuid[], text);
+DROP FUNCTION "{{schema}}"."jobs_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "{{schema}}"."jobs_purge"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_fold"(integer);
 DROP FUNCTION "{{schema}}"."jobs_claim_admitted"(
@@ -84,6 +94,7 @@ DROP FUNCTION "{{schema}}"."jobs_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."jobs";
 DROP FUNCTION "{{schema}}"."jobs_announce"();
 DROP DOMAIN "{{schema}}"."jobs_retry";
+DROP DOMAIN "{{schema}}"."jobs_time";
 
 DROP DOMAIN "{{schema}}"."jobs_kind_name";
 DROP DOMAIN "{{schema}}"."jobs_queue_name";

@@ -24,20 +24,28 @@ CREATE DOMAIN "{{schema}}"."jobs_retry" AS jsonb CONSTRAINT "jobs_retry_check" C
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
+-- A time that the library can represent, so that every difference of two of them can be computed and printed. The
+-- server would accept an infinite time, and one such row would fail every statement that subtracts it from another. It
+-- is a domain for the same reason, and guards every column with times, in this table and in those that belong to it. A
+-- range costs less than two comparisons: each column of an insert, NULL or not, prepares the check.
+CREATE DOMAIN "{{schema}}"."jobs_time" AS timestamptz CONSTRAINT "jobs_time_check" CHECK (
+    VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
+);
+
 CREATE TABLE "{{schema}}"."jobs" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    due_at timestamptz NOT NULL DEFAULT now(),
-    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
+    created_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 10,
     "priority" smallint NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
-    locked_until timestamptz,
-    completed_at timestamptz,
+    locked_until "{{schema}}"."jobs_time",
+    completed_at "{{schema}}"."jobs_time",
     owner_token uuid,
-    failed_at timestamptz,
-    cancelled_at timestamptz,
+    failed_at "{{schema}}"."jobs_time",
+    cancelled_at "{{schema}}"."jobs_time",
     last_error text,
     headers jsonb,
     retry "{{schema}}"."jobs_retry",
@@ -68,10 +76,9 @@ CREATE TABLE "{{schema}}"."jobs" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
-    -- attempt.
+    -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
     CONSTRAINT "jobs_attempts_check"
-        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
-    CONSTRAINT "jobs_due_check" CHECK (isfinite(due_at))
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts - status < max_attempts)
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -385,10 +392,19 @@ BEGIN
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."jobs" AS t
-SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
+    headers = CASE
+        WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
+            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+        ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
+            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+                ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
+                    * 1000000)::bigint::text END,
+            ' ', held.within, ' ', t.owner_token)) END
 FROM (
-    SELECT r.id
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
+           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
     JOIN "{{schema}}"."jobs" AS r ON r.id = s.id
     WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -402,7 +418,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."jobs_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
+CREATE FUNCTION "{{schema}}"."jobs_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -420,32 +436,82 @@ AS $txwork$
 BEGIN
     IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH changed AS (
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+    ORDER BY r."queue", r."priority", r.due_at, r.id
+    LIMIT $1::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), beside AS MATERIALIZED (
+    SELECT r.ctid, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process
+    FROM "{{schema}}"."jobs" AS r
+    WHERE EXISTS (SELECT FROM taken)
+      AND r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND substring(uuid_send(r.owner_token) FROM 1 FOR 6) = ANY (ARRAY(SELECT k.process FROM taken AS k))
+      AND r.id <> ALL (ARRAY(SELECT k.id FROM taken AS k))
+), left_alone AS (
     UPDATE "{{schema}}"."jobs" AS t
-    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
-            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    SET headers = coalesce(t.headers, '{}'::jsonb)
+        || jsonb_build_object('txwork-lost-beside', t.owner_token::text)
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."jobs" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT (array_agg(b.ctid))[1] FROM beside AS b GROUP BY b.process HAVING count(*) = 1))
           AND r.status = 1
-          AND r.due_at <= now()
-          AND r.locked_until < now()
-        ORDER BY r."queue", r."priority", r.due_at, r.id
-        LIMIT $1::int
+          AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object'
+          AND r.headers ->> 'txwork-lost-beside' IS DISTINCT FROM r.owner_token::text
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status, t.cancelled_at
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted OR k.process = ANY (ARRAY(SELECT b.process FROM beside AS b)) AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."jobs" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."kind", t."queue")) END AS dead_letter
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
-       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -480,7 +546,9 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone',
+                'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running']
+            ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce(NULL::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
@@ -495,6 +563,218 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_redrive"(uuid[]) FROM PUBLIC;
+
+-- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
+-- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
+-- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
+-- a few bad rows some tens together. A part waits little for locks, because the next ones wait for it.
+--
+-- If nothing succeeds, the rows are not the cause, and the error is raised: one about rights or names at once, another
+-- after 16 rows.
+CREATE FUNCTION "{{schema}}"."jobs_each"(
+    kind text, max_rows integer, age interval, except_ids uuid[],
+    OUT done integer, OUT failed integer, OUT cancelled integer, OUT dead_letters jsonb, OUT skipped uuid[],
+    OUT problems text[]
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET lock_timeout = '50ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    ids uuid[];
+    part uuid[];
+    beside uuid[]; -- rows that are not the only one of their process
+    place integer := 1;
+    size integer;
+    changed record;
+    state text;
+    said text;
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    done := 0;
+    failed := 0;
+    cancelled := 0;
+    skipped := '{}';
+    problems := '{}';
+    CASE $1
+    WHEN 'reap_expired' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id <> ALL ($4)
+    ORDER BY r."queue", r."priority", r.due_at, r.id
+    LIMIT $2::int);
+        beside := ARRAY(
+            SELECT p.id
+            FROM (
+                SELECT r.id, count(*) OVER (PARTITION BY substring(uuid_send(r.owner_token) FROM 1 FOR 6)) AS rows
+                FROM "{{schema}}"."jobs" AS r
+                WHERE r.completed_at IS NULL
+                  AND NOT r.waiting
+                  AND r.status = 1
+                  AND r.due_at <= now()) AS p
+            WHERE p.rows > 1);
+    WHEN 'purge_done' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.completed_at
+    LIMIT $2::int);
+    WHEN 'purge_failed' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.failed_at, r.id
+    LIMIT $2::int);
+    END CASE;
+    size := cardinality(ids);
+    WHILE place <= cardinality(ids) LOOP
+        part := ids[place:place + size - 1];
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                FOR changed IN
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text OR r.id = ANY (own.beside) AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id = ANY (own.part)
+    ORDER BY r."queue", r."priority", r.due_at, r.id
+    LIMIT own.size::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."jobs" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."kind", t."queue")) END AS dead_letter
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+                LOOP
+                    done := done + changed.requeued;
+                    failed := failed + changed.failed;
+                    cancelled := cancelled + changed.cancelled;
+                    dead_letters := coalesce(dead_letters, '[]') || coalesce(changed.dead_letters, '[]');
+                END LOOP;
+            WHEN 'purge_done' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."jobs" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.completed_at
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            WHEN 'purge_failed' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."jobs" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.failed_at, r.id
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            END CASE;
+            place := place + size;
+            size := size * 2;
+        EXCEPTION WHEN others THEN
+            GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, said = MESSAGE_TEXT;
+            IF size > 1 THEN
+                size := size / 2;
+            ELSE
+                skipped := skipped || ids[place];
+                problems := problems || (said || ' (SQLSTATE ' || state || ')');
+                place := place + 1;
+                IF done + failed = 0
+                    AND (cardinality(skipped) >= 16 OR place > cardinality(ids) AND state LIKE '42%') THEN
+                    RAISE EXCEPTION '%', said USING ERRCODE = state;
+                END IF;
+            END IF;
+        END;
+    END LOOP;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_each"(text, integer, interval, uuid[]) FROM PUBLIC;
 
 -- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
 -- they claim.
@@ -572,46 +852,86 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
--- get their turn.
+-- One transaction of one kind of maintenance. It returns what kept it from doing all instead of raising it, so that the
+-- other kinds still get their turn. crowded says that it did as much as it may, so that much is left. If it fails, and
+-- while there are rows that it has skipped, it does the rows that it can with the function each. A sweep or a fold that
+-- fails is left as it is. A role that does not see all rows is refused, so that the procedure does not record that it
+-- ran.
 CREATE FUNCTION "{{schema}}"."jobs_maintain_step"(
-    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+    kind text, most integer, retention interval, failed_retention interval, INOUT skipped uuid[], INOUT problem text,
+    OUT more boolean, OUT crowded boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $txwork$
+DECLARE
+    n integer;
+    e record;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF ($2 >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    more := false;
+    crowded := false;
+    IF cardinality(skipped) = 0 THEN
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                n := (SELECT r.requeued + r.failed FROM "{{schema}}"."jobs_reap_expired"($2) AS r);
+            WHEN 'slot_sweep' THEN
+                n := (SELECT "{{schema}}"."jobs_slot_sweep"($2));
+            WHEN 'join_sweep' THEN
+                n := (SELECT "{{schema}}"."jobs_join_sweep"($2));
+            WHEN 'key_sweep' THEN
+                n := (SELECT "{{schema}}"."jobs_key_sweep"($2));
+            WHEN 'purge_done' THEN
+                n := (SELECT p.done FROM "{{schema}}"."jobs_purge"($2, $3, NULL) AS p);
+            WHEN 'purge_failed' THEN
+                n := (SELECT p.failed FROM "{{schema}}"."jobs_purge"($2, NULL, $4) AS p);
+            WHEN 'fold' THEN
+                n := (SELECT "{{schema}}"."jobs_fold"($2));
+            END CASE;
+            more := n > 0;
+            crowded := n >= $2;
+            RETURN;
+        EXCEPTION WHEN others THEN
+            problem := $1 || ': ' || SQLERRM;
+        END;
+    END IF;
+    IF $1 NOT IN ('reap_expired', 'purge_done', 'purge_failed') OR cardinality(skipped) >= 5000 THEN
+        RETURN;
+    END IF;
     BEGIN
-        CASE $1
-        WHEN 'reap_expired' THEN
-            more := (SELECT r.requeued + r.failed FROM "{{schema}}"."jobs_reap_expired"($2) AS r) > 0;
-        WHEN 'slot_sweep' THEN
-            more := (SELECT "{{schema}}"."jobs_slot_sweep"($2)) > 0;
-        WHEN 'join_sweep' THEN
-            more := (SELECT "{{schema}}"."jobs_join_sweep"($2)) > 0;
-        WHEN 'key_sweep' THEN
-            more := (SELECT "{{schema}}"."jobs_key_sweep"($2)) > 0;
-        WHEN 'purge' THEN
-            more := (SELECT p.done + p.failed FROM "{{schema}}"."jobs_purge"($2, $3, $4) AS p) > 0;
-        WHEN 'fold' THEN
-            more := (SELECT "{{schema}}"."jobs_fold"($2)) > 0;
-        END CASE;
+        SELECT * INTO e
+        FROM "{{schema}}"."jobs_each"($1, $2, CASE $1 WHEN 'purge_done' THEN $3 WHEN 'purge_failed' THEN $4 END, skipped);
     EXCEPTION WHEN others THEN
-        more := false;
         problem := $1 || ': ' || SQLERRM;
+        RETURN;
     END;
+    n := e.done + e.failed + cardinality(e.skipped);
+    more := n > 0;
+    crowded := n >= $2;
+    skipped := skipped || e.skipped;
+    IF cardinality(skipped) = 0 AND more THEN -- if nothing was done, the failure has another cause than rows
+        problem := NULL;
+    ELSIF cardinality(e.skipped) > 0 THEN
+        problem := format('%s skipped %s rows, such as %s: %s', $1, cardinality(skipped), e.skipped[1], e.problems[1]);
+    END IF;
 END
 $txwork$;
 
--- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- All maintenance of the table, until nothing is left. A kind that has much to do lets the others have their turn after
+-- 100 transactions, so that a long deletion does not keep expired leases from being requeued. It commits, so
 -- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
--- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
--- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
--- the role may not write to it.
+-- operator is used. At the end it records when it ran and what it left undone, for the check that looks for tables
+-- without maintenance. It skips that if the schema has no table for the record, such as a schema with only an
+-- application's own tables, or if the role may not write to it. Then it raises what it left undone.
 CREATE PROCEDURE "{{schema}}"."jobs_maintain"(
     max_rows integer DEFAULT 1000,
     retention interval DEFAULT interval '168 hours',
@@ -620,41 +940,52 @@ CREATE PROCEDURE "{{schema}}"."jobs_maintain"(
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
-    kind text;
+    kind pg_catalog.text;
     more boolean;
-    said text;
-    problem text;
+    crowded boolean;
+    unfinished boolean;
+    skipped pg_catalog.uuid[];
+    said pg_catalog.text;
+    problem pg_catalog.text;
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['reap_expired', 'slot_sweep', 'join_sweep', 'key_sweep', 'purge', 'fold'] LOOP
-        FOR step IN 1..100 LOOP
-            COMMIT;
-            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said
-            FROM "{{schema}}"."jobs_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
-            EXIT WHEN more IS NOT TRUE;
+    FOR round IN 1..10000 LOOP
+        SELECT false, NULL INTO unfinished, problem;
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'slot_sweep', 'join_sweep', 'key_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
+            SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
+            FOR step IN 1..100 LOOP
+                COMMIT;
+                SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+                SELECT s.more, s.crowded, s.skipped, s.problem INTO more, crowded, skipped, said
+                FROM "{{schema}}"."jobs_maintain_step"(kind, max_rows, retention, failed_retention, skipped, said) AS s;
+                EXIT WHEN more IS NOT TRUE;
+            END LOOP;
+            IF crowded THEN
+                SELECT true INTO unfinished;
+            END IF;
+            IF said IS NOT NULL THEN
+                RAISE WARNING '%', said;
+                SELECT pg_catalog.concat_ws('; ', problem, said) INTO problem;
+            END IF;
         END LOOP;
-        IF said IS NOT NULL THEN
-            RAISE WARNING '%', said;
-            SELECT said INTO problem;
-        END IF;
+        EXIT WHEN NOT unfinished;
     END LOOP;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    IF problem IS NOT NULL THEN
-        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
-    END IF;
     BEGIN
-        PERFORM "{{schema}}"."leader_note"('{{schema}}.jobs');
+        PERFORM "{{schema}}"."leader_note"('{{schema}}.jobs', problem);
     EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
         NULL;
     END;
     COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_fold"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_purge"(integer, interval, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_maintain"(integer, interval, interval) FROM PUBLIC;
 
 -- The jobs' additions to the core's table.
@@ -672,7 +1003,7 @@ CREATE INDEX "jobs_live_schedule_idx" ON "{{schema}}"."jobs" (schedule)
 CREATE TABLE "{{schema}}"."jobs_attempt" (
     job_id uuid NOT NULL,
     attempt integer NOT NULL,
-    ended_at timestamptz NOT NULL,
+    ended_at "{{schema}}"."jobs_time" NOT NULL,
     outcome text NOT NULL,
     error text
 );
@@ -688,7 +1019,7 @@ CREATE TABLE "{{schema}}"."jobs_step" (
     job_id uuid NOT NULL,
     name text NOT NULL,
     result bytea NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (job_id, name)
 );
 
@@ -701,15 +1032,15 @@ CREATE TABLE "{{schema}}"."jobs_queue" (
     rate double precision CHECK (rate BETWEEN 1e-09::double precision AND 1e+09::double precision),
     burst integer CHECK (burst > 0),
     adopt boolean NOT NULL DEFAULT false, -- jobs that ran already when the limit was set still need slots
-    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed_at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp(),
     CHECK ((rate IS NULL) = (burst IS NULL))
 );
 
 -- One row for each queue with a rate: its tokens.
 CREATE TABLE "{{schema}}"."jobs_bucket" (
     queue text PRIMARY KEY,
-    tokens double precision,
-    refilled_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    tokens double precision CHECK (tokens BETWEEN -1e10::double precision AND 1e10::double precision),
+    refilled_at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
@@ -717,7 +1048,7 @@ CREATE TABLE "{{schema}}"."jobs_bucket" (
 CREATE TABLE "{{schema}}"."jobs_slot" (
     job_id uuid PRIMARY KEY,
     queue text NOT NULL,
-    taken_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    taken_at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp()
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
 CREATE INDEX "jobs_slot_queue_idx" ON "{{schema}}"."jobs_slot" (queue);
@@ -755,12 +1086,13 @@ CREATE TRIGGER "jobs_free_key" AFTER UPDATE OF completed_at ON "{{schema}}"."job
 FOR EACH ROW WHEN (NEW.completed_at IS NOT NULL AND NEW.unique_key IS NOT NULL)
 EXECUTE FUNCTION "{{schema}}"."jobs_free_key"();
 
--- Records an attempt that did not succeed: a reported failure, a lost lease or a cancel. A snooze or a shutdown gives
--- the attempt back, so it is not recorded, and a success is stored in the job's own row. This runs in the transaction
--- that ends the attempt, and locks nothing but the job's row, which is locked already. A settle may end a thousand
--- attempts, so it does nothing else, and pins no planner settings, since an INSERT has only one plan.
+-- Records an attempt that did not succeed: a reported failure, a lost lease or a cancel. A snooze, a shutdown or a
+-- lease lost together with others gives the attempt back, so it is not recorded, and a success is stored in the job's
+-- own row. This runs in the transaction that ends the attempt, and locks nothing but the job's row, which is locked
+-- already. A settle may end a thousand attempts, so it does nothing else, and pins no planner settings, since an INSERT
+-- has only one plan. It runs with its owner's rights, so that nobody else need be able to write a history.
 CREATE FUNCTION "{{schema}}"."jobs_record"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
@@ -783,9 +1115,9 @@ EXECUTE FUNCTION "{{schema}}"."jobs_record"();
 -- Deletes the recorded attempts and steps of a job that is deleted. For jobs without any, which is most of them, this
 -- costs the test of WHEN; a foreign key would cost each a look-up in two tables. A job has recorded attempts only if it
 -- failed, needed more than one attempt, or was redriven, which resets its attempts. Steps set trail, and so does a
--- Replace.
+-- Replace. It runs with its owner's rights: policies show attempts and steps to those who see their job, which is gone.
 CREATE FUNCTION "{{schema}}"."jobs_forget"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -794,6 +1126,12 @@ SET enable_mergejoin = off
 SET jit = off
 AS $txwork$
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs_attempt"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_step"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs_attempt or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     DELETE FROM "{{schema}}"."jobs_attempt" AS a WHERE a.job_id = OLD.id;
     DELETE FROM "{{schema}}"."jobs_step" AS s WHERE s.job_id = OLD.id;
     RETURN NULL;
@@ -836,6 +1174,19 @@ DECLARE
     busy CONSTANT double precision := 0.05;
     available double precision;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs_queue or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
+    END IF;
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
     IF rule.paused THEN
         RETURN QUERY SELECT 0, pause, true;
@@ -895,6 +1246,19 @@ AS $txwork$
 DECLARE
     rule "{{schema}}"."jobs_queue"%ROWTYPE;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs_queue or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
+    END IF;
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
     IF rule.max_running IS NOT NULL THEN
         INSERT INTO "{{schema}}"."jobs_slot" (job_id, queue)
@@ -916,9 +1280,10 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid[]) FROM PUBLIC;
 
 -- Gives a job's slot back when the job is no longer in progress, after a settle, a reap or a deletion. It deletes a row
--- that no other transaction changes, so it never waits. Workers that wait for room are notified when it commits.
+-- that no other transaction changes, so it never waits. Workers that wait for room are notified when it commits. It
+-- runs with its owner's rights, so that nobody else need be able to free slots.
 CREATE FUNCTION "{{schema}}"."jobs_give_slot"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -966,6 +1331,14 @@ DECLARE
     rule record;
     given integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF ($1 >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -1010,6 +1383,60 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_slot_sweep"(integer) FROM PUBLIC;
 
+-- Makes policies of the side tables that follow those of the jobs, if the table of jobs has row-level security, and
+-- takes them away if it has none. For the owner of the tables, who calls it after each change of that.
+--
+-- Attempts and steps are seen by those who see their job; only a trigger writes attempts. A limit counts the jobs of
+-- all, so its rules, tokens and slots are seen by all. Only who sees all rows changes rules. A slot is taken for a job
+-- that the role sees in progress, and so are tokens.
+CREATE FUNCTION "{{schema}}"."jobs_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+AS $txwork$
+BEGIN
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_attempt";
+    DROP POLICY IF EXISTS txwork_all ON "{{schema}}"."jobs_step";
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_queue";
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_slot";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_slot";
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_bucket";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_bucket";
+    DROP POLICY IF EXISTS txwork_update ON "{{schema}}"."jobs_bucket";
+    IF NOT (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."jobs"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."jobs_attempt" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_step" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_queue" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_slot" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_bucket" DISABLE ROW LEVEL SECURITY;
+        RETURN;
+    END IF;
+    ALTER TABLE "{{schema}}"."jobs_attempt" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_step" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_queue" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_slot" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_bucket" ENABLE ROW LEVEL SECURITY;
+
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_attempt" FOR SELECT
+        USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_attempt".job_id));
+    CREATE POLICY txwork_all ON "{{schema}}"."jobs_step"
+        USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_step".job_id));
+
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_queue" FOR SELECT USING (true);
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_slot" FOR SELECT USING (true);
+    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_slot" FOR INSERT WITH CHECK (
+        EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
+            WHERE t.id = "{{schema}}"."jobs_slot".job_id AND t.status = 1 AND t.queue = "{{schema}}"."jobs_slot".queue));
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_bucket" FOR SELECT USING (true);
+    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_bucket" FOR INSERT WITH CHECK ("{{schema}}"."jobs_bucket".tokens IS NULL);
+    CREATE POLICY txwork_update ON "{{schema}}"."jobs_bucket" FOR UPDATE
+        USING (true) -- to lock it
+        WITH CHECK (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.status = 1 AND t.queue = "{{schema}}"."jobs_bucket".queue));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_policies"() FROM PUBLIC;
+
 -- A join counts how its members settle. Every UPDATE except the one that ends the join is heap-only, since it sets no
 -- indexed column: a join with many members updates one row often.
 --
@@ -1025,12 +1452,12 @@ CREATE TABLE "{{schema}}"."jobs_join" (
     late integer NOT NULL DEFAULT 0,
     on_complete uuid,
     on_fail uuid,
-    deadline timestamptz,
+    deadline "{{schema}}"."jobs_time",
     label text,
     last_error text,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    completed_at timestamptz,
-    look_at timestamptz NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep looks at it
+    created_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
+    completed_at "{{schema}}"."jobs_time",
+    look_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep looks at it
     retention interval NOT NULL, -- how long it is kept after its end
     CONSTRAINT "jobs_join_pkey" PRIMARY KEY (id),
     CONSTRAINT "jobs_join_check" CHECK (
@@ -1040,7 +1467,6 @@ CREATE TABLE "{{schema}}"."jobs_join" (
         AND succeeded >= 0 AND failed >= 0 AND late >= 0
         AND succeeded + failed <= expected AND late <= expected
         AND retention BETWEEN interval '0' AND interval '1000 years' -- end.sql must be able to add it to now
-        AND (deadline IS NULL OR isfinite(deadline))
     )
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
@@ -1074,11 +1500,10 @@ CREATE INDEX "jobs_join_member_ix" ON "{{schema}}"."jobs_join_member" (join_id);
 -- gone is the outcome that counts if the member's row is gone by then. A note is written in the transaction of the
 -- change, and deleted in the one that applies it.
 CREATE TABLE "{{schema}}"."jobs_join_note" (
-    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp(),
     member_id uuid,
     gone smallint,
-    join_id uuid,
-    CONSTRAINT "jobs_join_note_ck" CHECK (isfinite(at))
+    join_id uuid
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
@@ -1099,11 +1524,12 @@ CREATE TABLE "{{schema}}"."jobs_join_cursor" (
 INSERT INTO "{{schema}}"."jobs_join_cursor" DEFAULT VALUES;
 
 -- Writes a note that a member has settled, was redriven, or was deleted while it was live. It reads and locks nothing,
--- so a settle never waits for a join.
+-- so a settle never waits for a join. It runs with its owner's rights, so that no role that settles needs any on the
+-- notes.
 --
 -- A row that is deleted while it is live never settled. It counts as failed, even if a worker held it.
 CREATE FUNCTION "{{schema}}"."jobs_join_settled"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
@@ -1142,6 +1568,9 @@ EXECUTE FUNCTION "{{schema}}"."jobs_join_settled"();
 -- one that was redriven after that and now waits only for its key. A session that cancels a join waits here for the
 -- sessions that hold its continuations; a fold has locked all of them before.
 --
+-- A role from which row-level security hides rows may cancel joins whose continuations it sees, and end no others: the
+-- join would end, and a continuation that it does not see would wait for ever.
+--
 -- The state of a continuation becomes 0, Ready, if it is released; 2, Done, for an on_fail that is not needed, as if it
 -- had run and found nothing to do, since a dead letter could be redriven and would undo what succeeded; and 3, Failed
 -- and cancelled, for an on_complete that will not run.
@@ -1163,6 +1592,20 @@ DECLARE
     reasons text[];
     released integer;
 BEGIN
+    IF (pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass))
+        AND ($2 IS NULL OR EXISTS (
+            SELECT FROM "{{schema}}"."jobs_join" AS j
+            CROSS JOIN LATERAL (VALUES (j.on_complete), (j.on_fail)) AS c (id)
+            WHERE j.id = ANY ($1) AND c.id IS NOT NULL AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = c.id)))
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     WITH ended AS (
         UPDATE "{{schema}}"."jobs_join" AS j
         SET status = coalesce($2, CASE WHEN NOT (j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
@@ -1247,6 +1690,15 @@ DECLARE
     one uuid;
     released integer := 0;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     SELECT array_agg(s.id) FILTER (WHERE s.free), array_agg(s.id) FILTER (WHERE NOT s.free)
     INTO free, held
     FROM (
@@ -1265,7 +1717,8 @@ BEGIN
     IF free IS NULL THEN
         RETURN 0;
     END IF;
-    IF careful THEN
+    -- A role that may end no join would put all of them off.
+    IF careful AND has_function_privilege('"{{schema}}"."jobs_join_end"(uuid[], smallint, text)', 'EXECUTE') THEN
         FOREACH one IN ARRAY free LOOP
             BEGIN
                 released := released + "{{schema}}"."jobs_join_end"(ARRAY[one], NULL, NULL);
@@ -1302,6 +1755,15 @@ AS $txwork$
 DECLARE
     chosen uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     chosen := ARRAY(
         SELECT s.id
         FROM (
@@ -1388,6 +1850,15 @@ DECLARE
     held uuid[];
     missed uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     folded := 0;
     released := 0;
     LOOP
@@ -1530,6 +2001,15 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -1564,6 +2044,15 @@ AS $txwork$
 DECLARE
     forgotten integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     DELETE FROM "{{schema}}"."jobs_join_member" AS m
     WHERE m.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."jobs_join_member" AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
@@ -1576,7 +2065,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_forget"(uuid[], integer) FROM PUBLIC;
 
--- Deletes up to max_rows joins that ended longer ago than age, oldest first.
+-- Deletes up to max_rows joins that ended longer ago than age, oldest first. A join is kept while a continuation may
+-- still read it.
 CREATE FUNCTION "{{schema}}"."jobs_join_purge"(age interval, max_rows integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1589,10 +2079,19 @@ SET enable_sort = on
 SET jit = off
 AS $txwork$
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     RETURN "{{schema}}"."jobs_join_forget"(ARRAY(
         SELECT j.id
         FROM "{{schema}}"."jobs_join" AS j
-        WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1
+        WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1 AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id IN (j.on_complete, j.on_fail) AND t.status <> 2)
         ORDER BY j.completed_at
         LIMIT $2
         FOR UPDATE SKIP LOCKED), NULL);
@@ -1625,6 +2124,15 @@ DECLARE
     held uuid[];
     stranded integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     SELECT c.row_id INTO place FROM "{{schema}}"."jobs_join_cursor" AS c
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
     FOR UPDATE SKIP LOCKED;
@@ -1660,8 +2168,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_strand"(integer) FROM PUBLIC;
 
 -- Repairs and cleans up without notes: it has pending joins counted anew, which repairs a stranded one; deletes ended
--- joins after their retention, up to 20000 members at a time; and ends rows whose join is gone. Returns how
--- many joins and rows it handled.
+-- joins after their retention, up to 20000 members at a time; and ends rows whose join is gone. A join that a
+-- continuation may still read is kept, and looked at again in an hour. Returns how many joins and rows it handled.
 --
 -- One index finds the joins to look at: pending ones at an age of one minute, two, four and so on, at least every
 -- quarter of an hour. Rows that another session holds are left to the next sweep.
@@ -1680,14 +2188,26 @@ AS $txwork$
 DECLARE
     pending uuid[];
     ended uuid[];
+    needed uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows is %, it must be at least 1', max_rows USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT array_agg(l.id) FILTER (WHERE l.status = 0), array_agg(l.id) FILTER (WHERE l.status <> 0)
-    INTO pending, ended
+    SELECT array_agg(l.id) FILTER (WHERE l.status = 0),
+           array_agg(l.id) FILTER (WHERE l.status <> 0 AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id IN (l.on_complete, l.on_fail) AND t.status <> 2)),
+           array_agg(l.id) FILTER (WHERE l.status <> 0 AND EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id IN (l.on_complete, l.on_fail) AND t.status <> 2))
+    INTO pending, ended, needed
     FROM (
-        SELECT j.id, j.status
+        SELECT j.id, j.status, j.on_complete, j.on_fail
         FROM "{{schema}}"."jobs_join" AS j
         WHERE j.look_at <= now()
         ORDER BY j.look_at
@@ -1701,13 +2221,110 @@ BEGIN
         SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
         WHERE j.id = ANY (pending);
     END IF;
-    RETURN coalesce(cardinality(pending), 0)
+    IF needed IS NOT NULL THEN
+        UPDATE "{{schema}}"."jobs_join" AS j SET look_at = now() + interval '1 hour' WHERE j.id = ANY (needed);
+    END IF;
+    RETURN coalesce(cardinality(pending), 0) + coalesce(cardinality(needed), 0)
         + "{{schema}}"."jobs_join_forget"(ended, 20000)
         + "{{schema}}"."jobs_join_strand"($1);
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_sweep"(integer) FROM PUBLIC;
+
+-- A row by which policies decide who sees a join: the first that exists of its continuations and its members, or NULL.
+-- It runs with its owner's rights, since a row that is hidden is not one that is gone, and returns nothing but an id.
+CREATE FUNCTION "{{schema}}"."jobs_join_row"(id uuid) RETURNS uuid
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    RETURN coalesce(
+        (SELECT t.id FROM "{{schema}}"."jobs_join" AS j
+            JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (ARRAY[j.on_complete, j.on_fail])
+            WHERE j.id = $1
+            LIMIT 1),
+        (SELECT t.id FROM "{{schema}}"."jobs_join_member" AS m
+            JOIN "{{schema}}"."jobs" AS t ON t.id = m.member_id
+            WHERE m.join_id = $1
+            LIMIT 1));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_row"(uuid) FROM PUBLIC;
+
+-- Makes policies of the tables of joins that follow those of the domain table, if it has row-level security, and takes
+-- them away if it has none. For the owner of the tables, who calls it after each change of that.
+--
+-- A join is seen by those who see its continuation or, if it has none, its members. Nobody can continue a join with a
+-- row that he does not see, nor add a step to a join of others. Only who sees all rows reads notes; a note by hand only
+-- has a join counted anew.
+CREATE FUNCTION "{{schema}}"."jobs_join_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+AS $txwork$
+BEGIN
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_join";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_join";
+    DROP POLICY IF EXISTS txwork_update ON "{{schema}}"."jobs_join";
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_join_member";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_join_member";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_join_note";
+    IF NOT (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."jobs"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."jobs_join" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_join_member" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_join_note" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_join_cursor" DISABLE ROW LEVEL SECURITY;
+        RETURN;
+    END IF;
+    ALTER TABLE "{{schema}}"."jobs_join" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_join_member" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_join_note" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_join_cursor" ENABLE ROW LEVEL SECURITY;
+
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_join" FOR SELECT
+        USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join_row"("{{schema}}"."jobs_join".id)));
+    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_join" FOR INSERT WITH CHECK (
+        ("{{schema}}"."jobs_join".on_complete IS NULL OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join".on_complete))
+        AND ("{{schema}}"."jobs_join".on_fail IS NULL OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join".on_fail)));
+    CREATE POLICY txwork_update ON "{{schema}}"."jobs_join" FOR UPDATE
+        USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join_row"("{{schema}}"."jobs_join".id)))
+        WITH CHECK (
+            ("{{schema}}"."jobs_join".on_complete IS NULL OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join".on_complete))
+            AND ("{{schema}}"."jobs_join".on_fail IS NULL OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join".on_fail)));
+
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_join_member" FOR SELECT USING (
+        EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join_member".member_id)
+        OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join_row"("{{schema}}"."jobs_join_member".join_id)));
+    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_join_member" FOR INSERT WITH CHECK (
+        EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join_member".member_id)
+        AND ("{{schema}}"."jobs_join_row"("{{schema}}"."jobs_join_member".join_id) IS NULL -- the first steps of a join without a continuation
+            OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join_row"("{{schema}}"."jobs_join_member".join_id))));
+
+    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_join_note" FOR INSERT WITH CHECK (
+        "{{schema}}"."jobs_join_note".member_id IS NULL AND "{{schema}}"."jobs_join_note".gone IS NULL
+        OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_join_note".member_id));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_policies"() FROM PUBLIC;
 
 -- Keyed rows of "{{schema}}"."jobs": rows with a concurrency_key wait outside the claim index until their key lets them through.
 --
@@ -1727,15 +2344,23 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_sweep"(integer) FROM PUBLIC;
 -- place.
 CREATE SEQUENCE "{{schema}}"."jobs_key_seq";
 
+-- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
+CREATE DOMAIN "{{schema}}"."jobs_key_rate" AS double precision CONSTRAINT "jobs_key_check" CHECK (
+    VALUE BETWEEN 1e-09::double precision AND 1e+09::double precision
+);
+
+ALTER TABLE "{{schema}}"."jobs" ALTER COLUMN key_rate TYPE "{{schema}}"."jobs_key_rate";
+
 -- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
 -- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
 -- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
--- its limited rows are independent of each other. The table has no CHECK: the server parses a CHECK anew for every
--- statement that writes, and every settle of a keyed row writes here.
+-- its limited rows are independent of each other. If SQL has taken the key or the limit from a row that has a place,
+-- the row's note names no key, and folds drop it: the settle must not fail. The table has no CHECK: the server parses a
+-- CHECK anew for every statement that writes, and every settle of a keyed row writes here.
 CREATE TABLE "{{schema}}"."jobs_key_note" (
-    at timestamptz NOT NULL,
-    concurrency_key text NOT NULL,
-    limited boolean NOT NULL,
+    at "{{schema}}"."jobs_time" NOT NULL,
+    concurrency_key text,
+    limited boolean,
     ended integer,
     place bigint,
     due timestamptz
@@ -1773,9 +2398,9 @@ CREATE TABLE "{{schema}}"."jobs_key_state" (
     place bigint,
     taken integer,
     due timestamptz NOT NULL DEFAULT '-infinity',
-    next_at timestamptz,
+    next_at "{{schema}}"."jobs_time",
     updates integer NOT NULL DEFAULT 0,
-    at timestamptz NOT NULL,
+    at "{{schema}}"."jobs_time" NOT NULL,
     PRIMARY KEY (concurrency_key, limited, n)
 ) WITH (fillfactor = 50);
 
@@ -1807,8 +2432,12 @@ CREATE INDEX "jobs_key_fail_idx" ON "{{schema}}"."jobs" (concurrency_key, key_se
 -- Draws a place behind all other rows of the key. It also reads the table because the sequence may lag behind it, for
 -- instance after logical replication, which does not copy sequences. It reads only places at or after the sequence's,
 -- since a key may have had any number of rows.
+--
+-- It runs with its owner's rights: a writer from whom row-level security hides rows of its key would otherwise draw a
+-- place before them. It returns nothing but a place. Under FORCE ROW LEVEL SECURITY the owner may not see all rows
+-- either, and then the row is refused.
 CREATE FUNCTION "{{schema}}"."jobs_key_place"(k text) RETURNS bigint
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -1818,6 +2447,11 @@ AS $txwork$
 DECLARE
     next constant bigint := nextval('"{{schema}}"."jobs_key_seq"');
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     RETURN greatest(
         next,
         1 + (SELECT t.key_seq FROM "{{schema}}"."jobs" AS t
@@ -1837,8 +2471,11 @@ $txwork$;
 --
 -- The rule is checked here and not by a CHECK: the server parses a CHECK anew for every statement that writes to the
 -- table, even if its rows have no key.
+--
+-- The functions that write notes of rows run with their owner's rights, so that no role that enqueues or settles needs
+-- any on the notes: it could write notes of others' keys. They touch notes only, and never rows.
 CREATE FUNCTION "{{schema}}"."jobs_key_enter"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
@@ -1895,7 +2532,8 @@ $txwork$;
 -- A row enters its key later: a join has released it, or it is redriven and ended before it entered.
 --
 -- This and the next function are AFTER triggers with an UPDATE of their own. With a BEFORE UPDATE trigger, every
--- statement that updates the table would lock each row first, claims and acks of rows without a key included.
+-- statement that updates the table would lock each row first, claims and acks of rows without a key included. Their
+-- UPDATE runs with the caller's rights, and fires key_wait, which writes the note.
 --
 -- The row draws its place without the lock of the key's writers, one of whom may hold an earlier place and not have
 -- committed. The place must therefore not become the known place in key_state, so it skips marked places.
@@ -1915,16 +2553,6 @@ BEGIN
     END LOOP;
     UPDATE "{{schema}}"."jobs" AS t SET waiting = true, key_seq = place
     WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
-    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, place, due)
-    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
-        NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
-    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
-        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
-        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
-        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
-        ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
-    END IF;
     RETURN NULL;
 END
 $txwork$;
@@ -1940,11 +2568,27 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."jobs" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, due)
-    VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
-    IF NEW.due_at > now() THEN
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it.
+CREATE FUNCTION "{{schema}}"."jobs_key_wait"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF OLD.key_seq IS NULL THEN
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+            NEW.concurrency_key, NEW.key_limit > 0, 0, NEW.key_seq, NEW.due_at);
+    ELSE
         INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, due)
-        VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
+        IF NEW.due_at > now() THEN
+            INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, due)
+            VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        END IF;
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
@@ -1961,7 +2605,7 @@ $txwork$;
 -- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION "{{schema}}"."jobs_key_note"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
 BEGIN
     IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
@@ -1975,7 +2619,7 @@ BEGIN
     ELSE
         INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
         VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NULL AND NOT OLD.waiting THEN 1 ELSE 0 END);
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting THEN 0 ELSE 1 END);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
@@ -1999,6 +2643,14 @@ SET enable_sort = off
 SET jit = off
 AS $txwork$
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     DELETE FROM "{{schema}}"."jobs_key_state" WHERE next_at IS NULL;
     UPDATE "{{schema}}"."jobs_key_state" SET taken = NULL, due = '-infinity';
     RETURN NULL;
@@ -2040,6 +2692,14 @@ DECLARE
     limited boolean := false;
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -2061,7 +2721,8 @@ BEGIN
             RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
         ), merged AS (
             SELECT m.concurrency_key, m.limited,
-                CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended)::integer END AS ended,
+                CASE WHEN NOT bool_or(m.ended IS NULL) THEN
+                    least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
                 min(m.place) AS place, min(m.due) AS due
             FROM (
                 SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
@@ -2126,6 +2787,14 @@ DECLARE
     parked text[];
     obstacles uuid[];
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound,
             m.ended IS NULL AND s.place IS NOT NULL AS anew,
@@ -2219,10 +2888,18 @@ AS $txwork$
 DECLARE
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
             CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
-            CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
+            CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
         FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM "{{schema}}"."jobs_key_state" AS g
@@ -2233,8 +2910,7 @@ BEGIN
     ), head AS MATERIALIZED (
         SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
             greatest(k.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END
-                * interval '1 microsecond' AS gap,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
             CASE WHEN k.taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."jobs" AS l
                 WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
@@ -2257,9 +2933,7 @@ BEGIN
             FROM head AS h) AS p
         WHERE p.due_at IS NOT NULL
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, room.first + (
-                row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst
-            ) * room.gap AS at
+        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
         FROM room
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."jobs" AS r
@@ -2275,7 +2949,8 @@ BEGIN
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq
     ), done AS MATERIALIZED (
-        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked
+        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked,
+            CASE WHEN h.taken IS NOT NULL THEN least(h.taken + coalesce(t.released, 0), 2147483647) END AS running
         FROM head AS h
         LEFT JOIN room ON room.key = h.key
         LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or(hashint8(r.key_seq) & 7 = 0) AS marked
@@ -2287,7 +2962,8 @@ BEGIN
         SELECT CASE
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
-            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - interval '250 milliseconds' / 2,
+            ELSE greatest(
+                CASE WHEN (d.released - d.key_burst + 1) * d.gap IS NOT NULL THEN least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END - interval '250 milliseconds' / 2,
                 started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
@@ -2300,16 +2976,17 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs_key_state" AS g
-        SET taken = d.taken + d.released, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
-            next_at = coalesce(d.first + d.released * d.gap, g.next_at)
+        SET taken = d.running, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+            next_at = coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
           AND d.n IN (SELECT m.n FROM mine AS m)
         RETURNING g.concurrency_key
     ), fresh AS (
         INSERT INTO "{{schema}}"."jobs_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."jobs_key_seq"')), d.taken + d.released,
-            coalesce(d.due_at, started), coalesce(d.first + d.released * d.gap, d.next_at), now()
+        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."jobs_key_seq"')),
+            d.running, coalesce(d.due_at, started),
+            coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -2337,6 +3014,14 @@ AS $txwork$
 DECLARE
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     UPDATE "{{schema}}"."jobs" AS t
     SET status = 3,
         completed_at = clock_timestamp(),
@@ -2391,6 +3076,14 @@ DECLARE
     place record;
     n integer;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -2435,6 +3128,14 @@ AS $txwork$
 DECLARE
     last text := behind;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     FOR i IN 1..most LOOP
         IF ordered THEN
             SELECT t.concurrency_key INTO last FROM "{{schema}}"."jobs" AS t
@@ -2457,6 +3158,26 @@ BEGIN
 END
 $txwork$;
 
+-- Hides notes and the state of keys from everybody who does not see all rows, if the table has row-level security, and
+-- shows them if it has none. Only folds and sweeps need them. For the owner of the tables, who calls it after each
+-- change of that.
+CREATE FUNCTION "{{schema}}"."jobs_key_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."jobs"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."jobs_key_note" ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_key_state" ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_key_cursor" ENABLE ROW LEVEL SECURITY;
+    ELSE
+        ALTER TABLE "{{schema}}"."jobs_key_note" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_key_state" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_key_cursor" DISABLE ROW LEVEL SECURITY;
+    END IF;
+END
+$txwork$;
+
 CREATE TRIGGER "jobs_key_enter" BEFORE INSERT ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL)
 EXECUTE FUNCTION "{{schema}}"."jobs_key_enter"();
@@ -2469,6 +3190,11 @@ EXECUTE FUNCTION "{{schema}}"."jobs_key_come"();
 CREATE TRIGGER "jobs_key_back" AFTER UPDATE OF status ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."jobs_key_back"();
+
+CREATE TRIGGER "jobs_key_wait" AFTER UPDATE OF waiting ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.waiting AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
+    AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
+EXECUTE FUNCTION "{{schema}}"."jobs_key_wait"();
 
 -- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER "jobs_key_note" AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."jobs"
@@ -2492,6 +3218,7 @@ EXECUTE FUNCTION "{{schema}}"."jobs_key_note"();
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_enter"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_back"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_wait"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_note"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_place"(text) FROM PUBLIC;
@@ -2502,6 +3229,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_park"(text, uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_sweep"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_look"(boolean, text, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_policies"() FROM PUBLIC;
 
 -- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
 -- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
@@ -2517,10 +3245,18 @@ CREATE DOMAIN "{{schema}}"."jobs_schedule_retry" AS jsonb CONSTRAINT "jobs_sched
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
+-- A time that the library can represent, so that every difference of two of them can be computed and printed. The
+-- server would accept an infinite time, and one such row would fail every statement that subtracts it from another. It
+-- is a domain for the same reason, and guards every column with times, in this table and in those that belong to it. A
+-- range costs less than two comparisons: each column of an insert, NULL or not, prepares the check.
+CREATE DOMAIN "{{schema}}"."jobs_schedule_time" AS timestamptz CONSTRAINT "jobs_schedule_time_check" CHECK (
+    VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
+);
+
 CREATE TABLE "{{schema}}"."jobs_schedule" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    due_at timestamptz NOT NULL DEFAULT now(),
-    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at "{{schema}}"."jobs_schedule_time" NOT NULL DEFAULT now(),
+    created_at "{{schema}}"."jobs_schedule_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 1000000,
     "grace" bigint NOT NULL,
     "jitter" bigint NOT NULL,
@@ -2531,11 +3267,11 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
-    locked_until timestamptz,
-    completed_at timestamptz,
+    locked_until "{{schema}}"."jobs_schedule_time",
+    completed_at "{{schema}}"."jobs_schedule_time",
     owner_token uuid,
-    failed_at timestamptz,
-    cancelled_at timestamptz,
+    failed_at "{{schema}}"."jobs_schedule_time",
+    cancelled_at "{{schema}}"."jobs_schedule_time",
     last_error text,
     headers jsonb,
     retry "{{schema}}"."jobs_schedule_retry",
@@ -2545,9 +3281,9 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     "misfire" text NOT NULL,
     "overlap" text NOT NULL,
     "template" bytea NOT NULL,
-    "next_at" timestamptz,
-    "last_at" timestamptz,
-    "buffered_at" timestamptz,
+    "next_at" "{{schema}}"."jobs_schedule_time",
+    "last_at" "{{schema}}"."jobs_schedule_time",
+    "buffered_at" "{{schema}}"."jobs_schedule_time",
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3).
@@ -2557,10 +3293,9 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
-    -- attempt.
+    -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
     CONSTRAINT "jobs_schedule_attempts_check"
-        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
-    CONSTRAINT "jobs_schedule_due_check" CHECK (isfinite(due_at))
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts - status < max_attempts)
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -2835,10 +3570,19 @@ BEGIN
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
-SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
+    headers = CASE
+        WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
+            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+        ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
+            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+                ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
+                    * 1000000)::bigint::text END,
+            ' ', held.within, ' ', t.owner_token)) END
 FROM (
-    SELECT r.id
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
+           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
     JOIN "{{schema}}"."jobs_schedule" AS r ON r.id = s.id
     WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -2852,7 +3596,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
+CREATE FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2870,32 +3614,82 @@ AS $txwork$
 BEGIN
     IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH changed AS (
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+    ORDER BY r.due_at, r.id
+    LIMIT $1::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), beside AS MATERIALIZED (
+    SELECT r.ctid, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE EXISTS (SELECT FROM taken)
+      AND r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND substring(uuid_send(r.owner_token) FROM 1 FOR 6) = ANY (ARRAY(SELECT k.process FROM taken AS k))
+      AND r.id <> ALL (ARRAY(SELECT k.id FROM taken AS k))
+), left_alone AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
-    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 60000000) * (1 - 0.5 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
-            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    SET headers = coalesce(t.headers, '{}'::jsonb)
+        || jsonb_build_object('txwork-lost-beside', t.owner_token::text)
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "{{schema}}"."jobs_schedule" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT (array_agg(b.ctid))[1] FROM beside AS b GROUP BY b.process HAVING count(*) = 1))
           AND r.status = 1
-          AND r.due_at <= now()
-          AND r.locked_until < now()
-        ORDER BY r.due_at, r.id
-        LIMIT $1::int
+          AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object'
+          AND r.headers ->> 'txwork-lost-beside' IS DISTINCT FROM r.owner_token::text
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status, t.cancelled_at
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted OR k.process = ANY (ARRAY(SELECT b.process FROM beside AS b)) AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."jobs_schedule" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 60000000) * (1 - 0.5 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."name")) END AS dead_letter
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
-       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -2930,7 +3724,9 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone',
+                'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running']
+            ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce(NULL::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
@@ -2945,6 +3741,218 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_redrive"(uuid[]) FROM PUBLIC;
+
+-- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
+-- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
+-- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
+-- a few bad rows some tens together. A part waits little for locks, because the next ones wait for it.
+--
+-- If nothing succeeds, the rows are not the cause, and the error is raised: one about rights or names at once, another
+-- after 16 rows.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_each"(
+    kind text, max_rows integer, age interval, except_ids uuid[],
+    OUT done integer, OUT failed integer, OUT cancelled integer, OUT dead_letters jsonb, OUT skipped uuid[],
+    OUT problems text[]
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET lock_timeout = '50ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    ids uuid[];
+    part uuid[];
+    beside uuid[]; -- rows that are not the only one of their process
+    place integer := 1;
+    size integer;
+    changed record;
+    state text;
+    said text;
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    done := 0;
+    failed := 0;
+    cancelled := 0;
+    skipped := '{}';
+    problems := '{}';
+    CASE $1
+    WHEN 'reap_expired' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id <> ALL ($4)
+    ORDER BY r.due_at, r.id
+    LIMIT $2::int);
+        beside := ARRAY(
+            SELECT p.id
+            FROM (
+                SELECT r.id, count(*) OVER (PARTITION BY substring(uuid_send(r.owner_token) FROM 1 FOR 6)) AS rows
+                FROM "{{schema}}"."jobs_schedule" AS r
+                WHERE r.completed_at IS NULL
+                  AND NOT r.waiting
+                  AND r.status = 1
+                  AND r.due_at <= now()) AS p
+            WHERE p.rows > 1);
+    WHEN 'purge_done' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.completed_at
+    LIMIT $2::int);
+    WHEN 'purge_failed' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.failed_at, r.id
+    LIMIT $2::int);
+    END CASE;
+    size := cardinality(ids);
+    WHILE place <= cardinality(ids) LOOP
+        part := ids[place:place + size - 1];
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                FOR changed IN
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text OR r.id = ANY (own.beside) AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id = ANY (own.part)
+    ORDER BY r.due_at, r.id
+    LIMIT own.size::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."jobs_schedule" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 60000000) * (1 - 0.5 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."name")) END AS dead_letter
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+                LOOP
+                    done := done + changed.requeued;
+                    failed := failed + changed.failed;
+                    cancelled := cancelled + changed.cancelled;
+                    dead_letters := coalesce(dead_letters, '[]') || coalesce(changed.dead_letters, '[]');
+                END LOOP;
+            WHEN 'purge_done' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."jobs_schedule" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.completed_at
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            WHEN 'purge_failed' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."jobs_schedule" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.failed_at, r.id
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            END CASE;
+            place := place + size;
+            size := size * 2;
+        EXCEPTION WHEN others THEN
+            GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, said = MESSAGE_TEXT;
+            IF size > 1 THEN
+                size := size / 2;
+            ELSE
+                skipped := skipped || ids[place];
+                problems := problems || (said || ' (SQLSTATE ' || state || ')');
+                place := place + 1;
+                IF done + failed = 0
+                    AND (cardinality(skipped) >= 16 OR place > cardinality(ids) AND state LIKE '42%') THEN
+                    RAISE EXCEPTION '%', said USING ERRCODE = state;
+                END IF;
+            END IF;
+        END;
+    END LOOP;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_each"(text, integer, interval, uuid[]) FROM PUBLIC;
 
 -- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
 -- they claim.
@@ -3020,40 +4028,80 @@ RETURNING t.id
 END
 $txwork$;
 
--- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
--- get their turn.
+-- One transaction of one kind of maintenance. It returns what kept it from doing all instead of raising it, so that the
+-- other kinds still get their turn. crowded says that it did as much as it may, so that much is left. If it fails, and
+-- while there are rows that it has skipped, it does the rows that it can with the function each. A sweep or a fold that
+-- fails is left as it is. A role that does not see all rows is refused, so that the procedure does not record that it
+-- ran.
 CREATE FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(
-    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+    kind text, most integer, retention interval, failed_retention interval, INOUT skipped uuid[], INOUT problem text,
+    OUT more boolean, OUT crowded boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $txwork$
+DECLARE
+    n integer;
+    e record;
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs_schedule"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs_schedule or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF ($2 >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    more := false;
+    crowded := false;
+    IF cardinality(skipped) = 0 THEN
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                n := (SELECT r.requeued + r.failed FROM "{{schema}}"."jobs_schedule_reap_expired"($2) AS r);
+            WHEN 'purge_done' THEN
+                n := (SELECT p.done FROM "{{schema}}"."jobs_schedule_purge"($2, $3, NULL) AS p);
+            WHEN 'purge_failed' THEN
+                n := (SELECT p.failed FROM "{{schema}}"."jobs_schedule_purge"($2, NULL, $4) AS p);
+            WHEN 'fold' THEN
+                n := (SELECT "{{schema}}"."jobs_schedule_fold"($2));
+            END CASE;
+            more := n > 0;
+            crowded := n >= $2;
+            RETURN;
+        EXCEPTION WHEN others THEN
+            problem := $1 || ': ' || SQLERRM;
+        END;
+    END IF;
+    IF $1 NOT IN ('reap_expired', 'purge_done', 'purge_failed') OR cardinality(skipped) >= 5000 THEN
+        RETURN;
+    END IF;
     BEGIN
-        CASE $1
-        WHEN 'reap_expired' THEN
-            more := (SELECT r.requeued + r.failed FROM "{{schema}}"."jobs_schedule_reap_expired"($2) AS r) > 0;
-        WHEN 'purge' THEN
-            more := (SELECT p.done + p.failed FROM "{{schema}}"."jobs_schedule_purge"($2, $3, $4) AS p) > 0;
-        WHEN 'fold' THEN
-            more := (SELECT "{{schema}}"."jobs_schedule_fold"($2)) > 0;
-        END CASE;
+        SELECT * INTO e
+        FROM "{{schema}}"."jobs_schedule_each"($1, $2, CASE $1 WHEN 'purge_done' THEN $3 WHEN 'purge_failed' THEN $4 END, skipped);
     EXCEPTION WHEN others THEN
-        more := false;
         problem := $1 || ': ' || SQLERRM;
+        RETURN;
     END;
+    n := e.done + e.failed + cardinality(e.skipped);
+    more := n > 0;
+    crowded := n >= $2;
+    skipped := skipped || e.skipped;
+    IF cardinality(skipped) = 0 AND more THEN -- if nothing was done, the failure has another cause than rows
+        problem := NULL;
+    ELSIF cardinality(e.skipped) > 0 THEN
+        problem := format('%s skipped %s rows, such as %s: %s', $1, cardinality(skipped), e.skipped[1], e.problems[1]);
+    END IF;
 END
 $txwork$;
 
--- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- All maintenance of the table, until nothing is left. A kind that has much to do lets the others have their turn after
+-- 100 transactions, so that a long deletion does not keep expired leases from being requeued. It commits, so
 -- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
--- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
--- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
--- the role may not write to it.
+-- operator is used. At the end it records when it ran and what it left undone, for the check that looks for tables
+-- without maintenance. It skips that if the schema has no table for the record, such as a schema with only an
+-- application's own tables, or if the role may not write to it. Then it raises what it left undone.
 CREATE PROCEDURE "{{schema}}"."jobs_schedule_maintain"(
     max_rows integer DEFAULT 1000,
     retention interval DEFAULT interval '168 hours',
@@ -3062,39 +4110,50 @@ CREATE PROCEDURE "{{schema}}"."jobs_schedule_maintain"(
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
-    kind text;
+    kind pg_catalog.text;
     more boolean;
-    said text;
-    problem text;
+    crowded boolean;
+    unfinished boolean;
+    skipped pg_catalog.uuid[];
+    said pg_catalog.text;
+    problem pg_catalog.text;
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['reap_expired', 'purge', 'fold'] LOOP
-        FOR step IN 1..100 LOOP
-            COMMIT;
-            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said
-            FROM "{{schema}}"."jobs_schedule_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
-            EXIT WHEN more IS NOT TRUE;
+    FOR round IN 1..10000 LOOP
+        SELECT false, NULL INTO unfinished, problem;
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'purge_done', 'purge_failed', 'fold'] LOOP
+            SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
+            FOR step IN 1..100 LOOP
+                COMMIT;
+                SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+                SELECT s.more, s.crowded, s.skipped, s.problem INTO more, crowded, skipped, said
+                FROM "{{schema}}"."jobs_schedule_maintain_step"(kind, max_rows, retention, failed_retention, skipped, said) AS s;
+                EXIT WHEN more IS NOT TRUE;
+            END LOOP;
+            IF crowded THEN
+                SELECT true INTO unfinished;
+            END IF;
+            IF said IS NOT NULL THEN
+                RAISE WARNING '%', said;
+                SELECT pg_catalog.concat_ws('; ', problem, said) INTO problem;
+            END IF;
         END LOOP;
-        IF said IS NOT NULL THEN
-            RAISE WARNING '%', said;
-            SELECT said INTO problem;
-        END IF;
+        EXIT WHEN NOT unfinished;
     END LOOP;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    IF problem IS NOT NULL THEN
-        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
-    END IF;
     BEGIN
-        PERFORM "{{schema}}"."leader_note"('{{schema}}.jobs_schedule');
+        PERFORM "{{schema}}"."leader_note"('{{schema}}.jobs_schedule', problem);
     EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
         NULL;
     END;
     COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_fold"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval) FROM PUBLIC;

@@ -65,7 +65,9 @@ type Options struct {
 	PublicOnly bool
 
 	// Prepare may change a request before it is sent, for example to sign it or to send it to the URL of the message's
-	// customer. If it returns an error, nothing is sent and the error is the outcome of the delivery. Default: none.
+	// customer. Package webhook signs m.ID, the time and m.Payload, and not the header Txwork-Topic: give each topic a
+	// URL and a secret of its own, or put the topic into the payload. If it returns an error, nothing is sent and the
+	// error is the outcome of the delivery. Default: none.
 	Prepare func(r *http.Request, m *outbox.Delivery) error
 
 	// Transport sends the requests, for client certificates or tests. It cannot be combined with PublicOnly. Default: a

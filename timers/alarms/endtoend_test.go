@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/timers/alarms"
+	"github.com/txwork/txwork/webhook"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -30,7 +31,7 @@ type received struct {
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	signer, err := alarms.NewSigner(oldSecret)
+	signer, err := webhook.NewSigner(oldSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +39,9 @@ func newReceiver(t *testing.T) *receiver {
 	r.answers(func(http.ResponseWriter, *http.Request) {})
 	r.url = serve(t, func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
-		got := received{id: request.Header.Get(alarms.HeaderID)}
-		got.err = errors.Join(err, signer.Verify(request.Header, body, 0), json.Unmarshal(body, &got.wake))
+		id, unsigned := signer.Verify(request.Header, body, 0)
+		got := received{id: id}
+		got.err = errors.Join(err, unsigned, json.Unmarshal(body, &got.wake))
 		r.got <- got
 		(*r.answer.Load())(w, request)
 	})

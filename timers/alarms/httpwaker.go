@@ -12,6 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 
 	"github.com/txwork/txwork/internal/httppost"
+	"github.com/txwork/txwork/webhook"
 )
 
 // DefaultWakeTimeout is how long one delivery over HTTP may take, from dialling to the end of the answer.
@@ -49,7 +50,7 @@ type HTTPWakerOptions struct {
 type HTTPWaker struct {
 	url    string
 	token  string
-	signer *Signer // nil: not signed
+	signer *webhook.Signer // nil: not signed
 	client *httppost.Client
 }
 
@@ -71,7 +72,7 @@ func NewHTTPWaker(o HTTPWakerOptions) (*HTTPWaker, error) {
 	if len(o.Secrets) == 0 {
 		return w, nil
 	}
-	signer, err := NewSigner(o.Secrets...)
+	signer, err := webhook.NewSigner(o.Secrets...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,9 @@ func (w *HTTPWaker) Wake(ctx context.Context, wake Wake) error {
 	if err != nil {
 		return hidingTarget(httppost.WithoutURL(err))
 	}
-	w.authorize(request.Header, wake.ID(), body)
+	if err := w.authorize(request.Header, wake.ID(), body); err != nil {
+		return err
+	}
 	answer, err := w.client.Do(ctx, request)
 	if err != nil {
 		return explainWake(err)
@@ -100,15 +103,16 @@ func (w *HTTPWaker) Wake(ctx context.Context, wake Wake) error {
 	return answer.Outcome(verdict(answer.Status), 0)
 }
 
-func (w *HTTPWaker) authorize(h http.Header, id string, body []byte) {
+func (w *HTTPWaker) authorize(h http.Header, id string, body []byte) error {
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", "txwork-alarms")
 	if w.token != "" {
 		h.Set("Authorization", "Bearer "+w.token)
 	}
-	if w.signer != nil {
-		w.signer.Sign(h, id, time.Now(), body)
+	if w.signer == nil {
+		return nil
 	}
+	return w.signer.Sign(h, id, time.Now(), body)
 }
 
 // verdict interprets a status according to Standard Webhooks: 410 says that the receiver wants no more wakes. Any other

@@ -58,8 +58,8 @@ func DDL(schema string) (up, down string, err error) {
 
 // view is what the templates see. The schema's name has been validated, so it needs no escaping.
 type view struct {
-	Table, Timers, Prefix string
-	MaxFailures           int
+	Table, Timers, Time, Prefix string
+	MaxFailures                 int
 }
 
 func newView(schema string) view {
@@ -69,7 +69,11 @@ func newView(schema string) view {
 	return view{
 		Table:       `"` + schema + `"."` + table + `"`,
 		Timers:      `"` + schema + `"."` + timers.Spec(schema).Table + `"`,
+		Time:        `"` + schema + `"."` + timers.Spec(schema).Table + `_time"`, // the type of its times
 		Prefix:      KeyPrefix,
 		MaxFailures: DefaultMaxFailures,
 	}
 }
+
+// Hides is the condition that row-level security hides timers from the role.
+func (v view) Hides() string { return sqltext.Hides(v.Timers) }

@@ -114,13 +114,23 @@ func (s *Store) stranded(ctx context.Context, after position) (page []position, 
 	err = s.do(ctx, func(tx workqueue.Tx) error {
 		return tx.Query(ctx, func(scan func(...any) error) error {
 			var p position
-			err := scan(&p.at, &p.id)
+			var hidden bool
+			if err := scan(&p.at, &p.id, &hidden); err != nil {
+				return err
+			}
+			if hidden {
+				return errHidden
+			}
 			page = append(page, p)
-			return err
+			return nil
 		}, s.alarms.statements.stranded, after.at, after.id, repairPage)
 	})
 	return page, err
 }
+
+// errHidden is why a dispatcher leaves repairs to others.
+var errHidden = errors.New("txwork: row-level security hides timers from the role, so their alarms only seem to have " +
+	"none: run a dispatcher as the owner of the tables or as a role with BYPASSRLS")
 
 // repairOne repairs one alarm. It returns false if another session has locked the alarm or has repaired it.
 func (s *Store) repairOne(ctx context.Context, id uuid.UUID) (repaired bool, err error) {

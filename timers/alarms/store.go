@@ -202,6 +202,7 @@ func scanAlarm(scan func(...any) error, more ...any) (Alarm, error) {
 
 // clock reads the database's clock.
 func clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
-	err = tx.Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+	err = tx.Query(ctx, func(scan func(...any) error) error { return scan(&now) },
+		"SELECT pg_catalog.clock_timestamp()")
 	return now.UTC(), err
 }

@@ -2,14 +2,12 @@
 -- prefix. The rearm columns hold the values that a timer gets after the firing that is under way.
 ALTER TABLE {{.Table}}
     ALTER COLUMN "key" TYPE text COLLATE "C",
-    ADD COLUMN rearm_at timestamptz,
+    ADD COLUMN rearm_at {{.Schema}}."timers_time",
     ADD COLUMN rearm_topic text,
     ADD COLUMN rearm_payload bytea,
     ADD COLUMN rearm_headers jsonb,
     ADD COLUMN rearm_max_attempts integer,
     ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND {{.MaxKey}}),
-    ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))
-        AND isfinite(completed_at) AND isfinite(failed_at) AND isfinite(cancelled_at)), -- producers may write these
     ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
     -- Values are set aside only while the timer fires, so none are ever stranded.
     ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL

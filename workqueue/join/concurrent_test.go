@@ -183,7 +183,7 @@ func TestAddMeetsTheLastStep(t *testing.T) {
 func TestManyJoinsWithRedeliveries(t *testing.T) {
 	t.Parallel()
 	const steps, claimers = 10, 4
-	joins := pgtest.Size(50, 500)
+	joins := pgtest.Size(50, 250)
 	f := newFixture(t, func(s *workqueue.Spec) { s.MaxAttempts = 1000 })
 	f.startMany(joins, steps)
 

@@ -45,7 +45,8 @@ var (
 )
 
 // schemaFiles are in an order in which each needs only those before it.
-var schemaFiles = []string{"table", "note", "end", "finish", "recount", "apply", "fold", "purge", "strand", "sweep"}
+var schemaFiles = []string{"table", "note", "end", "finish", "recount", "apply", "fold", "purge", "strand", "sweep",
+	"policies"}
 
 // DDL renders the statements that create the tables, functions and triggers of a domain table's joins, and the
 // statements that drop them. A domain appends up to the up of [workqueue.Spec.DDL], and puts down before the down of
@@ -115,6 +116,9 @@ func (v view) Note() string { return v.qualified("_join_note") }
 // Cursor is the table whose one row says where the next sweep continues, quoted.
 func (v view) Cursor() string { return v.qualified("_join_cursor") }
 
+// Time is the type of the domain table's times, quoted.
+func (v view) Time() string { return v.qualified("_time") }
+
 // Function is one of the functions, quoted.
 func (v view) Function(name string) string { return v.qualified("_join_" + name) }
 
@@ -146,15 +150,37 @@ func (v view) Over(j string) string {
 	return fmt.Sprintf("(%s OR coalesce(%s.deadline <= clock_timestamp(), false))", v.Counted(j), j)
 }
 
+// Needed is the condition that join j has a continuation that may still run and read it: one that has not ended, or a
+// dead letter or cancelled row, which can be redriven. A Done row never runs again.
+func (v view) Needed(j string) string {
+	return fmt.Sprintf("EXISTS (SELECT FROM %s AS t WHERE t.id IN (%s.on_complete, %[2]s.on_fail) AND t.status <> 2)",
+		v.Table(), j)
+}
+
+// WaitsForJoin is the condition that a Ready row waits for neither its key nor its topic.
+func (v view) WaitsForJoin(row string) string {
+	condition := row + ".waiting"
+	if v.Keyed {
+		condition += " AND " + row + "." + seqColumn + " IS NULL"
+	}
+	return v.spec.NotAside(row, condition)
+}
+
 // Stranded is the condition that row t waits for a join that is gone.
 func (v view) Stranded() string {
-	byKey := ""
-	if v.Keyed {
-		byKey = " AND t." + seqColumn + " IS NULL"
-	}
-	return "t.completed_at IS NULL AND t.waiting" + byKey + " AND t.created_at < now() - interval '15 minutes'" +
+	return "t.completed_at IS NULL AND " + v.WaitsForJoin("t") + " AND t.created_at < now() - interval '15 minutes'" +
 		" AND NOT EXISTS (SELECT FROM " + v.Join() + " AS j WHERE j.on_complete = t.id)" +
 		" AND NOT EXISTS (SELECT FROM " + v.Join() + " AS j WHERE j.on_fail = t.id)"
+}
+
+// SeesAll refuses roles that do not see all rows of the table and of the tables of joins, see [sqltext.SeesAll]. Hides
+// and Refuse are its parts.
+func (v view) SeesAll() string { return sqltext.SeesAll(v.tables()...) }
+func (v view) Hides() string   { return sqltext.Hides(v.tables()...) }
+func (v view) Refuse() string  { return sqltext.Refuse(v.Table()) }
+
+func (v view) tables() []string {
+	return []string{v.Table(), v.Join(), v.Member(), v.Note(), v.Cursor()}
 }
 
 func (view) MaxPiece() int   { return maxPiece }

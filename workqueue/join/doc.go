@@ -73,9 +73,13 @@
 // # The sweep
 //
 // The function <table>_join_sweep, which a domain lists among Spec.Sweeps, deletes ended joins after the table's
-// Retention, as [Joins.Purge] does at any time. It also lets folds compare pending joins with the rows of their steps:
-// a minute after the start, and then less and less often, at least every quarter of an hour. This ends a join that was
-// stranded by a restore without triggers, a TRUNCATE or a bug. A join whose memberships are gone fails.
+// Retention, as [Joins.Purge] does at any time. Both keep a join while one of its continuations may still run: that
+// includes a dead letter or a cancelled row, which you may redrive. The rows of its steps are not kept: they are purged
+// by their own age, and [Joins.Members] has their outcomes.
+//
+// The sweep also lets folds compare pending joins with the rows of their steps: a minute after the start, and then less
+// and less often, at least every quarter of an hour. This ends a join that was stranded by a restore without triggers,
+// a TRUNCATE or a bug. A join whose memberships are gone fails.
 //
 // A waiting row that belongs neither to a join nor to a key has lost its join. The sweep fails it a quarter of an hour
 // after it was written: it is then a dead letter, and a redrive runs it. Therefore, do not use NewRow.Waiting for other
@@ -99,7 +103,8 @@
 // A domain adds [Column] to its columns, [Fold] to its folds and [Sweep] to its sweeps, and appends [DDL] to the DDL of
 // its table. This creates the tables <table>_join, <table>_join_member, <table>_join_note and <table>_join_cursor, and
 // functions and triggers named <table>_join_…. List Fold before that of package keyed, which then releases what a join
-// has passed on. A row that is not a step costs only the WHEN test of the triggers. A role that settles needs INSERT on
-// the notes. A role that folds needs SELECT, INSERT, UPDATE and DELETE on all four tables and EXECUTE on the functions,
-// which are not granted to PUBLIC.
+// has passed on. A row that is not a step costs only the WHEN test of the triggers, which write notes with the rights
+// of the tables' owner. A role that folds needs SELECT, INSERT, UPDATE and DELETE on all four tables and EXECUTE on the
+// functions, which are not granted to PUBLIC. If the table has row-level security, its owner calls
+// <table>_join_policies() once.
 package join

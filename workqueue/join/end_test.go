@@ -249,6 +249,7 @@ func TestRetention(t *testing.T) {
 	f := newFixture(t, func(s *workqueue.Spec) { s.Retention = time.Hour })
 	ended, pending := f.fan(2), f.fan(2)
 	f.ack(ended.members...)
+	f.ack(ended.onComplete)
 	f.sweep()
 	f.want(ended.id, counts{join.Completed, 2, 0, 0})
 	if !ask[bool](f, "SELECT look_at = completed_at + interval '1 hour' OR look_at - completed_at BETWEEN interval "+
@@ -264,6 +265,7 @@ func TestRetention(t *testing.T) {
 		t.Errorf("%d joins and %d members are left, want the pending one", joins, members)
 	}
 	f.ack(pending.members...)
+	f.ack(pending.onComplete)
 	purge := func(age time.Duration, limit int) (n int, err error) {
 		err = f.inTx(func(tx workqueue.Tx) error {
 			n, err = f.joins.Purge(t.Context(), tx, age, limit)
@@ -286,6 +288,42 @@ func TestRetention(t *testing.T) {
 			t.Errorf("purge %v: got the error %v", bad, err)
 		}
 	}
+}
+
+// A join is kept for as long as its continuation may still run and read it: also as a dead letter, which may be
+// redriven. It delays the deletion of no other join.
+func TestAJoinIsKeptForItsContinuation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	kept, other := f.fan(1), f.fan(1)
+	f.ack(kept.members...)
+	f.ack(other.members...)
+	f.ack(other.onComplete)
+	f.exec("UPDATE steps_join SET completed_at = completed_at - interval '1 hour' WHERE id = $1", kept.id) // the first
+	sweep := func(want int) {
+		t.Helper()
+		f.exec("UPDATE steps_join SET look_at = now() - interval '1 second'")
+		f.exec("SELECT steps_join_purge('0', 1)")
+		f.exec("SELECT steps_join_sweep(100)")
+		if n := ask[int](f, "SELECT count(*) FROM steps_join"); n != want {
+			t.Errorf("%d joins are left, want %d", n, want)
+		}
+		if n := ask[int](f, "SELECT count(*) FROM steps_join WHERE look_at <= now()"); n != 0 {
+			t.Errorf("the next sweep looks at %d joins again", n)
+		}
+	}
+	f.exec("SELECT steps_join_purge('0', 1)")
+	if n := ask[int](f, "SELECT count(*) FROM steps_join WHERE id = $1", other.id); n != 0 {
+		t.Error("a join that is kept delays the deletion of another one")
+	}
+	sweep(1) // ready
+	f.fail(kept.onComplete)
+	sweep(1) // a dead letter
+	_, err := f.table.On(f.Pool).Redrive(t.Context(), []uuid.UUID{kept.onComplete}, "test")
+	f.ok(err)
+	sweep(1)
+	f.ack(kept.onComplete)
+	sweep(0)
 }
 
 // A fold counts a bounded number of members anew, and writes notes for the remaining joins.
@@ -311,6 +349,7 @@ func TestASweepForgetsABoundedNumberOfMembers(t *testing.T) {
 	f := newFixture(t)
 	fan := f.fan(1)
 	f.ack(fan.members...)
+	f.ack(fan.onComplete)
 	f.exec("INSERT INTO steps_join_member (member_id, join_id) SELECT gen_random_uuid(), $1 FROM generate_series(1, 30000)", fan.id)
 	f.lookNow()
 	for _, want := range [][2]int{{1, 10_001}, {0, 0}} {

@@ -45,6 +45,7 @@ func TestAPurgeLeavesWhatIsHeld(t *testing.T) {
 	f := newFixture(t)
 	fan := f.fan(2)
 	f.ack(fan.members...)
+	f.ack(fan.onComplete)
 	f.want(fan.id, counts{join.Completed, 2, 0, 0})
 	purge := func(want int) {
 		f.atOnce(func(tx workqueue.Tx) error {

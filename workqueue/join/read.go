@@ -14,13 +14,13 @@ import (
 
 // Get reads a join. The error is [workqueue.ErrNotFound] if it was never started or has been purged.
 func (j *Joins) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (State, error) {
-	return j.one(ctx, tx, "join", "WHERE j.id = $1::uuid", id)
+	return j.one(ctx, tx, "join", "WHERE j.id = $1::pg_catalog.uuid", id)
 }
 
 // ContinuedBy reads the join that a row continues. The handler of a continuation uses it to get the outcome and the
 // steps. The error is [workqueue.ErrNotFound] if the row continues no join.
 func (j *Joins) ContinuedBy(ctx context.Context, tx workqueue.Tx, row uuid.UUID) (State, error) {
-	return j.one(ctx, tx, "join continued by", "WHERE j.on_complete = $1::uuid OR j.on_fail = $1::uuid", row)
+	return j.one(ctx, tx, "join continued by", "WHERE j.on_complete = $1::pg_catalog.uuid OR j.on_fail = $1::pg_catalog.uuid", row)
 }
 
 // one reads a join. The error describes the join as what, followed by the id.
@@ -54,7 +54,7 @@ func (j *Joins) List(ctx context.Context, tx workqueue.Tx, o ListOptions) ([]Sta
 	if o.Before == uuid.Nil {
 		o.Before = uuid.Max
 	}
-	where, args := "WHERE j.id < $1::uuid", []any{o.Before, o.Limit}
+	where, args := "WHERE j.id < $1::pg_catalog.uuid", []any{o.Before, o.Limit}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
 		where += fmt.Sprintf(condition, len(args))
@@ -63,7 +63,7 @@ func (j *Joins) List(ctx context.Context, tx workqueue.Tx, o ListOptions) ([]Sta
 		if err := validate.Text("label", o.Label); err != nil {
 			return nil, err
 		}
-		add(" AND j.label = $%d::text", o.Label)
+		add(" AND j.label = $%d::pg_catalog.text", o.Label)
 	}
 	if o.Status != nil {
 		add(" AND j.status = $%d::smallint", int64(*o.Status))

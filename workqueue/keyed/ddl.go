@@ -138,15 +138,26 @@ func condition(row, of, is string) string {
 const (
 	ordered = "%[1]scompleted_at IS NULL AND %[1]skey_seq IS NOT NULL AND %[1]skey_limit = 0"
 	limited = "%[1]scompleted_at IS NULL AND %[1]skey_seq IS NOT NULL AND %[1]skey_limit > 0"
-	waits   = "%[1]swaiting"
 )
 
 // OrderedWaits and LimitedWaits are the conditions of rows that wait for their key. Live is the condition of released
 // rows, and Obstacle that of dead letters that block their key.
-func (view) OrderedWaits(row string) string { return condition(row, ordered, waits) }
-func (view) LimitedWaits(row string) string { return condition(row, limited, waits) }
-func (view) Live(row string) string {
-	return condition(row, "%[1]scompleted_at IS NULL AND %[1]skey_seq IS NOT NULL", "NOT %[1]swaiting")
+func (v view) OrderedWaits(row string) string { return condition(row, ordered, v.WaitsForKey(row)) }
+func (v view) LimitedWaits(row string) string { return condition(row, limited, v.WaitsForKey(row)) }
+func (v view) Live(row string) string {
+	return condition(row, "%[1]scompleted_at IS NULL AND %[1]skey_seq IS NOT NULL", v.Released(row))
+}
+
+// WaitsForKey is the condition that a row which has a place waits for its key, and Released that it does not. A
+// released row that a claim has set aside, because its topic may not start it now, is still a released one.
+func (v view) WaitsForKey(row string) string { return v.spec.NotAside(row, column(row, "waiting")) }
+func (v view) Released(row string) string    { return v.spec.AsideOr(row, "NOT "+column(row, "waiting")) }
+
+func column(row, name string) string {
+	if row == "" {
+		return name
+	}
+	return row + "." + name
 }
 func (view) Obstacle(row string) string {
 	return condition(row, "%[1]sfailed_at IS NOT NULL AND %[1]scancelled_at IS NULL", "%[1]skey_policy > 0")
@@ -176,6 +187,14 @@ func (view) AheadInterval() string {
 	return fmt.Sprintf("interval '%d milliseconds'", ahead.Milliseconds())
 }
 
+// After is the time a number of microseconds after another time, as far as it can be stored: a burst may be worth more
+// years than an interval has. A gap of NULL, of a key without a rate, makes it NULL.
+func (view) After(at, micros string) string {
+	const most = "1e17" // 3,000 years
+	return fmt.Sprintf("CASE WHEN %[2]s IS NOT NULL THEN least(%[1]s + greatest(least(%[2]s, %[3]s), -%[3]s)"+
+		" * interval '1 microsecond', '9999-12-31 00:00:00+00') END", at, micros, most)
+}
+
 // Unlimited is the limit of keys that only have a rate.
 func (view) Unlimited() int { return unlimited }
 
@@ -183,16 +202,25 @@ func (view) Unlimited() int { return unlimited }
 func (view) MinRate() float64 { return MinRate }
 func (view) MaxRate() float64 { return MaxRate }
 
+// SeesAll refuses roles that do not see all rows of the table, its notes and its state, see [sqltext.SeesAll].
+func (v view) SeesAll() string {
+	return sqltext.SeesAll(v.Table(), v.Named("key_note"), v.Named("key_state"), v.Named("key_cursor"))
+}
+
+// SeesKeys is SeesAll for what reads only the table.
+func (v view) SeesKeys() string { return sqltext.SeesAll(v.Table()) }
+
 type function struct{ Name, Types string }
 
 // Functions are the functions that the migration creates, in an order in which they can be dropped.
 func (view) Functions() []function {
 	return []function{
-		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_note", ""}, {"key_forget", ""},
+		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_wait", ""}, {"key_note", ""}, {"key_forget", ""},
 		{"key_place", "text"},
 		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", "text[], boolean[], integer[], bigint[], jsonb"},
 		{"key_fill", "text[], boolean[], integer[], timestamptz[], timestamptz, jsonb"},
 		{"key_park", "text, uuid"},
 		{"key_unblock", "uuid[]"}, {"key_sweep", "integer"}, {"key_look", "boolean, text, integer"},
+		{"key_policies", ""},
 	}
 }

@@ -50,10 +50,10 @@
 // <table>_key_state and <table>_key_cursor, the sequence <table>_key_seq, and functions and triggers named
 // <table>_key_….
 //
-// A role that writes keyed rows needs SELECT on the columns of keys, USAGE on the sequence, INSERT on
-// <table>_key_note and EXECUTE on <table>_key_place. A role that settles needs INSERT on <table>_key_note. A role
-// that folds or sweeps needs SELECT, INSERT, UPDATE and DELETE on all three tables, and EXECUTE on the functions
-// <table>_key_…, which are not granted to PUBLIC. Package migrations prints these grants.
+// Triggers write notes with the rights of the tables' owner, so a role that writes or settles keyed rows needs none on
+// these tables. A role that folds or sweeps needs SELECT, INSERT, UPDATE and DELETE on all three tables, and EXECUTE on
+// the functions <table>_key_…, which are not granted to PUBLIC. Package migrations prints these grants. If the table
+// has row-level security, its owner calls <table>_key_policies() once.
 //
 // # Limits of transactions
 //

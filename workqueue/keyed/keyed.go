@@ -249,6 +249,6 @@ func Unblock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids .
 		err := scan(&id)
 		changed = append(changed, id)
 		return err
-	}, "SELECT "+newView(table.Spec()).Named("key_unblock")+"($1::uuid[])", ids)
+	}, "SELECT "+newView(table.Spec()).Named("key_unblock")+"($1::pg_catalog.uuid[])", ids)
 	return changed, err
 }

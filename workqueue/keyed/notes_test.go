@@ -325,7 +325,7 @@ func TestSweepsAreModest(t *testing.T) {
 	r.exec("UPDATE work_key_state SET next_at = next_at - interval '1 hour'")
 	_, err := r.begin().Exec(t.Context(), "SELECT FROM work_key_state FOR UPDATE")
 	r.ok(err)
-	r.exec("UPDATE work SET waiting = true WHERE n = 2") // past every trigger
+	r.exec("SET LOCAL session_replication_role = replica; UPDATE work SET waiting = true WHERE n = 2")
 	r.exec("UPDATE work_key_cursor SET swept_at = '-infinity'")
 	r.atOnce("SELECT work_key_sweep(100)")
 	first := r.dueNotes()

@@ -3,6 +3,7 @@ package keyed_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,20 @@ func TestPlainSQLCannotWriteARateThatOverflows(t *testing.T) {
 	}
 	r.insert(row(1, one("slow", keyed.MinRate)), row(2, one("fast", keyed.MaxRate)))
 	r.expect(1, 2)
+	if _, err := r.pool.Exec(t.Context(), "UPDATE work SET key_rate = 'NaN'"); err == nil ||
+		!strings.Contains(err.Error(), "SQLSTATE 23514") {
+		t.Errorf("a change of a rate: %v, want it refused", err)
+	}
+	// A thousand rows at once are worth more years than an interval or a time has.
+	for range 3 {
+		r.exec("INSERT INTO work (n, concurrency_key, key_limit, key_policy, key_rate, key_burst) SELECT 0, 'patient', "+
+			"$1, 0, 1e-9, $1 FROM generate_series(1, 1000)", math.MaxInt32)
+		r.fold()
+	}
+	if next := ask[int](r, "SELECT extract(year FROM max(next_at)) FROM work_key_state"); next != 9999 {
+		t.Errorf("the next row of a rate may start in the year %d", next)
+	}
+	r.exec("DELETE FROM work WHERE n = 0")
 }
 
 // An ended row that does not block its key leaves nothing to wait for: the next row does not have to wait for a sweep.

@@ -43,7 +43,8 @@ var failed = map[string]func(r *rig, token uuid.UUID, ids []uuid.UUID){
 		r.ok(err)
 	},
 	"reaped too often": func(r *rig, token uuid.UUID, ids []uuid.UUID) {
-		r.exec("UPDATE work SET attempts = max_attempts, locked_until = now() - interval '1 second' WHERE id = ANY ($1)", ids)
+		r.exec("UPDATE work SET attempts = max_attempts, owner_token = gen_random_uuid(), "+
+			"locked_until = now() - interval '1 second' WHERE id = ANY ($1)", ids)
 		_, err := r.queue.ReapExpired(context.Background(), 10)
 		r.ok(err)
 	},

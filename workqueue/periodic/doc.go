@@ -26,6 +26,9 @@
 //     table rejects the second one: the key of an occurrence consists of its schedule and its nominal time, and is
 //     unique.
 //
+// If an occurrence is written again because the database was restored to an earlier moment, it also has the same
+// [Occurrence].ID, which handlers use as an idempotency key.
+//
 // Nominal times do not drift: each follows from the expression and the nominal time before it, not from the time at
 // which a scheduler runs. Occurrences are never written before their time, unless [Options].Lead says so, and usually
 // some milliseconds after. A schedule whose occurrences cannot be written is retried for ever, with a backoff of up to

@@ -31,7 +31,8 @@ func TestOccurrencesThatCannotBeWrittenAreTriedAgain(t *testing.T) {
 	f.missed("s", time.Hour)
 	f.scheduler()
 	f.until("it was tried twice", func() bool { return ask[int](f, "SELECT attempts FROM "+f.table) >= 2 })
-	if got := f.get("s"); got.LastError != "the disk is full" || got.Fired != 0 || len(f.runs("s")) != 0 {
+	if got := f.get("s"); got.LastError != "the disk is full" || got.Fired != 0 || got.Failures < 1 ||
+		len(f.runs("s")) != 0 {
 		t.Errorf("got %+v and %d runs", got, len(f.runs("s")))
 	}
 	broken.Store(false)
@@ -40,6 +41,9 @@ func TestOccurrencesThatCannotBeWrittenAreTriedAgain(t *testing.T) {
 		return ask[int](f, "SELECT attempts FROM "+
 			f.table) == 0
 	})
+	if got := f.get("s"); got.Failures != 0 {
+		t.Errorf("got %+v", got)
+	}
 }
 
 // A panic in a domain's Insert fails only that decision: other schedules fire, and this one fires once the panics stop.
@@ -98,5 +102,24 @@ func TestADecisionThatIsCutOffIsMadeAgain(t *testing.T) {
 	f.until("it is written", func() bool { return f.get("s").Fired == 1 })
 	if n := len(f.runs("s")); n != 1 || cuts.Load() < 2 {
 		t.Errorf("%d runs after %d decisions", n, cuts.Load())
+	}
+}
+
+// A policy that SQL has written, and that is none, fails its own schedule. Others are listed and fire, and the schedule
+// can be put anew.
+func TestAPolicyThatIsNoneFailsAlone(t *testing.T) {
+	t.Parallel()
+	f := newPlan(t, func(*periodic.Options) {})
+	f.put(hourly(schedule.Rule{}))
+	f.exec("UPDATE " + f.table + " SET misfire = 'perhaps'")
+	if i := f.get("s"); !strings.Contains(i.LastError, "perhaps") {
+		t.Errorf("the schedule is shown with the error %q", i.LastError)
+	}
+	f.missed("s", time.Hour)
+	f.scheduler()
+	f.until("it has failed", func() bool { return f.get("s").Failures > 0 })
+	f.put(hourly(schedule.Rule{}))
+	if misfire := ask[string](f, "SELECT misfire FROM "+f.table); misfire != "once" {
+		t.Errorf("put anew, its policy is %s", misfire)
 	}
 }

@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, locked *LockedError
 	if err != nil && err != workqueue.ErrNotFound {
 		return err
 	}
-	_, restore := p.table.In(tx).Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)", own)
+	_, restore := p.table.In(tx).Exec(ctx, "SELECT pg_catalog.set_config('lock_timeout', $1::pg_catalog.text, true)", own)
 	return errors.Join(err, restore)
 }
 
@@ -97,7 +98,7 @@ func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found r
 	err = workqueue.ErrNotFound
 	readErr := p.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		found, err = scanRow(func(dest ...any) error { return scan(append(dest, &version)...) })
-		return err
+		return cmp.Or(err, found.unreadable)
 	}, p.statements.load, id)
 	if readErr != nil {
 		err = readErr

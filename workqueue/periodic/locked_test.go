@@ -274,7 +274,7 @@ func TestABackfillDoesNotDeadlockWithTheDecision(t *testing.T) {
 type beforeTheLock struct{ change func() }
 
 func (b *beforeTheLock) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(q.SQL, "xmin::text =") && b.change != nil {
+	if strings.Contains(q.SQL, "xmin::pg_catalog.text =") && b.change != nil {
 		change := b.change
 		b.change = nil
 		change()

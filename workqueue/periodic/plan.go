@@ -25,7 +25,8 @@ type Options struct {
 	// after a backoff.
 	Insert func(ctx context.Context, tx workqueue.Tx, occurrences []Occurrence) (int, error)
 
-	// Live counts the occurrences of a schedule that have not ended. It may stop at the first one. Without Live,
+	// Live counts the occurrences of a schedule that have not ended. It may stop at the first one. It returns -1 if
+	// row-level security may hide some from the role: a scheduler then leaves the schedule to others. Without Live,
 	// schedules whose occurrences must not overlap are refused.
 	Live func(ctx context.Context, tx workqueue.Tx, schedule string) (int, error)
 

@@ -133,7 +133,7 @@ func (p *Plan) lead(r schedule.Rule) time.Duration {
 // clock reads the database's clock.
 func (p *Plan) clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
 	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
-		"SELECT clock_timestamp()")
+		"SELECT pg_catalog.clock_timestamp()")
 	return now, err
 }
 

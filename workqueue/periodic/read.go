@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/txwork/txwork/workqueue/validate"
@@ -70,12 +71,17 @@ type row struct {
 	// the header txwork-ahead, in microseconds. Nominal times are by the schedule's clock, and due times by the
 	// database's.
 	ahead time.Duration
+
+	unreadable error // what SQL has written as a policy is none; the Rule has the default
 }
 
 // shown is the row for readers. A paused schedule stores the next time at which it stopped, but readers see none.
 func (r row) shown() Info {
 	if r.Paused || r.Status >= workqueue.Done {
 		r.NextAt = nil
+	}
+	if r.unreadable != nil {
+		r.LastError = r.unreadable.Error()
 	}
 	return r.Info
 }
@@ -100,20 +106,22 @@ func (p *Plan) rows(ctx context.Context, tx workqueue.Tx, each func(row), statem
 func scanRow(scan func(...any) error) (row, error) {
 	var r row
 	var misfire, overlap string
-	var grace, jitter, ahead int64
+	var grace, jitter int64
+	var ahead string
 	err := scan(&r.ID, &r.Name, &r.Expr, &r.Zone, &misfire, &r.Rule.Cap, &grace, &overlap, &jitter, &r.Template,
 		&r.Paused,
 		&r.NextAt, &r.LastAt, &r.BufferedAt, &r.Fired, &r.Skipped, &r.Status, &r.LastError, &r.CreatedAt,
-		&ahead, &r.now)
+		&r.Failures, &ahead, &r.now)
 	if err != nil {
 		return r, err
 	}
-	r.ahead = time.Duration(ahead) * time.Microsecond
+	micros, _ := strconv.ParseInt(ahead, 10, 64) // a header that is no number must not hide the other schedules
+	r.ahead = time.Duration(micros) * time.Microsecond
 	r.now = r.now.Add(r.ahead)
 	r.Rule.Grace, r.Rule.Jitter = time.Duration(grace)*time.Microsecond, time.Duration(jitter)*time.Microsecond
-	if r.Rule.Misfire, err = schedule.ParseMisfire(misfire); err != nil {
-		return r, err
-	}
-	r.Rule.Overlap, err = schedule.ParseOverlap(overlap)
-	return r, err
+	var unknown [2]error
+	r.Rule.Misfire, unknown[0] = schedule.ParseMisfire(misfire)
+	r.Rule.Overlap, unknown[1] = schedule.ParseOverlap(overlap)
+	r.unreadable = cmp.Or(unknown[0], unknown[1])
+	return r, nil
 }

@@ -44,6 +44,7 @@ type Info struct {
 	BufferedAt *time.Time // nominal time of the occurrence that waits for the end of another
 	Fired      int64      // planned occurrences that were written
 	Skipped    int64      // planned occurrences that were dropped, by the misfire or the overlap policy
+	Failures   int        // how many times in a row its occurrences could not be written
 	LastError  string     // the last error of writing occurrences
 	CreatedAt  time.Time
 }
@@ -51,6 +52,9 @@ type Info struct {
 // An Occurrence is one due time of a schedule, for which a domain writes a row.
 type Occurrence struct {
 	Schedule string
+	// ID is the id of the domain's row, a UUID version 7. That of a planned occurrence is derived from the schedule and
+	// the nominal time, so an occurrence that is written again, after a restore to an earlier moment, has the same one.
+	ID uuid.UUID
 	// Key identifies the occurrence, with at most [MaxKey] bytes. The key of a planned occurrence consists of the
 	// schedule's name and the nominal time. The domain's table has to keep keys unique, and Insert has to skip existing
 	// ones.
@@ -69,9 +73,11 @@ func (r row) planned(nominal []time.Time) []Occurrence {
 	occurrences := make([]Occurrence, len(nominal))
 	for i, at := range nominal {
 		at = at.UTC()
+		key := "schedule/" + r.Name + "/" + at.Format(time.RFC3339Nano)
 		occurrences[i] = Occurrence{
 			Schedule: r.Name,
-			Key:      "schedule/" + r.Name + "/" + at.Format(time.RFC3339Nano),
+			ID:       occurrenceID(r.ID, key, at),
+			Key:      key,
 			Nominal:  at,
 			DueAt:    at.Add(r.Rule.Offset(r.Name, at)).Add(-r.ahead),
 			Template: r.Template,
@@ -84,6 +90,7 @@ func (r row) planned(nominal []time.Time) []Occurrence {
 func (r row) triggered() Occurrence {
 	return Occurrence{
 		Schedule:  r.Name,
+		ID:        uuid.Must(uuid.NewV7()),
 		Key:       "schedule/" + r.Name + "/trigger/" + uuid.NewString(),
 		Nominal:   r.now.UTC(),
 		DueAt:     r.now.Add(-r.ahead).UTC(),

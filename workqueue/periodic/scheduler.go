@@ -1,10 +1,13 @@
 package periodic
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/validate"
 
 	"github.com/google/uuid"
@@ -50,7 +53,10 @@ type SchedulerOptions struct {
 // may share a plan, without a leader.
 type Scheduler struct {
 	plan   *Plan
+	pool   *pgxpool.Pool
+	logger *slog.Logger
 	worker *workqueue.Worker
+	aside  aside
 }
 
 // SchedulerOptionsOf returns the options of a scheduler that runs together with a worker: it uses the same runtime and
@@ -81,7 +87,7 @@ func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, 
 		limit := min(o.Lease, DefaultLease).Truncate(time.Millisecond)
 		o.TxLimits = workqueue.TxLimits{Idle: limit, Statement: limit, Lock: min(limit, DefaultLockWait)}
 	}
-	s := &Scheduler{plan: p}
+	s := &Scheduler{plan: p, pool: pool, logger: cmp.Or(p.options.Telemetry.Logger, slog.Default())}
 	domain := workqueue.Domain[columns]{Table: p.table, Fields: (*columns).fields}
 	worker, err := workqueue.NewWorker(pool, domain, s.handle, o.WorkerOptions)
 	if err != nil {
@@ -92,7 +98,39 @@ func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, 
 }
 
 // Run writes occurrences until ctx is cancelled, see [workqueue.Worker.Run]. A Scheduler runs once.
-func (s *Scheduler) Run(ctx context.Context) error { return s.worker.Run(ctx) }
+//
+// A scheduler from whose role row-level security hides occurrences does not know which of them run. It leaves all
+// schedules to schedulers of other roles, says so, and asks every minute whether it sees all.
+func (s *Scheduler) Run(ctx context.Context) error {
+	for told := false; s.isBlind(ctx); told = true {
+		if !told {
+			s.logger.WarnContext(ctx, "scheduler leaves its schedules to others", "table", s.plan.table.Name(), "error",
+				errHidden)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hiddenPause):
+		}
+	}
+	return s.worker.Run(ctx)
+}
+
+// isBlind asks whether row-level security hides occurrences. If the database does not answer, the worker finds out.
+func (s *Scheduler) isBlind(ctx context.Context) bool {
+	if s.plan.options.Live == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, DefaultLease)
+	defer cancel()
+	blind := false
+	err := workqueue.InTx(ctx, s.pool, func(tx workqueue.Tx) error {
+		live, err := s.plan.options.Live(ctx, tx, "")
+		blind = live < 0
+		return err
+	})
+	return err == nil && blind
+}
 
 // Workers and Tables make a scheduler a part of a service, see package service.
 func (s *Scheduler) Workers() []*workqueue.Worker { return s.worker.Workers() }
@@ -124,7 +162,22 @@ func (c *columns) fields() []any {
 // handle decides about one schedule, in the transaction that settles its claim: the decision, the occurrences and the
 // next due time commit together or not at all. Occurrences that exceed one transaction are left to the next claim.
 func (s *Scheduler) handle(ctx context.Context, c *workqueue.Claim[columns]) error {
-	return c.Tx(ctx, func(tx pgx.Tx) error { return s.plan.advance(ctx, workqueue.Pgx(tx), c.ID, c.Attempt) })
+	if s.aside.has(c.ID) {
+		return workqueue.Snooze(asideSnooze)
+	}
+	var failure error
+	err := c.Tx(ctx, func(tx pgx.Tx) error {
+		failure = s.plan.advance(ctx, workqueue.Pgx(tx), c.ID, c.Attempt)
+		return failure
+	})
+	switch {
+	case errors.Is(failure, errHidden):
+		return workqueue.Snooze(hiddenPause) // another role may be able to decide
+	case postgres.IsOwn(failure) && s.aside.add(c.ID):
+		s.logger.WarnContext(ctx, "scheduler leaves schedules that it cannot decide about to others for a while", "table",
+			s.plan.table.Name(), "error", failure, "tries_again_in", asideFor)
+	}
+	return err
 }
 
 // advance returns the outcome of the claim: a snooze until the schedule is due again, or done if it is never due again.
@@ -198,8 +251,19 @@ func (p *Plan) judge(ctx context.Context, tx workqueue.Tx, r row, owed []time.Ti
 		return judge(r.Rule.Overlap, owed, 0), nil
 	}
 	live, err := p.options.Live(ctx, tx, r.Name)
+	if err == nil && live < 0 {
+		err = errHidden
+	}
 	return judge(r.Rule.Overlap, owed, live), err
 }
+
+// errHidden is why a scheduler does not decide whether an occurrence may start.
+var errHidden = errors.New("txwork: row-level security hides occurrences from the role: run the scheduler as the owner " +
+	"of the tables or as a role with BYPASSRLS")
+
+// hiddenPause is for how long a scheduler puts back a schedule about which it cannot decide, and how often it asks
+// whether it can.
+const hiddenPause = time.Minute
 
 // limit leaves all but the first occurrences to the next decision, which is due at once. If an occurrence is buffered,
 // the next decision is due after bufferPoll.

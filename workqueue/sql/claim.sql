@@ -8,26 +8,8 @@ UPDATE {{.Table}} AS t
 SET status = 1,
     attempts = t.attempts + 1,
     owner_token = @owner_token::uuid,
-    locked_until = clock_timestamp() + @lease::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(@after_due::timestamptz[], @after_id::uuid[]{{range .Lanes}}, @{{.Param}}::{{.Bind}}[]{{end}})
-        AS l (after_due, after_id{{range .Lanes}}, {{.Alias}}{{end}})
-    CROSS JOIN LATERAL (
-        SELECT r.ctid
-        FROM {{.Table}} AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.status = 0
-          AND r.due_at <= now()
-          AND (r.due_at, r.id) > (l.after_due, l.after_id)
-          {{- range .Lanes}}
-          AND r.{{.Quoted}} = l.{{.Alias}}{{if .Cast}}::{{.Type}}{{end}}
-          {{- end}}
-        ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
-        LIMIT @batch_size::int
-        FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT @batch_size::int))
+    locked_until = clock_timestamp() + @lease::interval{{.AlsoSet}}
+WHERE t.ctid = ANY ({{if .Taken}}{{.Taken}}{{else}}ARRAY({{template "candidates" .}}){{end}})
 RETURNING {{if .WholeRows}}t AS claimed{{else}}t.id, t.due_at, t.created_at, t.attempts, t.max_attempts,
     t.headers::text AS headers, {{.Noted "t"}} AS noted
     {{- range .Columns}}{{if not .Internal}}, t.{{.Quoted}}{{end}}{{end}}{{end}}

@@ -1,11 +1,26 @@
 -- InProgress -> InProgress: the lease moves, the token stays. Locked rows, such as one whose handler is committing its
 -- own settle, are skipped, so a renewal never waits. The outer join is by id, not by ctid: a row that changed before it
 -- was locked is followed to its newest version.
+--
+-- The first renewal of a claim records since when the row runs, and within which time it should end, if the worker says
+-- so. Later renewals leave the record as it is, unless that time has changed, and rows that end before the first one
+-- have none. It names the claim, so that no settle and no claim has to remove it. A worker claims and renews with one
+-- lease, so its first lease began when the row was claimed. Whoever calls the function may have claimed with another:
+-- its rows run since their first renewal at least. Headers that are no object are left as they are.
 UPDATE {{.Table}} AS t
-SET locked_until = clock_timestamp() + @lease::interval
+SET locked_until = clock_timestamp() + @lease::interval,
+    headers = CASE
+        WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
+            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+        ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
+            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+                ELSE (extract(epoch FROM coalesce(t.locked_until - @claimed::interval, clock_timestamp()))
+                    * 1000000)::bigint::text END,
+            ' ', held.within, ' ', t.owner_token)) END
 FROM (
-    SELECT r.id
-    FROM unnest(@ids::uuid[], @tokens::uuid[]) AS s (id, token)
+    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
+           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
+    FROM unnest(@ids::uuid[], @tokens::uuid[], @within::bigint[]) AS s (id, token, within)
     JOIN {{.Table}} AS r ON r.id = s.id
     WHERE r.id = ANY (@ids::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED

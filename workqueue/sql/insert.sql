@@ -2,6 +2,8 @@
 -- statement inserts any number of rows. A value that all rows share is one parameter, a column that no row sets has
 -- none, and each other column is one array. The table's trigger announces the insert once per transaction.
 --
+-- For a row with a key, a session in which the table's triggers do not run is refused: the row would run at once.
+--
 -- ON CONFLICT is added only for rows with unique values, because a speculative insertion writes to the log twice.
 INSERT INTO {{.Table}} (id{{range .Fields}}, {{.Quoted}}{{end}})
 SELECT {{if .One}}@id::uuid{{else}}s.id{{end}}{{range .Fields}}, {{.Value}}{{end}}
@@ -10,6 +12,11 @@ FROM unnest(
     @ids::uuid[]{{range .Varying}},
     @{{.Param}}::{{.Bind}}[]{{end}}
 ) WITH ORDINALITY AS s (id{{range .Varying}}, {{.Alias}}{{end}}, ord)
+{{- end}}
+{{- with .RunsTriggers}}
+WHERE {{.}}
+{{- end}}
+{{- if not .One}}
 ORDER BY s.ord
 {{- end}}
 {{- if .Guarded}}

@@ -1,15 +1,21 @@
--- Failed -> Ready as a new row: attempts 0, no token, due now. The headers record who redrove it, and when.
+-- Failed -> Ready as a new row: attempts 0, no token, due now. The headers record who redrove it, and when. They no
+-- longer record which leases it has lost, and since when it ran.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET status = 0,
         waiting = {{.RedriveWaits}},
+        {{- if .HasTopics}}
+        aside = NULL,
+        {{- end}}
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone',
+                'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running']
+            ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce(@actor::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY (@ids::uuid[]) AND t.status = 3

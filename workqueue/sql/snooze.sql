@@ -5,7 +5,7 @@ WITH changed AS (
     UPDATE {{.Table}} AS t
     SET {{template "retry_or_fail" retry "t.cancelled_at IS NOT NULL"
         "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"}}
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
     FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[]) AS s (id, token, delay)
     WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,

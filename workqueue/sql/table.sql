@@ -12,27 +12,38 @@ CREATE DOMAIN {{.Function "retry"}} AS jsonb CONSTRAINT {{.Named "retry_check"}}
             OR (VALUE ->> 'jitter')::float8 BETWEEN {{.MinJitter}}::float8 AND 1::float8)) IS TRUE
 );
 
+-- A time that the library can represent, so that every difference of two of them can be computed and printed. The
+-- server would accept an infinite time, and one such row would fail every statement that subtracts it from another. It
+-- is a domain for the same reason, and guards every column with times, in this table and in those that belong to it. A
+-- range costs less than two comparisons: each column of an insert, NULL or not, prepares the check.
+CREATE DOMAIN {{.Function "time"}} AS timestamptz CONSTRAINT {{.Named "time_check"}} CHECK (
+    VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
+);
+
 CREATE TABLE {{.Table}} (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    due_at timestamptz NOT NULL DEFAULT now(),
-    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at {{.Function "time"}} NOT NULL DEFAULT now(),
+    created_at {{.Function "time"}} NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT {{.MaxAttempts}},
     {{- range .FixedColumns}}
-    {{.Quoted}} {{.Type}} NOT NULL,
+    {{.Quoted}} {{$.Stored .}} NOT NULL,
     {{- end}}
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
-    locked_until timestamptz,
-    completed_at timestamptz,
+    locked_until {{.Function "time"}},
+    completed_at {{.Function "time"}},
     owner_token uuid,
-    failed_at timestamptz,
-    cancelled_at timestamptz,
+    failed_at {{.Function "time"}},
+    cancelled_at {{.Function "time"}},
     last_error text,
     headers jsonb,
     retry {{.Function "retry"}},
     {{- range .OtherColumns}}
-    {{.Quoted}} {{.Type}}{{if .NotNull}} NOT NULL{{end}},
+    {{.Quoted}} {{$.Stored .}}{{if .NotNull}} NOT NULL{{end}},
+    {{- end}}
+    {{- if .HasTopics}}
+    aside boolean, -- true: the row waits in the lane of its topic
     {{- end}}
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
@@ -43,10 +54,9 @@ CREATE TABLE {{.Table}} (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
-    -- attempt.
+    -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
     CONSTRAINT {{.Named "attempts_check"}}
-        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
-    CONSTRAINT {{.Named "due_check"}} CHECK (isfinite(due_at))
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts - status < max_attempts)
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,

@@ -1,11 +1,16 @@
 DROP PROCEDURE {{.Function "maintain"}}(integer, interval, interval);
-DROP FUNCTION {{.Function "maintain_step"}}(text, integer, interval, interval);
+DROP FUNCTION {{.Function "maintain_step"}}(text, integer, interval, interval, uuid[], text);
+DROP FUNCTION {{.Function "each"}}(text, integer, interval, uuid[]);
 DROP FUNCTION {{.Function "purge"}}(integer, interval, interval);
 DROP FUNCTION {{.Function "fold"}}(integer);
 {{if .Admission}}DROP FUNCTION {{.Function "claim_admitted"}}(
     uuid, interval, integer, timestamptz[], uuid[]{{range .Lanes}}, {{.Bind}}[]{{end}}
 );
-{{end}}{{range .Functions}}DROP FUNCTION {{$.Function .Name}}({{.Types}});
+{{end}}{{if .HasTopics}}{{range .TopicFunctions}}{{if not .OfTable}}DROP FUNCTION {{$.Function .Name}}({{.Types}});
+{{end}}{{end}}{{end}}{{range .Functions}}DROP FUNCTION {{$.Function .Name}}({{.Types}});
+{{end}}{{if .HasTopics}}DROP TABLE {{.Function "topic"}};
+DROP FUNCTION {{.Function "topic_changed"}}();
 {{end}}DROP TABLE {{.Table}};
 DROP FUNCTION {{.Function "announce"}}();
 DROP DOMAIN {{.Function "retry"}};
+DROP DOMAIN {{.Function "time"}};

@@ -21,7 +21,7 @@ SELECT
     (SELECT count(*) FROM {{schema}}.transfers AS t
         WHERE NOT EXISTS (SELECT FROM applied AS a WHERE a.message = t.message)) AS lost,
     (SELECT count(*) FROM applied WHERE times > 1) AS applied_twice,
-    (SELECT count(*) FROM {{schema}}.outbox WHERE attempts > 1) AS redelivered,
+    (SELECT count(*) FROM {{schema}}.outbox WHERE attempts > 1 OR headers ? 'txwork-lost-together') AS redelivered,
     -- rows of the ledger whose transfer was never committed
     (SELECT count(*) FROM {{schema}}.ledger AS l
         WHERE NOT EXISTS (SELECT FROM {{schema}}.transfers AS t WHERE t.message = l.message)) AS rolled_back_seen,

@@ -1,5 +1,5 @@
--- The session that holds an announcer's exclusive lock and has been silent for $2 seconds. An announcer sends a
--- statement every few milliseconds.
+-- The session that holds an announcer's exclusive lock and has been silent for $2 seconds, or for a time that the role
+-- may not see. An announcer sends a statement every few milliseconds.
 SELECT l.pid, coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role,
        coalesce(a.state, '') AS state, extract(epoch FROM clock_timestamp() - a.state_change)::float8 AS silent
 FROM pg_locks AS l
@@ -8,4 +8,4 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.mode = 'Exc
   AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
   AND l.classid = (hashtextextended($1, 0) >> 32 & 4294967295)::oid
   AND l.objid = (hashtextextended($1, 0) & 4294967295)::oid
-  AND a.state_change < clock_timestamp() - $2::float8 * interval '1 second'
+  AND (a.state_change IS NULL OR a.state_change < clock_timestamp() - $2::float8 * interval '1 second')

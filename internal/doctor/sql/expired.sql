@@ -1,4 +1,4 @@
--- The claims that have rows with expired leases, the oldest first, among the rows that heads.sql reads.
+-- The claims that have rows with expired leases, the oldest first, among the rows that running.sql reads.
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT coalesce(r.owner_token::text, '') AS owner, count(*) AS rows,
        extract(epoch FROM now() - min(r.locked_until))::float8 AS ended,
@@ -6,9 +6,9 @@ SELECT coalesce(r.owner_token::text, '') AS owner, count(*) AS rows,
        coalesce(min({{.Label}}), '') AS label
 FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
 CROSS JOIN LATERAL (
-    {{template "due" .}}
+    {{template "running" .}}
 ) AS r
-WHERE r.status = 1 AND r.locked_until < now() - $1::float8 * interval '1 second'
+WHERE r.locked_until < now() - $1::float8 * interval '1 second'
 GROUP BY r.owner_token
 ORDER BY ended DESC
 LIMIT $2::int

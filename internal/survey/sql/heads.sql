@@ -10,7 +10,11 @@ CROSS JOIN LATERAL (
                AS expired,
            coalesce(extract(epoch FROM now() - min(s.due_at) FILTER (WHERE s.status = 0)), 0)::float8 AS oldest_ready,
            coalesce(extract(epoch FROM now() - min(s.locked_until) FILTER (WHERE s.status = 1)), 0)::float8
-               AS oldest_expired
+               AS oldest_expired,
+           coalesce(max({{.RunningFor "s"}}) FILTER (WHERE {{template "held" "s"}}), 0)::float8 AS longest,
+           count(*) FILTER (WHERE {{template "held" "s"}} AND {{.RunningFor "s"}} > $2::float8) AS long,
+           count(*) FILTER (WHERE {{template "held" "s"}} AND {{.RunningFor "s"}} > {{.RunningWithin "s" "$3::float8"}})
+               AS overdue
     FROM (
         {{template "due" .}}
     ) AS s

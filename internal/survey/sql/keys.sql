@@ -3,7 +3,7 @@
 WITH RECURSIVE k AS (
     (SELECT r.concurrency_key
     FROM {{.Table}} AS r
-    WHERE {{template "ordered waits"}} AND r.concurrency_key > $1::text
+    WHERE {{template "ordered waits" .}} AND r.concurrency_key > $1::text
     ORDER BY r.concurrency_key, r.key_seq
     LIMIT 1)
     UNION ALL
@@ -12,7 +12,7 @@ WITH RECURSIVE k AS (
     CROSS JOIN LATERAL (
         SELECT r.concurrency_key
         FROM {{.Table}} AS r
-        WHERE {{template "ordered waits"}} AND r.concurrency_key > k.concurrency_key
+        WHERE {{template "ordered waits" .}} AND r.concurrency_key > k.concurrency_key
         ORDER BY r.concurrency_key, r.key_seq
         LIMIT 1) AS n
 ), few AS MATERIALIZED (
@@ -34,7 +34,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT r.id, r.created_at, r.key_seq
         FROM {{.Table}} AS r
-        WHERE {{template "ordered waits"}} AND r.concurrency_key = s.concurrency_key
+        WHERE {{template "ordered waits" .}} AND r.concurrency_key = s.concurrency_key
         ORDER BY r.concurrency_key, r.key_seq
         LIMIT $3::int) AS b) AS w
 LEFT JOIN LATERAL (
@@ -47,11 +47,11 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT r.id, r.status, r.due_at, r.locked_until, r.last_error, {{.Label}} AS label
     FROM {{.Table}} AS r
-    WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN NOT r.waiting END
+    WHERE CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL THEN {{.Released}} END
       AND r.concurrency_key = s.concurrency_key AND r.key_limit = 0
     ORDER BY r.concurrency_key, r.key_seq
     LIMIT 1) AS l ON true
 ORDER BY s.concurrency_key
 {{define "ordered waits" -}}
-CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END
+CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN {{.WaitsForKey}} END
 {{- end}}

@@ -2,7 +2,11 @@
 -- lanes are the parameters of the table's claim after the three that every claim has; the retention is the default of
 -- its purge. The threshold of autovacuum is its fixed number plus its share of the rows.
 SELECT c.relname::text AS name,
-       row_security_active(c.oid) AS filtered,
+       EXISTS (SELECT FROM pg_class AS f
+           WHERE f.relnamespace = c.relnamespace AND f.relrowsecurity
+             AND (f.oid = c.oid OR starts_with(f.relname::text, c.relname || '_'))
+             AND row_security_active(f.oid)) AS filtered,
+       c.relrowsecurity AND (c.relkind = 'p' OR coalesce(pg_relation_size(c.oid) > 0, false)) AS secured,
        ARRAY(SELECT a.attname::text FROM pg_attribute AS a
            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
        coalesce((SELECT p.proargnames[4:] FROM pg_proc AS p

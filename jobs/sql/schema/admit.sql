@@ -22,6 +22,7 @@ DECLARE
     busy CONSTANT double precision := 0.05;
     available double precision;
 BEGIN
+    {{.SeesRules}}
     SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
     IF rule.paused THEN
         RETURN QUERY SELECT 0, pause, true;

@@ -10,6 +10,7 @@ DROP FUNCTION {{.Function "admit"}}(text, integer);
 DROP FUNCTION {{.Function "take"}}(text, uuid[]);
 DROP FUNCTION {{.Function "give_slot"}}();
 DROP FUNCTION {{.Function "slot_sweep"}}(integer);
+DROP FUNCTION {{.Function "policies"}}();
 DROP TABLE {{.Step}};
 DROP TABLE {{.Attempt}};
 DROP TABLE {{.Slot}};

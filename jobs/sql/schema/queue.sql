@@ -7,15 +7,15 @@ CREATE TABLE {{.Queue}} (
     rate double precision CHECK (rate BETWEEN {{.MinRate}}::double precision AND {{.MaxRate}}::double precision),
     burst integer CHECK (burst > 0),
     adopt boolean NOT NULL DEFAULT false, -- jobs that ran already when the limit was set still need slots
-    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp(),
     CHECK ((rate IS NULL) = (burst IS NULL))
 );
 
 -- One row for each queue with a rate: its tokens.
 CREATE TABLE {{.Bucket}} (
     queue text PRIMARY KEY,
-    tokens double precision,
-    refilled_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    tokens double precision CHECK (tokens BETWEEN -1e10::double precision AND 1e10::double precision),
+    refilled_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
@@ -23,7 +23,7 @@ CREATE TABLE {{.Bucket}} (
 CREATE TABLE {{.Slot}} (
     job_id uuid PRIMARY KEY,
     queue text NOT NULL,
-    taken_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    taken_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp()
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
 CREATE INDEX {{.Named "slot_queue_idx"}} ON {{.Slot}} (queue);

@@ -1,9 +1,10 @@
--- Records an attempt that did not succeed: a reported failure, a lost lease or a cancel. A snooze or a shutdown gives
--- the attempt back, so it is not recorded, and a success is stored in the job's own row. This runs in the transaction
--- that ends the attempt, and locks nothing but the job's row, which is locked already. A settle may end a thousand
--- attempts, so it does nothing else, and pins no planner settings, since an INSERT has only one plan.
+-- Records an attempt that did not succeed: a reported failure, a lost lease or a cancel. A snooze, a shutdown or a
+-- lease lost together with others gives the attempt back, so it is not recorded, and a success is stored in the job's
+-- own row. This runs in the transaction that ends the attempt, and locks nothing but the job's row, which is locked
+-- already. A settle may end a thousand attempts, so it does nothing else, and pins no planner settings, since an INSERT
+-- has only one plan. It runs with its owner's rights, so that nobody else need be able to write a history.
 CREATE FUNCTION {{.Function "record"}}() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN

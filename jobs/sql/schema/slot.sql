@@ -1,7 +1,8 @@
 -- Gives a job's slot back when the job is no longer in progress, after a settle, a reap or a deletion. It deletes a row
--- that no other transaction changes, so it never waits. Workers that wait for room are notified when it commits.
+-- that no other transaction changes, so it never waits. Workers that wait for room are notified when it commits. It
+-- runs with its owner's rights, so that nobody else need be able to free slots.
 CREATE FUNCTION {{.Function "give_slot"}}() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
 AS $txwork$
 BEGIN

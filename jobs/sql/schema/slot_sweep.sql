@@ -14,6 +14,7 @@ DECLARE
     rule record;
     given integer;
 BEGIN
+    {{.SeesSlots}}
     IF ($1 >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;

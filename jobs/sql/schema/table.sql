@@ -13,7 +13,7 @@ CREATE INDEX {{.Named "live_schedule_idx"}} ON {{.Table}} (schedule)
 CREATE TABLE {{.Attempt}} (
     job_id uuid NOT NULL,
     attempt integer NOT NULL,
-    ended_at timestamptz NOT NULL,
+    ended_at {{.Function "time"}} NOT NULL,
     outcome text NOT NULL,
     error text
 );
@@ -29,6 +29,6 @@ CREATE TABLE {{.Step}} (
     job_id uuid NOT NULL,
     name text NOT NULL,
     result bytea NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (job_id, name)
 );

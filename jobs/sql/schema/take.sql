@@ -8,6 +8,7 @@ AS $txwork$
 DECLARE
     rule {{.Queue}}%ROWTYPE;
 BEGIN
+    {{.SeesRules}}
     SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
     IF rule.max_running IS NOT NULL THEN
         INSERT INTO {{.Slot}} (job_id, queue)

@@ -4,7 +4,7 @@ DO $txwork$
 DECLARE
     target CONSTANT regclass := '{{.Q .Table}}';
     state CONSTANT name[] := ARRAY['attempts', 'status', 'locked_until', 'owner_token', 'completed_at', 'failed_at',
-        'cancelled_at', 'last_error', 'created_at'];
+        'cancelled_at', 'last_error', 'created_at', 'aside'];
     written text;
     seen text;
 BEGIN

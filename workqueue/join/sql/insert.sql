@@ -3,8 +3,8 @@
 WITH s AS (
     SELECT *
     FROM jsonb_to_recordset($1::text::jsonb) AS s (
-        id uuid, policy smallint, expected integer, on_complete uuid, on_fail uuid, deadline timestamptz, label text,
-        retention interval)
+        id pg_catalog.uuid, policy smallint, expected integer, on_complete pg_catalog.uuid, on_fail pg_catalog.uuid,
+        deadline pg_catalog.timestamptz, label pg_catalog.text, retention interval)
 ), noted AS (
     INSERT INTO {{.Note}} (at, join_id)
     SELECT clock_timestamp(), s.id FROM s WHERE s.expected = 0

@@ -2,7 +2,7 @@
 -- waits for a settle that is under way and sees its result; a later settle waits until this transaction has ended and
 -- then finds the memberships. Locking rows of the same transaction never waits. A row that waits
 -- for its key does not count as waiting here.
-SELECT t.id, t.status, t.waiting{{if .Keyed}} AND t.key_seq IS NULL{{end}}, coalesce(t.joined, false)
+SELECT t.id, t.status, {{.WaitsForJoin "t"}}, coalesce(t.joined, false)
 FROM {{.Table}} AS t
 WHERE t.id = ANY ($1::uuid[])
 ORDER BY t.id

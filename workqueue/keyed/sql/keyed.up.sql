@@ -16,15 +16,23 @@
 -- place.
 CREATE SEQUENCE {{.Named "key_seq"}};
 
+-- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
+CREATE DOMAIN {{.Named "key_rate"}} AS double precision CONSTRAINT {{.Constraint "key_check"}} CHECK (
+    VALUE BETWEEN {{.MinRate}}::double precision AND {{.MaxRate}}::double precision
+);
+
+ALTER TABLE {{.Table}} ALTER COLUMN key_rate TYPE {{.Named "key_rate"}};
+
 -- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
 -- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
 -- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
--- its limited rows are independent of each other. The table has no CHECK: the server parses a CHECK anew for every
--- statement that writes, and every settle of a keyed row writes here.
+-- its limited rows are independent of each other. If SQL has taken the key or the limit from a row that has a place,
+-- the row's note names no key, and folds drop it: the settle must not fail. The table has no CHECK: the server parses a
+-- CHECK anew for every statement that writes, and every settle of a keyed row writes here.
 CREATE TABLE {{.Named "key_note"}} (
-    at timestamptz NOT NULL,
-    concurrency_key text NOT NULL,
-    limited boolean NOT NULL,
+    at {{.Named "time"}} NOT NULL,
+    concurrency_key text,
+    limited boolean,
     ended integer,
     place bigint,
     due timestamptz
@@ -62,9 +70,9 @@ CREATE TABLE {{.Named "key_state"}} (
     place bigint,
     taken integer,
     due timestamptz NOT NULL DEFAULT '-infinity',
-    next_at timestamptz,
+    next_at {{.Named "time"}},
     updates integer NOT NULL DEFAULT 0,
-    at timestamptz NOT NULL,
+    at {{.Named "time"}} NOT NULL,
     PRIMARY KEY (concurrency_key, limited, n)
 ) WITH (fillfactor = 50);
 
@@ -96,13 +104,18 @@ CREATE INDEX {{.Constraint "key_fail_idx"}} ON {{.Table}} (concurrency_key, key_
 -- Draws a place behind all other rows of the key. It also reads the table because the sequence may lag behind it, for
 -- instance after logical replication, which does not copy sequences. It reads only places at or after the sequence's,
 -- since a key may have had any number of rows.
+--
+-- It runs with its owner's rights: a writer from whom row-level security hides rows of its key would otherwise draw a
+-- place before them. It returns nothing but a place. Under FORCE ROW LEVEL SECURITY the owner may not see all rows
+-- either, and then the row is refused.
 CREATE FUNCTION {{.Named "key_place"}}(k text) RETURNS bigint
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
 AS $txwork$
 DECLARE
     next constant bigint := nextval('{{.Named "key_seq"}}');
 BEGIN
+    {{.SeesKeys}}
     RETURN greatest(
         next,
         1 + (SELECT t.key_seq FROM {{.Table}} AS t
@@ -122,8 +135,11 @@ $txwork$;
 --
 -- The rule is checked here and not by a CHECK: the server parses a CHECK anew for every statement that writes to the
 -- table, even if its rows have no key.
+--
+-- The functions that write notes of rows run with their owner's rights, so that no role that enqueues or settles needs
+-- any on the notes: it could write notes of others' keys. They touch notes only, and never rows.
 CREATE FUNCTION {{.Named "key_enter"}}() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
@@ -176,7 +192,8 @@ $txwork$;
 -- A row enters its key later: a join has released it, or it is redriven and ended before it entered.
 --
 -- This and the next function are AFTER triggers with an UPDATE of their own. With a BEFORE UPDATE trigger, every
--- statement that updates the table would lock each row first, claims and acks of rows without a key included.
+-- statement that updates the table would lock each row first, claims and acks of rows without a key included. Their
+-- UPDATE runs with the caller's rights, and fires key_wait, which writes the note.
 --
 -- The row draws its place without the lock of the key's writers, one of whom may hold an earlier place and not have
 -- committed. The place must therefore not become the known place in key_state, so it skips marked places.
@@ -192,12 +209,6 @@ BEGIN
     END LOOP;
     UPDATE {{.Table}} AS t SET waiting = true, key_seq = place
     WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
-    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
-    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
-        NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
-    END IF;
     RETURN NULL;
 END
 $txwork$;
@@ -209,11 +220,27 @@ LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     UPDATE {{.Table}} AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
-    VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
-    IF NEW.due_at > now() THEN
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it.
+CREATE FUNCTION {{.Named "key_wait"}}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF OLD.key_seq IS NULL THEN
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+            NEW.concurrency_key, NEW.key_limit > 0, 0, NEW.key_seq, NEW.due_at);
+    ELSE
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
-        VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
+        IF NEW.due_at > now() THEN
+            INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
+            VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        END IF;
     END IF;
     IF {{.MustAnnounceNote}} THEN
         PERFORM {{.AnnounceNote}};
@@ -226,7 +253,7 @@ $txwork$;
 -- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION {{.Named "key_note"}}() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
 BEGIN
     IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
@@ -240,7 +267,7 @@ BEGIN
     ELSE
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
         VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NULL AND NOT OLD.waiting THEN 1 ELSE 0 END);
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END);
     END IF;
     IF {{.MustAnnounceNote}} THEN
         PERFORM {{.AnnounceNote}};
@@ -256,6 +283,7 @@ LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
+    {{.SeesAll}}
     DELETE FROM {{.Named "key_state"}} WHERE next_at IS NULL;
     UPDATE {{.Named "key_state"}} SET taken = NULL, due = '-infinity';
     RETURN NULL;
@@ -292,6 +320,7 @@ DECLARE
     limited boolean := false;
     n integer;
 BEGIN
+    {{.SeesAll}}
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -313,7 +342,8 @@ BEGIN
             RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
         ), merged AS (
             SELECT m.concurrency_key, m.limited,
-                CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended)::integer END AS ended,
+                CASE WHEN NOT bool_or(m.ended IS NULL) THEN
+                    least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
                 min(m.place) AS place, min(m.due) AS due
             FROM (
                 SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
@@ -374,6 +404,7 @@ DECLARE
     parked text[];
     obstacles uuid[];
 BEGIN
+    {{.SeesAll}}
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound,
             m.ended IS NULL AND s.place IS NOT NULL AS anew,
@@ -407,7 +438,7 @@ BEGIN
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM {{.Table}} AS r
             WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-              AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
+              AND CASE WHEN r.completed_at IS NULL THEN {{.WaitsForKey "r"}} END -- it implies no index's condition
             FOR NO KEY UPDATE SKIP LOCKED))
         RETURNING t.concurrency_key
     ), seen AS MATERIALIZED (
@@ -463,10 +494,11 @@ AS $txwork$
 DECLARE
     n integer;
 BEGIN
+    {{.SeesAll}}
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
             CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
-            CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
+            CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
         FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM {{.Named "key_state"}} AS g
@@ -477,8 +509,7 @@ BEGIN
     ), head AS MATERIALIZED (
         SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
             greatest(k.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END
-                * interval '1 microsecond' AS gap,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
             CASE WHEN k.taken IS NULL AND h.key_limit <> {{.Unlimited}} THEN (
                 SELECT count(*) FROM {{.Table}} AS l
                 WHERE l.concurrency_key = k.key AND {{.Live "l"}} AND l.key_limit > 0) + (
@@ -501,9 +532,9 @@ BEGIN
             FROM head AS h) AS p
         WHERE p.due_at IS NOT NULL
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, room.first + (
-                row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst
-            ) * room.gap AS at
+        SELECT f.ctid, room.key, {{.After "room.first"
+            "(row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap"
+            }} AS at
         FROM room
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.due_at, r.key_seq FROM {{.Table}} AS r
@@ -519,7 +550,8 @@ BEGIN
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq
     ), done AS MATERIALIZED (
-        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked
+        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked,
+            CASE WHEN h.taken IS NOT NULL THEN least(h.taken + coalesce(t.released, 0), 2147483647) END AS running
         FROM head AS h
         LEFT JOIN room ON room.key = h.key
         LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or({{.Marked "r.key_seq"}}) AS marked
@@ -531,7 +563,8 @@ BEGIN
         SELECT CASE
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
-            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - {{.AheadInterval}} / 2,
+            ELSE greatest(
+                {{.After "d.first" "(d.released - d.key_burst + 1) * d.gap"}} - {{.AheadInterval}} / 2,
                 started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
@@ -544,16 +577,17 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE {{.Named "key_state"}} AS g
-        SET taken = d.taken + d.released, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
-            next_at = coalesce(d.first + d.released * d.gap, g.next_at)
+        SET taken = d.running, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+            next_at = coalesce({{.After "d.first" "d.released * d.gap"}}, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < {{.MaxUpdates}}
           AND d.n IN (SELECT m.n FROM mine AS m)
         RETURNING g.concurrency_key
     ), fresh AS (
         INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(d.n + 1, nextval('{{.Named "key_seq"}}')), d.taken + d.released,
-            coalesce(d.due_at, started), coalesce(d.first + d.released * d.gap, d.next_at), now()
+        SELECT d.key, true, greatest(d.n + 1, nextval('{{.Named "key_seq"}}')),
+            d.running, coalesce(d.due_at, started),
+            coalesce({{.After "d.first" "d.released * d.gap"}}, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -577,6 +611,7 @@ AS $txwork$
 DECLARE
     n integer;
 BEGIN
+    {{.SeesAll}}
     UPDATE {{.Table}} AS t
     SET status = 3,
         completed_at = clock_timestamp(),
@@ -623,6 +658,7 @@ DECLARE
     place record;
     n integer;
 BEGIN
+    {{.SeesAll}}
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -663,6 +699,7 @@ AS $txwork$
 DECLARE
     last text := behind;
 BEGIN
+    {{.SeesAll}}
     FOR i IN 1..most LOOP
         IF ordered THEN
             SELECT t.concurrency_key INTO last FROM {{.Table}} AS t
@@ -685,6 +722,26 @@ BEGIN
 END
 $txwork$;
 
+-- Hides notes and the state of keys from everybody who does not see all rows, if the table has row-level security, and
+-- shows them if it has none. Only folds and sweeps need them. For the owner of the tables, who calls it after each
+-- change of that.
+CREATE FUNCTION {{.Named "key_policies"}}() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '{{.Table}}'::regclass) THEN
+        ALTER TABLE {{.Named "key_note"}} ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE {{.Named "key_state"}} ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE {{.Named "key_cursor"}} ENABLE ROW LEVEL SECURITY;
+    ELSE
+        ALTER TABLE {{.Named "key_note"}} DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE {{.Named "key_state"}} DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE {{.Named "key_cursor"}} DISABLE ROW LEVEL SECURITY;
+    END IF;
+END
+$txwork$;
+
 CREATE TRIGGER {{.Constraint "key_enter"}} BEFORE INSERT ON {{.Table}}
 FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL)
 EXECUTE FUNCTION {{.Named "key_enter"}}();
@@ -698,13 +755,18 @@ CREATE TRIGGER {{.Constraint "key_back"}} AFTER UPDATE OF status ON {{.Table}}
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION {{.Named "key_back"}}();
 
+CREATE TRIGGER {{.Constraint "key_wait"}} AFTER UPDATE OF waiting ON {{.Table}}
+FOR EACH ROW WHEN ({{.WaitsForKey "NEW"}} AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
+    AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
+EXECUTE FUNCTION {{.Named "key_wait"}}();
+
 -- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER {{.Constraint "key_note"}} AFTER UPDATE OF completed_at, due_at, key_policy ON {{.Table}}
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
-    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)
+    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND ({{.Released "OLD"}} OR NEW.cancelled_at IS NOT NULL)
     OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
     OR OLD.key_policy > 0 AND NEW.key_policy = 0
-    OR NEW.waiting AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
+    OR {{.WaitsForKey "NEW"}} AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
 EXECUTE FUNCTION {{.Named "key_note"}}();
 
 CREATE TRIGGER {{.Constraint "key_gone_all"}} AFTER TRUNCATE ON {{.Table}}

@@ -28,6 +28,7 @@ DECLARE
     held uuid[];
     missed uuid[];
 BEGIN
+    {{.SeesAll}}
     folded := 0;
     released := 0;
     LOOP

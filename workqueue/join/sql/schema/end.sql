@@ -6,6 +6,9 @@
 -- one that was redriven after that and now waits only for its key. A session that cancels a join waits here for the
 -- sessions that hold its continuations; a fold has locked all of them before.
 --
+-- A role from which row-level security hides rows may cancel joins whose continuations it sees, and end no others: the
+-- join would end, and a continuation that it does not see would wait for ever.
+--
 -- The state of a continuation becomes 0, Ready, if it is released; 2, Done, for an on_fail that is not needed, as if it
 -- had run and found nothing to do, since a dead letter could be redriven and would undo what succeeded; and 3, Failed
 -- and cancelled, for an on_complete that will not run.
@@ -20,6 +23,14 @@ DECLARE
     reasons text[];
     released integer;
 BEGIN
+    IF ({{.Hides}})
+        AND ($2 IS NULL OR EXISTS (
+            SELECT FROM {{.Join}} AS j
+            CROSS JOIN LATERAL (VALUES (j.on_complete), (j.on_fail)) AS c (id)
+            WHERE j.id = ANY ($1) AND c.id IS NOT NULL AND NOT EXISTS (SELECT FROM {{.Table}} AS t WHERE t.id = c.id)))
+    THEN
+        {{.Refuse}}
+    END IF;
     WITH ended AS (
         UPDATE {{.Join}} AS j
         SET status = coalesce($2, CASE WHEN NOT {{.Counted "j"}} OR j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
@@ -76,7 +87,7 @@ BEGIN
         FROM unnest(targets, states, reasons) AS c (id, state, reason)
         -- CASE hides from the planner that few rows wait: it would otherwise scan the whole table to find them.
         WHERE t.id = c.id
-          AND CASE WHEN t.status = 0 THEN t.waiting{{if .Keyed}} AND t.key_seq IS NULL{{end}} ELSE false END
+          AND CASE WHEN t.status = 0 THEN {{.WaitsForJoin "t"}} ELSE false END
         RETURNING c.state
     )
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;

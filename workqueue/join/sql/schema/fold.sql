@@ -13,6 +13,7 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 BEGIN
+    {{.SeesAll}}
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;

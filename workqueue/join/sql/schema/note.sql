@@ -1,5 +1,6 @@
 -- Writes a note that a member has settled, was redriven, or was deleted while it was live. It reads and locks nothing,
--- so a settle never waits for a join.
+-- so a settle never waits for a join. It runs with its owner's rights, so that no role that settles needs any on the
+-- notes.
 --
 {{- if .DeleteDone}}
 -- This table deletes rows on ack. So a row in progress that is deleted was acknowledged, and a Ready row that is
@@ -8,7 +9,7 @@
 -- A row that is deleted while it is live never settled. It counts as failed, even if a worker held it.
 {{- end}}
 CREATE FUNCTION {{.Function "settled"}}() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE

@@ -8,6 +8,7 @@ AS $txwork$
 DECLARE
     forgotten integer;
 BEGIN
+    {{.SeesAll}}
     DELETE FROM {{.Member}} AS m
     WHERE m.ctid = ANY (ARRAY(
         SELECT r.ctid FROM {{.Member}} AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
@@ -20,16 +21,18 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Function "forget"}}(uuid[], integer) FROM PUBLIC;
 
--- Deletes up to max_rows joins that ended longer ago than age, oldest first.
+-- Deletes up to max_rows joins that ended longer ago than age, oldest first. A join is kept while a continuation may
+-- still read it.
 CREATE FUNCTION {{.Function "purge"}}(age interval, max_rows integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
+    {{.SeesAll}}
     RETURN {{.Function "forget"}}(ARRAY(
         SELECT j.id
         FROM {{.Join}} AS j
-        WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1
+        WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1 AND NOT {{.Needed "j"}}
         ORDER BY j.completed_at
         LIMIT $2
         FOR UPDATE SKIP LOCKED), NULL);

@@ -11,6 +11,7 @@ AS $txwork$
 DECLARE
     chosen uuid[];
 BEGIN
+    {{.SeesAll}}
     chosen := ARRAY(
         SELECT s.id
         FROM (

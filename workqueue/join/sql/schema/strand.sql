@@ -15,6 +15,7 @@ DECLARE
     held uuid[];
     stranded integer;
 BEGIN
+    {{.SeesAll}}
     SELECT c.row_id INTO place FROM {{.Cursor}} AS c
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
     FOR UPDATE SKIP LOCKED;

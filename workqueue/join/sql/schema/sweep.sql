@@ -1,6 +1,6 @@
 -- Repairs and cleans up without notes: it has pending joins counted anew, which repairs a stranded one; deletes ended
--- joins after their retention, up to {{.MaxMembers}} members at a time; and ends rows whose join is gone. Returns how
--- many joins and rows it handled.
+-- joins after their retention, up to {{.MaxMembers}} members at a time; and ends rows whose join is gone. A join that a
+-- continuation may still read is kept, and looked at again in an hour. Returns how many joins and rows it handled.
 --
 -- One index finds the joins to look at: pending ones at an age of one minute, two, four and so on, at least every
 -- quarter of an hour. Rows that another session holds are left to the next sweep.
@@ -12,14 +12,18 @@ AS $txwork$
 DECLARE
     pending uuid[];
     ended uuid[];
+    needed uuid[];
 BEGIN
+    {{.SeesAll}}
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows is %, it must be at least 1', max_rows USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT array_agg(l.id) FILTER (WHERE l.status = 0), array_agg(l.id) FILTER (WHERE l.status <> 0)
-    INTO pending, ended
+    SELECT array_agg(l.id) FILTER (WHERE l.status = 0),
+           array_agg(l.id) FILTER (WHERE l.status <> 0 AND NOT {{.Needed "l"}}),
+           array_agg(l.id) FILTER (WHERE l.status <> 0 AND {{.Needed "l"}})
+    INTO pending, ended, needed
     FROM (
-        SELECT j.id, j.status
+        SELECT j.id, j.status, j.on_complete, j.on_fail
         FROM {{.Join}} AS j
         WHERE j.look_at <= now()
         ORDER BY j.look_at
@@ -33,7 +37,10 @@ BEGIN
         SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
         WHERE j.id = ANY (pending);
     END IF;
-    RETURN coalesce(cardinality(pending), 0)
+    IF needed IS NOT NULL THEN
+        UPDATE {{.Join}} AS j SET look_at = now() + interval '1 hour' WHERE j.id = ANY (needed);
+    END IF;
+    RETURN coalesce(cardinality(pending), 0) + coalesce(cardinality(needed), 0)
         + {{.Function "forget"}}(ended, {{.MaxMembers}})
         + {{.Function "strand"}}($1);
 END

@@ -13,12 +13,12 @@ CREATE TABLE {{.Join}} (
     late integer NOT NULL DEFAULT 0,
     on_complete uuid,
     on_fail uuid,
-    deadline timestamptz,
+    deadline {{.Time}},
     label text,
     last_error text,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    completed_at timestamptz,
-    look_at timestamptz NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep looks at it
+    created_at {{.Time}} NOT NULL DEFAULT now(),
+    completed_at {{.Time}},
+    look_at {{.Time}} NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep looks at it
     retention interval NOT NULL, -- how long it is kept after its end
     CONSTRAINT {{.Named "join_pkey"}} PRIMARY KEY (id),
     CONSTRAINT {{.Named "join_check"}} CHECK (
@@ -28,7 +28,6 @@ CREATE TABLE {{.Join}} (
         AND succeeded >= 0 AND failed >= 0 AND late >= 0
         AND succeeded + failed <= expected AND late <= expected
         AND retention BETWEEN interval '0' AND interval '1000 years' -- end.sql must be able to add it to now
-        AND (deadline IS NULL OR isfinite(deadline))
     )
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
@@ -62,11 +61,10 @@ CREATE INDEX {{.Named "join_member_ix"}} ON {{.Member}} (join_id);
 -- gone is the outcome that counts if the member's row is gone by then. A note is written in the transaction of the
 -- change, and deleted in the one that applies it.
 CREATE TABLE {{.Note}} (
-    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    at {{.Time}} NOT NULL DEFAULT clock_timestamp(),
     member_id uuid,
     gone smallint,
-    join_id uuid,
-    CONSTRAINT {{.Named "join_note_ck"}} CHECK (isfinite(at))
+    join_id uuid
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if

@@ -4,11 +4,11 @@
 -- $4 errors
 UPDATE "billing"."invoices" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(5000000 * (t.attempts::float8), 3600000000) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE pg_catalog.clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(5000000 * (t.attempts::pg_catalog.float8), 3600000000) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::pg_catalog.float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::pg_catalog.float8 WHEN 'quadratic' THEN t.attempts::pg_catalog.float8 ^ 2 WHEN 'exponential' THEN 2::pg_catalog.float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::pg_catalog.float8) * (1 - coalesce((t.retry ->> 'jitter')::pg_catalog.float8, 0) * pg_catalog.random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN pg_catalog.clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN pg_catalog.clock_timestamp() END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
-FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[]) AS s (id, token, delay, error)
-WHERE t.id = ANY ($1::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM unnest($1::pg_catalog.uuid[], $2::pg_catalog.uuid[], $3::bigint[], $4::pg_catalog.text[]) AS s (id, token, delay, error)
+WHERE t.id = ANY ($1::pg_catalog.uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled;

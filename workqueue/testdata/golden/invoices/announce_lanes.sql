@@ -17,6 +17,6 @@ WITH RECURSIVE lane AS (
         LIMIT 1
     ) AS n
 )
-SELECT ARRAY[l.c1::text, l.c2::text] AS lane
+SELECT ARRAY[l.c1::pg_catalog.text, l.c2::pg_catalog.text] AS lane
 FROM lane AS l
 LIMIT 1000;

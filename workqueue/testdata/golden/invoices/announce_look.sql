@@ -5,17 +5,17 @@
 SELECT l.ord::int AS ord,
        (extract(epoch FROM f.due_at) * 1000000)::bigint AS first,
        (extract(epoch FROM b.due_at) * 1000000)::bigint AS last_due,
-       b.id::text AS last_id
-FROM unnest($1::text::timestamptz[], $2::text::uuid[], $3::text::text[], $4::text::text[])
+       b.id::pg_catalog.text AS last_id
+FROM unnest($1::pg_catalog.text::pg_catalog.timestamptz[], $2::pg_catalog.text::pg_catalog.uuid[], $3::pg_catalog.text::pg_catalog.text[], $4::pg_catalog.text::pg_catalog.text[])
     WITH ORDINALITY AS l (after_due, after_id, c1, c2, ord)
 CROSS JOIN LATERAL (
     SELECT r.due_at, r.id
     FROM "billing"."invoices" AS r
     WHERE r.completed_at IS NULL
       AND NOT r.waiting
-      AND r.due_at <= now()
+      AND r.due_at <= pg_catalog.now()
       AND (r.due_at, r.id) > (l.after_due, l.after_id)
-      AND r."region" = l.c1::text
+      AND r."region" = l.c1::pg_catalog.text
       AND r."priority" = l.c2::smallint
     ORDER BY r."region" DESC, r."priority" DESC, r.due_at DESC, r.id DESC
     LIMIT 1
@@ -28,7 +28,7 @@ LEFT JOIN LATERAL (
       AND r.status = 0
       AND r.due_at <= b.due_at
       AND (r.due_at, r.id) > (l.after_due, l.after_id)
-      AND r."region" = l.c1::text
+      AND r."region" = l.c1::pg_catalog.text
       AND r."priority" = l.c2::smallint
     ORDER BY r."region", r."priority", r.due_at, r.id
     LIMIT 1

@@ -2,5 +2,5 @@
 -- $2 tokens
 SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
        coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM unnest($1::uuid[], $2::uuid[]) AS s (id, token)
+FROM unnest($1::pg_catalog.uuid[], $2::pg_catalog.uuid[]) AS s (id, token)
 LEFT JOIN "billing"."invoices" AS t ON t.id = s.id;

@@ -4,11 +4,11 @@
 -- $4 cancelled
 UPDATE "billing"."invoices" AS t
 SET status = 3,
-    completed_at = clock_timestamp(),
-    failed_at = clock_timestamp(),
-    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    completed_at = pg_catalog.clock_timestamp(),
+    failed_at = pg_catalog.clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, pg_catalog.clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = ANY ($1::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM unnest($1::pg_catalog.uuid[], $2::pg_catalog.uuid[], $3::pg_catalog.text[], $4::boolean[]) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($1::pg_catalog.uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled;

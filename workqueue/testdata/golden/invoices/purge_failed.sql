@@ -6,7 +6,7 @@ WHERE t.ctid = ANY (ARRAY(
     FROM "billing"."invoices" AS r
     WHERE r.failed_at IS NOT NULL
       AND r.cancelled_at IS NULL
-      AND r.failed_at < now() - $1::interval
+      AND r.failed_at < pg_catalog.now() - $1::interval
     ORDER BY r.failed_at, r.id
     LIMIT $2::int
     FOR UPDATE SKIP LOCKED))

@@ -4,17 +4,17 @@
 WITH changed AS (
     UPDATE "billing"."invoices" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(pg_catalog.clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN pg_catalog.clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN pg_catalog.clock_timestamp() END,
     locked_until = NULL,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
-    FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS s (id, token, delay)
-    WHERE t.id = ANY ($1::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
+    FROM unnest($1::pg_catalog.uuid[], $2::pg_catalog.uuid[], $3::bigint[]) AS s (id, token, delay)
+    WHERE t.id = ANY ($1::pg_catalog.uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
         CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+    HAVING CASE WHEN pg_catalog.min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
 )
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told;

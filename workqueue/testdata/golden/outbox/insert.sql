@@ -9,18 +9,18 @@
 -- $9 column_payload
 -- $10 column_dedup_key
 INSERT INTO "txwork"."outbox" (id, due_at, max_attempts, waiting, headers, retry, "topic", "key", "payload", "dedup_key")
-SELECT s.id, greatest(s.due_at, now()), coalesce(s.max_attempts, 10), coalesce(s.waiting, false), s.headers::jsonb, s.retry::jsonb, s.c1, s.c2, s.c3, s.c4
+SELECT s.id, greatest(s.due_at, pg_catalog.now()), coalesce(s.max_attempts, 10), coalesce(s.waiting, false), s.headers::pg_catalog.jsonb, s.retry::pg_catalog.jsonb, s.c1, s.c2, s.c3, s.c4
 FROM unnest(
-    $1::uuid[],
-    $2::timestamptz[],
+    $1::pg_catalog.uuid[],
+    $2::pg_catalog.timestamptz[],
     $3::int[],
     $4::boolean[],
-    $5::text[],
-    $6::text[],
-    $7::text[],
-    $8::text[],
-    $9::bytea[],
-    $10::text[]
+    $5::pg_catalog.text[],
+    $6::pg_catalog.text[],
+    $7::pg_catalog.text[],
+    $8::pg_catalog.text[],
+    $9::pg_catalog.bytea[],
+    $10::pg_catalog.text[]
 ) WITH ORDINALITY AS s (id, due_at, max_attempts, waiting, headers, retry, c1, c2, c3, c4, ord)
 ORDER BY s.ord
 ON CONFLICT ("topic", "dedup_key")

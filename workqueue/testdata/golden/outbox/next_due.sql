@@ -1,6 +1,6 @@
 -- $1 since
-SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
-    min(d.due_at) AS due_at
+SELECT pg_catalog.now() AS asked_at, extract(epoch FROM pg_catalog.min(d.due_at) - pg_catalog.clock_timestamp())::pg_catalog.float8 AS seconds,
+    pg_catalog.min(d.due_at) AS due_at
 FROM (SELECT) AS l
 CROSS JOIN LATERAL (
     SELECT r.due_at
@@ -8,7 +8,7 @@ CROSS JOIN LATERAL (
     WHERE r.completed_at IS NULL
       AND NOT r.waiting
       AND r.status = 0
-      AND r.due_at > least($1::timestamptz, now())
+      AND r.due_at > least($1::pg_catalog.timestamptz, pg_catalog.now())
     ORDER BY r.due_at, r.id
     LIMIT 1
 ) AS d;

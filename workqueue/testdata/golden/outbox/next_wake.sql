@@ -1,8 +1,8 @@
-SELECT extract(epoch FROM min(w.at) - clock_timestamp())::float8 AS seconds, min(w.at) AS at
+SELECT extract(epoch FROM pg_catalog.min(w.at) - pg_catalog.clock_timestamp())::pg_catalog.float8 AS seconds, pg_catalog.min(w.at) AS at
 FROM (
-    (SELECT min(r.due_at) AS at FROM "txwork"."outbox" AS r WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 0)
+    (SELECT pg_catalog.min(r.due_at) AS at FROM "txwork"."outbox" AS r WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 0)
     UNION ALL
-    (SELECT min(r.locked_until) FROM "txwork"."outbox" AS r
-    WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now())
+    (SELECT pg_catalog.min(r.locked_until) FROM "txwork"."outbox" AS r
+    WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= pg_catalog.now())
 ) AS w
-HAVING min(w.at) IS NOT NULL;
+HAVING pg_catalog.min(w.at) IS NOT NULL;

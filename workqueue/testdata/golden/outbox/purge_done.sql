@@ -6,7 +6,7 @@ WHERE t.ctid = ANY (ARRAY(
     FROM "txwork"."outbox" AS r
     WHERE r.completed_at IS NOT NULL
       AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
-      AND r.completed_at < now() - $1::interval
+      AND r.completed_at < pg_catalog.now() - $1::interval
     ORDER BY r.completed_at
     LIMIT $2::int
     FOR UPDATE SKIP LOCKED))

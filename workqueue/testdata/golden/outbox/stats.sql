@@ -1,11 +1,11 @@
-SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
-       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
-       count(*) FILTER (WHERE r.status = 1) AS in_progress,
-       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
-       (SELECT count(*) FROM "txwork"."outbox" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
-       (SELECT count(*) FROM "txwork"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
-       (SELECT count(*) FROM "txwork"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
-       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+SELECT pg_catalog.count(*) FILTER (WHERE r.status = 0 AND r.due_at <= pg_catalog.now()) AS ready,
+       pg_catalog.count(*) FILTER (WHERE r.status = 0 AND r.due_at > pg_catalog.now()) AS scheduled,
+       pg_catalog.count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       pg_catalog.count(*) FILTER (WHERE r.status = 1 AND r.locked_until < pg_catalog.now()) AS expired,
+       (SELECT pg_catalog.count(*) FROM "txwork"."outbox" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT pg_catalog.count(*) FROM "txwork"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT pg_catalog.count(*) FROM "txwork"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM pg_catalog.now() - pg_catalog.min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= pg_catalog.now())), 0)::pg_catalog.float8
            AS oldest_ready_seconds
 FROM "txwork"."outbox" AS r
 WHERE r.completed_at IS NULL AND NOT r.waiting;

@@ -1,4 +1,14 @@
-package alarms
+// Package webhook signs and verifies HTTP requests according to the Standard Webhooks specification. The signature
+// covers the id of a message, the time and the body, and nothing else of a request: not its path, and no other header.
+//
+//	signer, err := webhook.NewSigner(secret)
+//	if err != nil {
+//		return err
+//	}
+//	id, err := signer.Verify(r.Header, body, 0) // body as it was received
+//
+// Use one secret for each endpoint. Otherwise a request to one of them, if it is captured, can be sent to another.
+package webhook
 
 import (
 	"crypto/hmac"
@@ -14,14 +24,14 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// Headers of a signed wake, according to the Standard Webhooks specification.
+// Headers of a signed request.
 const (
 	HeaderID        = "webhook-id"
 	HeaderTimestamp = "webhook-timestamp"
 	HeaderSignature = "webhook-signature"
 )
 
-// DefaultTolerance is how far the time of a wake may be from the receiver's clock: clocks differ, and the transfer
+// DefaultTolerance is how far the time of a request may be from the receiver's clock: clocks differ, and the transfer
 // takes time.
 const DefaultTolerance = 5 * time.Minute
 
@@ -73,8 +83,11 @@ func parseSecret(text string) ([]byte, error) {
 	return secret, nil
 }
 
-// Sign sets the three headers of a message.
-func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
+// Sign sets the three headers of a message. It refuses an id that Verify would refuse.
+func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) error {
+	if !isID(id) {
+		return validate.Errorf("id", "%.40q is empty or has a full stop or a line break", id)
+	}
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, len(s.secrets))
 	for i, secret := range s.secrets {
@@ -83,7 +96,12 @@ func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
 	h.Set(HeaderID, id)
 	h.Set(HeaderTimestamp, timestamp)
 	h.Set(HeaderSignature, strings.Join(signatures, " "))
+	return nil
 }
+
+// isID reports whether an id can be signed without ambiguity. Full stops separate the signed parts: with one in the id,
+// bytes of the id could be moved to the time and the body, or back, under the same signature.
+func isID(id string) bool { return id != "" && !strings.ContainsAny(id, ".\r\n\x00") }
 
 func sign(secret []byte, id, timestamp string, body []byte) []byte {
 	mac := hmac.New(sha256.New, secret)
@@ -94,23 +112,31 @@ func sign(secret []byte, id, timestamp string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Verify verifies a received message. Pass the body unchanged. One of its signatures must be by one of the secrets, and
-// its time must be within the tolerance of this machine's clock; 0 means [DefaultTolerance]. The error is
-// [ErrSignature] or [ErrStale]. A valid message may still arrive twice: remember its webhook-id for at least as long as
-// the tolerance.
-func (s *Signer) Verify(h http.Header, body []byte, tolerance time.Duration) error {
-	id, timestamp := h.Get(HeaderID), h.Get(HeaderTimestamp)
+// Verify verifies a received message and returns its id. Pass the body unchanged. One of its signatures must be by one
+// of the secrets, and its time must be within the tolerance of this machine's clock; 0 means [DefaultTolerance]. The
+// error is [ErrSignature] or [ErrStale]. A valid message may still arrive twice: remember its id for at least as long
+// as the tolerance. Package inboxhttp does.
+func (s *Signer) Verify(h http.Header, body []byte, tolerance time.Duration) (id string, err error) {
+	id, timestamp := only(h, HeaderID), only(h, HeaderTimestamp)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if id == "" || err != nil || !s.matches(h.Get(HeaderSignature), id, timestamp, body) {
-		return ErrSignature
+	if !isID(id) || err != nil || !s.matches(only(h, HeaderSignature), id, timestamp, body) {
+		return "", ErrSignature
 	}
 	if tolerance == 0 {
 		tolerance = DefaultTolerance
 	}
 	if time.Since(time.Unix(seconds, 0)).Abs() > tolerance {
-		return ErrStale
+		return "", ErrStale
 	}
-	return nil
+	return id, nil
+}
+
+// only returns the value of a header, or nothing if there are several: other code might use another one of them.
+func only(h http.Header, name string) string {
+	if values := h.Values(name); len(values) == 1 {
+		return values[0]
+	}
+	return ""
 }
 
 // maxSignatures limits the work that a header can cause.

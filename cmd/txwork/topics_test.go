@@ -1,0 +1,27 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/txwork/txwork/outbox"
+)
+
+// An operator pauses a topic, sees what it holds back, and resumes it. A relay that ends when nothing is left does not
+// wait for a paused topic.
+func TestTopicsArePausedAndResumed(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.run("outbox", "pause", "sick").ok().prints("topic sick paused")
+	c.run("outbox", "pause", "sick").ok().prints("as it was before")
+	c.enqueue(outbox.Message{Topic: "sick", Payload: []byte("later")}, outbox.Message{Topic: "well",
+		Payload: []byte("now")})
+	if r := c.run("outbox", "relay", "--stdout", "--until-empty").ok(); r.stdout != "now\n" {
+		t.Errorf("delivered %q while a topic was paused", r.stdout)
+	}
+	c.run("outbox", "topics").ok().prints("sick", "yes", "1")
+	c.run("outbox", "resume", "sick").ok().prints("topic sick resumed")
+	if r := c.run("outbox", "relay", "--stdout", "--until-empty").ok(); r.stdout != "later\n" {
+		t.Errorf("delivered %q after the resume", r.stdout)
+	}
+	c.run("inbox", "pause", "billing", "paid").ok()
+	c.run("inbox", "topics").ok().prints("billing", "paid", "yes")
+}

@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/txwork/txwork/internal/contain"
+)
+
+// sessionMark begins the text by which [FitSession] refuses a session.
+const sessionMark = "txwork refuses the session: "
+
+// FitSession is a condition in SQL that is true in a session in which statements and triggers mean what they say. It
+// fails in one whose search_path names a schema before pg_catalog, since any function, operator or type there would
+// take the place of PostgreSQL's; and in one with session_replication_role = replica, where triggers do not run.
+//
+// Nothing in it can be replaced by such a schema, and it reads only settings. The server evaluates constants while it
+// plans, so the text that cannot be cast is not one.
+const (
+	FitSession = "CASE WHEN " + pathReplaces + " OR " + inReplica + " THEN " + refuse +
+		", ', search_path is ', pg_catalog.current_setting('search_path'))::int END IS NULL"
+
+	// RunsTriggers is the second half of FitSession, for statements that name the schema of everything that they use.
+	RunsTriggers = "CASE WHEN " + inReplica + " THEN " + refuse + ")::int END IS NULL"
+
+	// SelectFit is a statement that fails in a session that does not fit.
+	SelectFit = "SELECT WHERE " + FitSession
+)
+
+const (
+	pathReplaces = `pg_catalog.int4gt(pg_catalog.array_position(pg_catalog.current_schemas(false), 'pg_catalog'), 1)`
+	inReplica    = `pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica')`
+	refuse       = "pg_catalog.concat('" + sessionMark + "session_replication_role is '," +
+		" pg_catalog.current_setting('session_replication_role')"
+)
+
+// explainSession explains the error with which a session was refused, whatever the driver made of it.
+func (s Sentinels) explainSession(err error) (explained error, ok bool) {
+	if State(err) != "22P02" || s.Session == nil || contain.Is(err, s.Session) {
+		return nil, false
+	}
+	_, settings, found := strings.Cut(err.Error(), sessionMark)
+	if !found {
+		return nil, false
+	}
+	advice := "take pg_catalog out of its search_path, or name it first: a schema before it replaces PostgreSQL's own " +
+		"functions"
+	if strings.HasPrefix(settings, "session_replication_role is replica") {
+		advice = "set session_replication_role to origin: without triggers, order, limits, joins and notifications " +
+			"would be off"
+	}
+	return fmt.Errorf("txwork: %w: %s: %w", s.Session, advice, err), true
+}

@@ -1,0 +1,309 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
+)
+
+func (f *fixture) pause(topic string) {
+	f.Helper()
+	f.inTx(func(tx pgx.Tx) error { return f.box.Pause(f.Context(), workqueue.Pgx(tx), topic) })
+}
+
+func (f *fixture) resume(topic string) {
+	f.Helper()
+	f.inTx(func(tx pgx.Tx) error { return f.box.Resume(f.Context(), workqueue.Pgx(tx), topic) })
+}
+
+func (f *fixture) topics() (list []topics.Info) {
+	f.Helper()
+	f.inTx(func(tx pgx.Tx) (err error) {
+		list, err = f.box.Topics(f.Context(), workqueue.Pgx(tx))
+		return err
+	})
+	return list
+}
+
+// sendMany writes messages of a topic whose payload is their number, each due a microsecond after the one before.
+func (f *fixture) sendMany(topic string, n int) {
+	f.Helper()
+	f.exec("INSERT INTO "+f.table+" (topic, payload, due_at) SELECT $1, convert_to(i::text, 'UTF8'), "+
+		"now() - interval '1 hour' + i * interval '1 microsecond' FROM generate_series(1, $2::int) AS i", topic, n)
+}
+
+// deliveries has the payloads that were delivered, by topic.
+type deliveries struct {
+	mu  sync.Mutex
+	got map[string][]string
+}
+
+func (l *deliveries) handle(_ context.Context, m *outbox.Delivery) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.got == nil {
+		l.got = map[string][]string{}
+	}
+	l.got[m.Topic] = append(l.got[m.Topic], string(m.Payload))
+	return nil
+}
+
+func (l *deliveries) of(topic string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.got[topic])
+}
+
+func numbers(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprint(i+1))
+	}
+	return all
+}
+
+// rest gives a relay time to do what it must not do.
+func rest(d time.Duration) { time.Sleep(d) }
+
+// A paused topic is not claimed by any way in, and its rows come back in their order.
+func TestAPausedTopic(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.pause("sick")
+	f.sendMany("sick", 2500)
+	f.sendMany("well", 30)
+	rows, err := f.box.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10)
+	if err != nil || len(rows) != 10 {
+		t.Fatalf("claimed %d rows, %v: a claim passes over a thousand paused rows and more", len(rows), err)
+	}
+	if n := f.count("SELECT count(*) FROM " + f.table + "_claim_rows(gen_random_uuid(), 60, 20) WHERE topic = 'well'"); n != 20 {
+		t.Errorf("the SQL function claimed %d rows of another topic, want 20", n)
+	}
+	if n := f.count("SELECT count(*) FROM " + f.table + "_claim(gen_random_uuid(), 60, 20)"); n != 0 {
+		t.Errorf("the SQL function claimed %d rows of a paused topic", n)
+	}
+	list := f.topics()
+	if len(list) != 1 || list[0].Topic != "sick" || !list[0].Paused || list[0].Aside != 2500 ||
+		list[0].Oldest < time.Hour-time.Second {
+		t.Errorf("the topics are %+v", list)
+	}
+	f.resume("sick")
+	var got []uuid.UUID
+	f.until("the rows of the resumed topic", func() bool {
+		rows, err := f.box.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			got = append(got, row.ID)
+		}
+		return len(got) == 2500
+	})
+	if n := f.count("SELECT count(*) FROM unnest($1::uuid[]) WITH ORDINALITY AS u (id, place) JOIN "+f.table+
+		" AS r USING (id) WHERE r.topic = 'sick' AND convert_from(r.payload, 'UTF8') = u.place::text", got); n != 2500 {
+		t.Errorf("%d of 2500 rows came in their order", n)
+	}
+	if list := f.topics(); len(list) != 0 {
+		t.Errorf("the topics are %+v", list)
+	}
+}
+
+// A running relay notices a pause and its end, with and without notifications.
+func TestARelayObeysAPause(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]workqueue.WorkerOptions{"listening": {}, "polling": {NoListen: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newOutbox(t)
+			o.Concurrency = 1
+			var got deliveries
+			f.relay(o, func(r *outbox.Relay) { r.HandleAll(got.handle) })
+			f.sendMany("a", 5)
+			f.until("the first rows", func() bool { return len(got.of("a")) == 5 })
+			f.pause("a")
+			rest(700 * time.Millisecond) // half a second is what it may take without notifications
+			f.exec("INSERT INTO " + f.table + " (topic, payload) VALUES ('a', '6'), ('b', '1')")
+			f.until("another topic", func() bool { return len(got.of("b")) == 1 })
+			if n := len(got.of("a")); n != 5 {
+				t.Errorf("%d rows of the paused topic were delivered, want 5", n)
+			}
+			f.resume("a")
+			f.until("the rest", func() bool { return len(got.of("a")) == 6 })
+		})
+	}
+}
+
+// A drain leaves what is paused and ends, and delivers it after the resume.
+func TestADrainLeavesPausedTopics(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.pause("sick")
+	f.sendMany("sick", 1200)
+	f.sendMany("well", 3)
+	var got deliveries
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.HandleAll(got.handle)
+	d, err := r.Drain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := d.Process(t.Context()); err != nil || n != 3 {
+		t.Errorf("the drain handled %d rows, %v, want 3", n, err)
+	}
+	f.resume("sick")
+	if n, err := d.Process(t.Context()); err != nil || n != 1200 {
+		t.Errorf("the drain handled %d rows, %v, want 1200", n, err)
+	}
+}
+
+// Rows of ordered keys keep their order although a pause sets some aside, and hold their key meanwhile.
+func TestOrderedRowsOfAPausedTopic(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
+	var got deliveries
+	var order []string
+	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
+			_ = got.handle(ctx, m)
+			got.mu.Lock()
+			defer got.mu.Unlock()
+			order = append(order, string(m.Payload))
+			return nil
+		})
+	})
+	f.pause("a")
+	rest(700 * time.Millisecond)
+	message := func(topic, payload string) outbox.Message {
+		return outbox.Message{Topic: topic, Key: "k", Payload: []byte(payload)}
+	}
+	f.enqueue(message("b", "1"), message("a", "2"), message("b", "3"), message("a", "4"))
+	f.enqueue(outbox.Message{Topic: "b", Key: "other", Payload: []byte("x")})
+	f.until("the first row and another key", func() bool { return len(got.of("b")) == 2 })
+	f.until("the second row is aside", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE aside AND waiting") == 1
+	})
+	for range 3 { // folds and sweeps leave the row where it is
+		f.exec("UPDATE " + f.table + "_key_cursor SET swept_at = '-infinity'")
+		f.exec("SELECT " + f.table + "_key_sweep(1000)")
+		f.exec("SELECT " + f.table + "_fold()")
+	}
+	rest(300 * time.Millisecond)
+	if n := len(got.of("b")) + len(got.of("a")); n != 2 {
+		t.Errorf("%d rows were delivered during the pause, want 2", n)
+	}
+	f.resume("a")
+	f.until("the rest", func() bool { return len(got.of("a")) == 2 && len(got.of("b")) == 3 })
+	order = slices.DeleteFunc(order, func(p string) bool { return p == "x" })
+	if !slices.Equal(order, numbers(4)) {
+		t.Errorf("the order of the key was %v", order)
+	}
+}
+
+// What operators do with rows that are aside.
+func TestRowsAsideAreOperated(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
+	f.pause("a")
+	ids := f.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "a", Key: "k"},
+		outbox.Message{Topic: "b", Key: "k"})
+	q := f.box.Table().On(f.Pool)
+	claim := func() int {
+		rows, err := q.Claim(t.Context(), uuid.New(), time.Minute, 10)
+		if _, foldErr := q.Fold(t.Context()); err != nil || foldErr != nil {
+			t.Fatal(err, foldErr)
+		}
+		return len(rows)
+	}
+	claim()
+	claim()
+	if n := f.count("SELECT count(*) FROM " + f.table + " WHERE aside"); n != 2 {
+		t.Fatalf("%d rows are aside, want 2", n)
+	}
+	if s, err := q.Stats(t.Context()); err != nil || s.Ready != 0 || s.Waiting != 3 {
+		t.Errorf("%+v, %v: rows aside wait", s, err)
+	}
+	if got, err := q.Cancel(t.Context(), ids[:2], "enough"); err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	if list := f.topics(); len(list) != 1 || list[0].Aside != 0 {
+		t.Errorf("after the cancel the topics are %+v", list)
+	}
+	claim() // folds
+	if n := claim(); n != 1 {
+		t.Errorf("the key of a cancelled row went on with %d rows, want 1", n)
+	}
+	if got, err := q.Redrive(t.Context(), ids[:2], ""); err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	f.resume("a")
+	claim()
+	if n := f.count("SELECT count(*) FROM " + f.table + " WHERE status = 1"); n < 2 {
+		t.Errorf("%d rows run after redrive and resume, want 2 at least", n)
+	}
+	if n := f.count("SELECT count(*) FROM " + f.table + " WHERE aside"); n != 0 {
+		t.Errorf("%d rows are still aside", n)
+	}
+}
+
+// Rows that a process has set aside are found by others after its death.
+func TestRowsAsideAreFoundByOthers(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	var got deliveries
+	f.relay(workqueue.WorkerOptions{NoListen: true}, func(r *outbox.Relay) { r.HandleAll(got.handle) })
+	f.sendMany("a", 1)
+	f.until("the relay runs", func() bool { return len(got.of("a")) == 1 })
+	f.exec("INSERT INTO " + f.table + " (topic, payload, waiting, aside) VALUES ('b', '1', true, true)")
+	f.until("a row that nobody announced", func() bool { return len(got.of("b")) == 1 })
+}
+
+// Claims beside a million rows of a paused topic read the pages that they read without them.
+func TestPausedRowsCostNoScan(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	claims := func() (pages float64) {
+		f.exec("DELETE FROM " + f.table + " WHERE topic = 'well'") // rows in progress would be passed over, too
+		f.sendMany("well", 2000)
+		f.exec("VACUUM ANALYZE " + f.table)
+		for range 20 {
+			var plans []struct {
+				Plan struct {
+					Hit  int `json:"Shared Hit Blocks"`
+					Read int `json:"Shared Read Blocks"`
+				}
+			}
+			if err := f.Pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT "+f.table+
+				"_claim(gen_random_uuid(), 60, 20)").Scan(&plans); err != nil {
+				t.Fatal(err)
+			}
+			pages += float64(plans[0].Plan.Hit+plans[0].Plan.Read) / 20
+		}
+		return pages
+	}
+	alone := claims()
+	f.pause("sick")
+	f.sendMany("sick", pgtest.Size(1_000, 10_000))
+	for f.count("SELECT count(*) FROM "+f.table+" WHERE topic = 'sick' AND NOT waiting") > 0 {
+		f.exec("SELECT " + f.table + "_claim(gen_random_uuid(), 60, 1)")
+	}
+	f.exec("INSERT INTO "+f.table+" (topic, payload, waiting, aside) "+
+		"SELECT 'sick', '', true, true FROM generate_series(1, $1::int)", pgtest.Size(0, 990_000))
+	beside := claims()
+	t.Logf("a claim of 20 rows reads %.1f pages, and %.1f beside paused rows", alone, beside)
+	if beside > 2*alone { // other tests' transactions keep vacuum from some; the rows themselves are thousands of pages
+		t.Errorf("a claim reads %.1f pages beside paused rows, and %.1f without them", beside, alone)
+	}
+}

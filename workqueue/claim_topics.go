@@ -1,0 +1,231 @@
+package workqueue
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has
+	// died since.
+	lookForTopicsEvery = 5 * time.Second
+	// topicParts is how many columns of a claim by topic say what a row of its result is.
+	topicParts = 6
+)
+
+// What a row of the result of a claim by topic is, see sql/topics.sql.
+const (
+	topicVerdict = iota
+	topicClaimed
+	topicFromLane
+	topicReached
+	topicHasAside
+	topicSetAside
+)
+
+// topicState is what a worker knows of the topics of its table, see [Spec].Topics. A claim asks about them, by the
+// function claim_by_topic, as long as a topic is paused, has rows aside or has no room, and twice a second in any case.
+// Other claims are the usual statement. So the first pause takes effect with this delay if no notification comes.
+type topicState struct {
+	flow *flow // of the worker; nil: topics have no shares, as in a drain
+
+	mu     sync.Mutex
+	paused bool          // a topic was, at the last answer
+	asked  time.Time     // the last answer
+	look   time.Time     // when to look again for topics with rows aside
+	took   time.Duration // by the last claim that looked
+	open   []openTopic
+}
+
+// An openTopic has rows aside that may be claimed, beyond a place in its lane.
+type openTopic struct {
+	name  string
+	after position
+}
+
+// A topicQuestion is what a claim asks and is told about topics.
+type topicQuestion struct {
+	open    []openTopic
+	rooms   []int
+	busy    []string
+	looks   bool // for topics with rows aside
+	anybody bool // it is no worker's: the claim itself looks for such topics, and there is room for all
+
+	paused   int
+	more     bool // rows may be left that could have been claimed
+	cut      bool // in particular, in the lanes of topics
+	reached  []claimedRow
+	fromLane []fromLane
+	aside    []string // topics with rows aside
+}
+
+type fromLane struct {
+	topic string
+	place position
+}
+
+// changed makes the next claim ask: the state of a topic has changed, or may have.
+func (s *topicState) changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked, s.look = time.Time{}, time.Time{}
+}
+
+// idle reports that the worker should claim although it would find nothing in its lanes.
+func (s *topicState) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.asked) >= lookForTopicsEvery
+}
+
+// question returns what the next claim of so many rows asks; nil: nothing.
+func (s *topicState) question(limit int) *topicQuestion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	stuck := s.stuck()
+	if !s.paused && len(s.open) == 0 && len(stuck) == 0 && now.Sub(s.asked) < askEvery {
+		return nil
+	}
+	q := &topicQuestion{looks: !now.Before(s.look)}
+	for topic := range stuck {
+		q.busy = append(q.busy, topic)
+	}
+	for _, o := range s.open {
+		room := limit
+		if own, is := stuck[o.name]; is {
+			room = min(room, own)
+		}
+		if room > 0 {
+			q.open, q.rooms = append(q.open, o), append(q.rooms, room)
+		}
+	}
+	return q
+}
+
+// stuck returns the topics whose rows are to be set aside, with the number of rows for which each has places.
+func (s *topicState) stuck() map[string]int {
+	if s.flow == nil {
+		return nil
+	}
+	var rooms map[string]int
+	for _, t := range s.flow.stuck() {
+		if rooms == nil {
+			rooms = map[string]int{}
+		}
+		rooms[t.topic] = t.room
+	}
+	return rooms
+}
+
+// learn takes the answer of a claim that took so long.
+func (s *topicState) learn(q *topicQuestion, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.paused, s.asked = q.paused > 0, now
+	if q.looks {
+		cost := min(took, s.took) // one may have been slow for another reason
+		s.took, s.look = took, now.Add(min(max(askEvery, sweepShare*cost), lookForTopicsEvery))
+	}
+	for i, o := range q.open {
+		n := 0
+		for _, row := range q.fromLane {
+			if row.topic == o.name {
+				n++
+				if o.after.before(row.place) {
+					o.after = row.place
+				}
+			}
+		}
+		at := slices.IndexFunc(s.open, func(known openTopic) bool { return known.name == o.name })
+		if at < 0 {
+			continue
+		}
+		s.open = slices.Delete(s.open, at, at+1)
+		if q.cut || n >= q.rooms[i] {
+			s.open = append(s.open, o) // behind the others, so that each has its turn
+		} else if s.flow != nil {
+			s.flow.drained(o.name)
+		}
+	}
+	stuck := s.stuck()
+	for _, topic := range q.aside {
+		if !slices.ContainsFunc(s.open, func(o openTopic) bool { return o.name == topic }) {
+			s.open = append(s.open, openTopic{name: topic})
+			if room, is := stuck[topic]; !is || room > 0 {
+				q.more = true
+			}
+		}
+	}
+}
+
+// args adds the arguments of the question to those of a claim.
+func (q *topicQuestion) args(args map[string]any) {
+	args["busy"], args["asks"] = append([]string{}, q.busy...), q.looks
+	if q.anybody {
+		args["open"], args["open_due"], args["open_id"], args["room"] = nil, nil, nil, nil
+		return
+	}
+	names, due, ids := make([]string, len(q.open)), make([]string, len(q.open)), make([]uuid.UUID, len(q.open))
+	for i, o := range q.open {
+		names[i], due[i], ids[i] = o.name, o.after.bound(), o.after.id
+	}
+	args["open"], args["open_due"], args["open_id"], args["room"] = names, due, ids, append([]int{}, q.rooms...)
+}
+
+// reset forgets an answer: the claim is repeated.
+func (q *topicQuestion) reset() {
+	if q != nil {
+		q.reached, q.fromLane, q.aside = nil, nil, nil
+	}
+}
+
+// before reads what a row of the result is, and passes rows that were claimed on.
+func (q *topicQuestion) before(row func(func(...any) error) error, columns int) func(func(...any) error) error {
+	var kind int
+	var topic *string
+	var n, lane *int
+	var due *time.Time
+	var id *uuid.UUID
+	own := append([]any{&kind, &topic, &n, &lane, &due, &id}, slices.Repeat([]any{unread{}}, columns)...)
+	rest := slices.Repeat([]any{unread{}}, topicParts)
+	return func(scan func(...any) error) error {
+		if err := scan(own...); err != nil {
+			return err
+		}
+		switch kind {
+		case topicVerdict:
+			q.paused, q.more, q.cut = *n, *lane > 0, *lane > 1
+		case topicReached:
+			place := claimedRow{lane: *lane - 1}
+			place.DueAt, place.ID = *due, *id
+			q.reached = append(q.reached, place)
+		case topicHasAside, topicSetAside:
+			q.aside = append(q.aside, *topic)
+		case topicFromLane:
+			q.fromLane = append(q.fromLane, fromLane{*topic, position{*due, *id}})
+			fallthrough
+		default:
+			return row(func(dest ...any) error { return scan(append(rest[:topicParts:topicParts], dest...)...) })
+		}
+		return nil
+	}
+}
+
+// places are the rows by which the cursors of the lanes move: those that the claim took there, and the places that it
+// came to. Rows from the lanes of topics are not among them.
+func (q *topicQuestion) places(rows []claimedRow) []claimedRow {
+	if q == nil {
+		return rows
+	}
+	of := make(map[uuid.UUID]bool, len(q.fromLane))
+	for _, row := range q.fromLane {
+		of[row.place.id] = true
+	}
+	places := slices.DeleteFunc(slices.Clone(rows), func(row claimedRow) bool { return of[row.ID] })
+	return inClaimOrder(append(places, q.reached...))
+}

@@ -1,0 +1,222 @@
+package workqueue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/txwork/txwork/internal/sqltext"
+)
+
+// Topics say to which topic a row belongs. An operator can pause a topic, and a worker gives each no more than a share
+// of its places. The table then has a side table, <schema>.<table>_topic, with a row for each topic that was ever
+// paused, and the functions <table>_pause and <table>_resume.
+type Topics struct {
+	// Columns have a row's topic: the first of them that is not NULL. Their type is text.
+	Columns []string
+
+	// Lane is one of Spec.Lanes, of type text, if each of its values has topics of its own, as each consumer of an
+	// inbox has. A claim is then of one of its values. Default: a topic is the same in all lanes.
+	Lane string
+}
+
+// maxTopic is how many bytes the name of a topic with a state has. Topics are indexed.
+const maxTopic = 255
+
+// maxAside is how many rows one claim sets aside.
+const maxAside = 1000
+
+// topicPayload is the notification of a changed state of a topic.
+const topicPayload = "topic"
+
+// asideColumn marks rows that wait in the lane of their topic.
+const asideColumn = "aside"
+
+func (s Spec) hasTopics() bool { return len(s.Topics.Columns) > 0 }
+
+func (s Spec) validateTopics() error {
+	if !s.hasTopics() {
+		if s.Topics.Lane != "" {
+			return invalid("topics", "have a lane and no columns")
+		}
+		return nil
+	}
+	for _, name := range s.Topics.Columns {
+		if c, ok := s.column(name); !ok || c.Type != "text" || c.Internal {
+			return invalid("topics", "%q is no column of type text", name)
+		}
+	}
+	if c, _ := s.column(s.Topics.Lane); s.Topics.Lane != "" && (c.Type != "text" || !slices.Contains(s.Lanes, c.Name)) {
+		return invalid("topics", "%q is none of the lanes %v of type text", s.Topics.Lane, s.Lanes)
+	}
+	if s.Admission != "" {
+		return invalid("topics", "are not for a table whose claims ask rules (Admission)")
+	}
+	for _, name := range []string{asideColumn, "busy", "open", "open_due", "open_id", "room", "asks"} {
+		if _, taken := s.column(name); taken {
+			return invalid("column", "%q is a name that a table with topics needs", name)
+		}
+	}
+	return nil
+}
+
+// topicColumns are the places of the columns with the topic among those that a claim returns.
+func (s Spec) topicColumns() (places []int) {
+	for _, name := range s.Topics.Columns {
+		places = append(places, slices.IndexFunc(s.claimed(), func(c Column) bool { return c.Name == name }))
+	}
+	return places
+}
+
+// pickTopic is the first of the values that is not empty.
+func pickTopic(columns []int, values []any) (topic string) {
+	for _, c := range columns {
+		if topic = labelText(values[c]); topic != "" {
+			break
+		}
+	}
+	return topic
+}
+
+// AsideOr is a condition that also holds for rows of the table which are set aside, see [Spec].Topics: the packages
+// that made a row wait, and let it through, leave it alone then. NotAside is its opposite.
+func (s Spec) AsideOr(row, condition string) string {
+	if !s.hasTopics() {
+		return condition
+	}
+	return "(" + condition + " OR " + prefixed(row, asideColumn) + " IS NOT NULL)"
+}
+
+// NotAside is a condition that does not hold for rows which are set aside, see [Spec.AsideOr].
+func (s Spec) NotAside(row, condition string) string {
+	if !s.hasTopics() {
+		return condition
+	}
+	return condition + " AND " + prefixed(row, asideColumn) + " IS NULL"
+}
+
+func prefixed(row, column string) string {
+	if row == "" {
+		return column
+	}
+	return row + "." + column
+}
+
+// HasTopics reports whether the table has topics.
+func (v view) HasTopics() bool { return v.spec.hasTopics() }
+
+// TopicOf is the topic of a row.
+func (v view) TopicOf(row string) string {
+	columns := make([]string, len(v.spec.Topics.Columns))
+	for i, name := range v.spec.Topics.Columns {
+		columns[i] = prefixed(row, quote(name))
+	}
+	if len(columns) == 1 {
+		return columns[0]
+	}
+	return "coalesce(" + strings.Join(columns, ", ") + ")"
+}
+
+// TopicLane is the lane whose values have topics of their own, if there is one.
+func (v view) TopicLane() []columnView {
+	if v.spec.Topics.Lane == "" {
+		return nil
+	}
+	return v.pick([]string{v.spec.Topics.Lane})
+}
+
+// LaneOf is the value of that lane, as text.
+func (v view) LaneOf(row string) string {
+	for _, lane := range v.TopicLane() {
+		return row + "." + lane.Quoted + "::text"
+	}
+	return "''::text"
+}
+
+// TopicLaneArgument is the parameter of claim_by_topic with the values of that lane.
+func (v view) TopicLaneArgument() string {
+	return fmt.Sprintf("$%d", 6+slices.Index(v.spec.Lanes, v.spec.Topics.Lane))
+}
+
+// TopicArgument is the number of the parameter topic of pause and resume.
+func (v view) TopicArgument() int { return 1 + len(v.TopicLane()) }
+
+// OpenArgument is the number of a parameter of claim_by_topic after those of the lanes.
+func (v view) OpenArgument(i int) int { return 6 + len(v.Lanes) + i }
+
+// IsAside is the condition of rows that are set aside, in the lanes of the claim's topics.
+func (v view) IsAside(row string) string {
+	is := row + ".completed_at IS NULL AND " + row + "." + asideColumn + " AND " + row + ".status = 0"
+	for _, lane := range v.TopicLane() {
+		is += " AND " + row + "." + lane.Quoted + " = (" + v.TopicLaneArgument() + ")[1]"
+		if lane.Cast {
+			is += "::" + lane.Type
+		}
+	}
+	return is
+}
+
+// AsideOrder is the order of such rows.
+func (v view) AsideOrder(row string) string {
+	var order string
+	for _, lane := range v.TopicLane() {
+		order += row + "." + lane.Quoted + ", "
+	}
+	return order + v.TopicOf(row) + ", " + row + ".due_at, " + row + ".id"
+}
+
+// SeesTopics refuses roles that do not see the state of all topics.
+func (v view) SeesTopics() string { return sqltext.SeesShared(v.Function("topic")) }
+
+// MaxAside, MaxTopic and TopicPayload are the constants for the templates.
+func (view) MaxAside() int        { return maxAside }
+func (view) MaxTopic() int        { return maxTopic }
+func (view) TopicPayload() string { return topicPayload }
+
+// byTopic are the arguments of a statement inside of claim_by_topic.
+func (v view) byTopic() map[string]string {
+	expressions := map[string]string{
+		"owner_token": "$1", "lease": "$2", "batch_size": "own.want", "after_due": "own.reached",
+		"after_id": "own.reached_id",
+	}
+	for i, lane := range v.Lanes {
+		expressions[lane.Param] = fmt.Sprintf("$%d", i+6)
+	}
+	return expressions
+}
+
+// Candidates selects the rows that a claim by topic looks at.
+func (v view) Candidates() string {
+	v.ByTopic = true
+	return v.replaced(v.template("candidates", v), "candidates", v.byTopic())
+}
+
+// Claimed claims rows by their ctid inside of claim_by_topic, and may change more of them.
+func (v view) Claimed(taken, alsoSet string) string {
+	v.WholeRows, v.Taken, v.AlsoSet = true, taken, alsoSet
+	return v.inline("claim", v.byTopic())
+}
+
+// TopicFunctions are the functions of a table with topics.
+func (v view) TopicFunctions() []sqlFunction {
+	key := []sqlParam{{name: "topic", typ: "text"}}
+	claim := []sqlParam{{typ: "uuid"}, {typ: "interval"}, {typ: "integer"}, {typ: "timestamptz[]"}, {typ: "uuid[]"}}
+	for _, lane := range v.TopicLane() {
+		key = append([]sqlParam{{name: lane.Quoted, typ: lane.Type}}, key...)
+	}
+	for _, lane := range v.Lanes {
+		claim = append(claim, sqlParam{typ: lane.Type + "[]"})
+	}
+	for _, typ := range []string{"text[]", "text[]", "timestamptz[]", "uuid[]", "integer[]", "boolean"} {
+		claim = append(claim, sqlParam{typ: typ})
+	}
+	return []sqlFunction{{Name: "claim_by_topic", params: claim}, {Name: "pause", params: key},
+		{Name: "resume", params: key}, {Name: "topics", params: []sqlParam{{typ: "integer"}}}, {Name: "topic_policies"},
+		{Name: topicChanged}}
+}
+
+// topicChanged is the function of the trigger on the side table, which is dropped after that.
+const topicChanged = "topic_changed"
+
+// OfTable reports whether the function is a trigger's.
+func (f sqlFunction) OfTable() bool { return f.Name == topicChanged }

@@ -1,0 +1,112 @@
+package topics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
+)
+
+// A Key names a topic of a table, see [workqueue.Topics].
+type Key struct {
+	// Lane is the value of the lane that has topics of its own, such as the consumer of an inbox. It is empty if the
+	// table has no such lane.
+	Lane string
+
+	Topic string
+}
+
+func (k Key) check(table *workqueue.Table) error {
+	t := table.Spec().Topics
+	switch {
+	case len(t.Columns) == 0:
+		return validate.Errorf("table", "%s has no topics", table.Name())
+	case (t.Lane == "") != (k.Lane == ""):
+		return validate.Errorf("lane", "is %q: the topics of %s belong to a %q", k.Lane, table.Name(), t.Lane)
+	}
+	return Check(k.Topic)
+}
+
+func (k Key) args() []any {
+	if k.Lane == "" {
+		return []any{k.Topic}
+	}
+	return []any{k.Lane, k.Topic}
+}
+
+// Pause stops claims of a topic's rows: at once for claims that begin after tx has committed and know of it, and about
+// half a second later for all others. Rows in progress go on, and rows can be enqueued. Every claim obeys, also those
+// of [workqueue.Queue] and of SQL functions. It reports whether the topic was not paused before.
+//
+// Claims set the rows of a paused topic aside: they wait where claims of other topics do not read them.
+func Pause(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, k Key) (changed bool, err error) {
+	return change(ctx, tx, table, "pause", k)
+}
+
+// Resume ends a pause. Workers go on as soon as tx has committed, with the rows of the topic in the order in which they
+// are due. It reports whether the topic was paused.
+func Resume(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, k Key) (changed bool, err error) {
+	return change(ctx, tx, table, "resume", k)
+}
+
+func change(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, verb string, k Key) (changed bool,
+	err error) {
+	if err := k.check(table); err != nil {
+		return false, err
+	}
+	params := "$1::text"
+	if k.Lane != "" {
+		params += ", $2::text"
+	}
+	err = table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&changed) },
+		"SELECT "+function(table, verb)+"("+params+")", k.args()...)
+	return changed, err
+}
+
+// MaxCounted bounds the rows of a topic that [List] counts.
+const MaxCounted = 10_000
+
+// An Info is the state of a topic.
+type Info struct {
+	Key
+	Paused    bool
+	ChangedAt time.Time // when it was paused or resumed last; zero if it never was
+
+	// Aside is how many rows are set aside, at most [MaxCounted], because the topic is or was paused, or workers have
+	// no room for more of its rows.
+	Aside int64
+
+	// Oldest is how long the first of them has been due.
+	Oldest time.Duration
+}
+
+// List reads the topics that are paused or have rows aside, in the byte order of their lanes and names. Its cost grows
+// with the number of such topics.
+func List(ctx context.Context, tx workqueue.Tx, table *workqueue.Table) ([]Info, error) {
+	if len(table.Spec().Topics.Columns) == 0 {
+		return nil, validate.Errorf("table", "%s has no topics", table.Name())
+	}
+	var list []Info
+	err := table.In(tx).Query(ctx, func(scan func(...any) error) error {
+		var i Info
+		var changed *time.Time
+		var seconds float64
+		err := scan(&i.Lane, &i.Topic, &i.Paused, &changed, &i.Aside, &seconds)
+		if changed != nil {
+			i.ChangedAt = *changed
+		}
+		i.Oldest = postgres.Seconds(seconds)
+		list = append(list, i)
+		return err
+	}, "SELECT * FROM "+function(table, "topics")+"($1::integer)", MaxCounted)
+	return list, err
+}
+
+// function is the qualified name of one of the table's functions.
+func function(table *workqueue.Table, suffix string) string {
+	s := table.Spec()
+	return fmt.Sprintf("%q.%q", s.Schema, s.Table+"_"+suffix)
+}

@@ -1,0 +1,97 @@
+package workqueue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// MaxSkipped bounds how many rows that are in the way one run of maintenance skips. It ends that kind of work then, and
+// rows behind them wait.
+const MaxSkipped = 5000
+
+// A Skipped is a row that maintenance could not process, for example because a foreign key of the application keeps it
+// from being deleted.
+type Skipped struct {
+	ID    uuid.UUID `json:"id"`
+	Error string    `json:"error"` // with its SQLSTATE
+}
+
+func (s Skipped) String() string { return s.ID.String() + ": " + s.Error }
+
+// ReapExpiredEach is [Queue.ReapExpired] for a table in which rows are in the way: it skips the rows that cannot be
+// requeued and returns them. except are rows that it does not try, such as those that the call before has skipped. It
+// takes longer than ReapExpired, so call it only when that fails. It returns an error if the rows are not the cause,
+// for example because the role lacks a right.
+func (q *Queue) ReapExpiredEach(ctx context.Context, limit int, except []uuid.UUID) (Reaped, []Skipped, error) {
+	e, err := q.each(ctx, opReap, q.table.statements.reapExpired.name, 0, limit, except)
+	r := Reaped{Requeued: e.done, Failed: e.failed}
+	if err == nil {
+		q.table.telemetry.countReaped(ctx, r, e.failed-e.cancelled)
+		q.table.telemetry.deadInReap(ctx, e.dead)
+	}
+	return r, e.skipped, err
+}
+
+// PurgeDoneEach is [Queue.PurgeDone] for a table in which rows are in the way, see [Queue.ReapExpiredEach].
+func (q *Queue) PurgeDoneEach(ctx context.Context, age time.Duration, limit int, except []uuid.UUID) (int, []Skipped,
+	error) {
+	return q.purgeEach(ctx, q.table.statements.purgeDone, "done", age, limit, except)
+}
+
+// PurgeFailedEach is [Queue.PurgeFailed] for a table in which rows are in the way, see [Queue.ReapExpiredEach].
+func (q *Queue) PurgeFailedEach(ctx context.Context, age time.Duration, limit int, except []uuid.UUID) (int, []Skipped,
+	error) {
+	return q.purgeEach(ctx, q.table.statements.purgeFailed, "dead_letter", age, limit, except)
+}
+
+func (q *Queue) purgeEach(ctx context.Context, s statement, state string, age time.Duration, limit int,
+	except []uuid.UUID) (int, []Skipped, error) {
+	e, err := q.each(ctx, opPurge, s.name, age, limit, except)
+	if err == nil {
+		q.table.telemetry.countPurged(ctx, state, e.done)
+	}
+	return e.done, e.skipped, err
+}
+
+// An eachResult is what the function each of a table has done.
+type eachResult struct {
+	done, failed, cancelled int
+	dead                    []byte // see deadInReap
+	skipped                 []Skipped
+}
+
+func (q *Queue) each(ctx context.Context, op operation, kind string, age time.Duration, limit int,
+	except []uuid.UUID) (e eachResult, err error) {
+	if err := cmp.Or(checkDelay(age), checkLimit(limit)); err != nil {
+		return e, err
+	}
+	c := call{
+		statement: numbered("each", fmt.Sprintf("SELECT e.done, e.failed, e.cancelled, e.dead_letters, s.id, s.problem FROM "+
+			"%s(@kind::text, @max_rows::int, @age::interval, @except::uuid[]) AS e "+
+			"LEFT JOIN LATERAL unnest(e.skipped, e.problems) AS s (id, problem) ON true", q.table.view.Function("each"))),
+		args: map[string]any{"kind": kind, "max_rows": limit, "age": interval(age),
+			"except": append([]uuid.UUID{}, except...)},
+		reset: func() { e = eachResult{} },
+		row: func(scan func(...any) error) error {
+			var id *uuid.UUID
+			var problem *string
+			err := scan(&e.done, &e.failed, &e.cancelled, &e.dead, &id, &problem)
+			if id != nil && problem != nil {
+				e.skipped = append(e.skipped, Skipped{*id, *problem})
+			}
+			return err
+		},
+	}
+	err = q.table.telemetry.count(ctx, op, limit, func(ctx context.Context) (int, error) {
+		err := q.exec.run(ctx, c)
+		return e.done + e.failed, err
+	})
+	if err != nil {
+		return eachResult{}, err
+	}
+	return e, nil
+}
