@@ -201,7 +201,7 @@ func TestTheTextIsPrometheus(t *testing.T) {
 	if slices.Sort(read); !slices.Equal(read, names) {
 		t.Errorf("the queues are %q, want %q", read, names)
 	}
-	if len(families) != len(reaper.Gauges())-1 { // no reaper has led
+	if len(families) != len(reaper.Gauges())-2 { // no reaper has led
 		t.Errorf("there are %d metrics: %v", len(families), slices.Sorted(maps.Keys(families)))
 	}
 }
@@ -464,8 +464,19 @@ var troubles = map[string]struct {
 		w.Put("jobs", "expired", 3)
 		return repeat(w, w.Scrape())
 	}},
+	"TxworkNotReturning": {"jobs", func(w *exportertest.Ward) history {
+		w.Put("jobs", "running", 3)
+		w.Exec("SELECT " + w.Schema + ".jobs_extend(owner_token, ARRAY[id], 86400) FROM " + w.Schema + ".jobs WHERE status = 1")
+		w.Exec("UPDATE " + w.Schema + ".jobs SET headers = headers || jsonb_build_object('txwork-running', " +
+			"(extract(epoch FROM now() - interval '10 minutes') * 1000000)::bigint || ' 300000000 ' || owner_token)")
+		return repeat(w, w.Scrape())
+	}},
 	"TxworkReaperMissing": {"inbox", func(w *exportertest.Ward) history {
 		w.Exec("UPDATE " + w.Schema + ".leader SET expires_at = now() - interval '1 hour' WHERE name LIKE '%.inbox'")
+		return repeat(w, w.Scrape())
+	}},
+	"TxworkMaintenanceFailing": {"timers", func(w *exportertest.Ward) history {
+		w.Exec("UPDATE " + w.Schema + ".leader SET problem = '3 rows were skipped' WHERE name LIKE '%.timers'")
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkDeadLetters": {"outbox", func(w *exportertest.Ward) history {

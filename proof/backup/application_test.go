@@ -289,6 +289,20 @@ func (a *application) produce() {
 	})
 }
 
+// lastOrder writes a small order whose commit does not wait for the disk, while everything before it is written.
+func (a *application) lastOrder() {
+	a.Helper()
+	a.orders.next += 1 + a.orders.next%5/4 // every fifth is large
+	o := order{ID: uuid.New(), Key: fmt.Sprint("key", a.orders.next%4), N: a.orders.next}
+	a.ok(a.inTx(func(tx pgx.Tx) error {
+		if _, err := tx.Exec(a.Context(), "SET LOCAL synchronous_commit = off"); err != nil {
+			return err
+		}
+		return a.place(a.Context(), tx, o)
+	}))
+	a.orders.committed = append(a.orders.committed, o.ID)
+}
+
 // place writes an order and everything that belongs to it.
 func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 	wrapped := workqueue.Pgx(tx)

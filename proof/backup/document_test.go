@@ -4,7 +4,9 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -64,6 +66,7 @@ type recipe struct {
 	bin         string // directory of PostgreSQL's programs
 	owner       *syscall.Credential
 	variables   map[string]string
+	defined     string          // blocks that define functions for those that follow
 	served      *localpg.Server // server of OLD
 	application *application    // application on OLD
 }
@@ -112,6 +115,28 @@ func (r *recipe) block(name string) string {
 	return named[name]
 }
 
+// rowsOf returns the cells of a table that is between markers, without its head.
+func (r *recipe) rowsOf(section string) (rows [][]string) {
+	r.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		r.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "<!-- "+section+":begin -->")
+	table, _, found := strings.Cut(rest, "<!-- "+section+":end -->")
+	if !found {
+		r.Fatalf("the document has no section %q", section)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[2:] {
+		var cells []string
+		for _, cell := range strings.Split(strings.Trim(line, "|"), "|") {
+			cells = append(cells, strings.TrimSpace(cell))
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
 // settings returns the settings in a block for postgresql.conf.
 func (r *recipe) settings(name string) map[string]string {
 	r.Helper()
@@ -123,8 +148,22 @@ func (r *recipe) settings(name string) map[string]string {
 	return settings
 }
 
+// define makes the functions of a block known to those that run later.
+func (r *recipe) define(name string) {
+	r.Helper()
+	r.defined += r.block(name) + "\n"
+}
+
 // run runs a block, with some parts replaced, as the user that owns the servers' files.
 func (r *recipe) run(name string, instead ...string) {
+	r.Helper()
+	if out, err := r.try(name, instead...); err != nil {
+		r.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// try is run for a block that may fail. It returns what the block prints.
+func (r *recipe) try(name string, instead ...string) (string, error) {
 	r.Helper()
 	path := r.bin
 	if strings.Contains(r.block(name), "txwork migrate") {
@@ -133,7 +172,7 @@ func (r *recipe) run(name string, instead ...string) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute) // building the program may take long
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
-		strings.NewReplacer(instead...).Replace(r.block(name)))
+		r.defined+strings.NewReplacer(instead...).Replace(r.block(name)))
 	cmd.Dir = r.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.owner, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -141,9 +180,8 @@ func (r *recipe) run(name string, instead ...string) {
 	for variable, value := range r.variables {
 		cmd.Env = append(cmd.Env, variable+"="+value)
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		r.Fatalf("%s: %v\n%s", name, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // server starts a private server, puts its URL into a variable, and finds its programs.
@@ -206,7 +244,9 @@ func either(servers ...*localpg.Server) string {
 func (r *recipe) program() string {
 	r.Helper()
 	dir := filepath.Join(r.dir, "bin")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
+		return dir
+	} else if err != nil {
 		r.Fatal(err)
 	}
 	if out, err := exec.CommandContext(r.Context(), "go", "build", "-o", dir,

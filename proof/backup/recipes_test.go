@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -91,21 +92,147 @@ func TestRowsThatAreCopied(t *testing.T) {
 func TestLogicalReplication(t *testing.T) {
 	t.Parallel()
 	r := newRecipe(t)
-	r.begin(r.settings("logical"))
-	r.server("NEW", nil)
+	r.beginReplication()
+	r.run("everything")
 	r.run("subscribe")
-	r.application.busy() // the publication does not block the application
-	r.application.stop()
-	r.run("cutover")
-	copied := open(r.T, r.variables["NEW"])
-	copied.old = r.application
-	copied.complete()
-	copied.prove() // even without sequences
+	r.cutOver()
+	copied := r.continued() // even without sequences
 	if _, err := copied.pool.Exec(t.Context(), nextVersion); err == nil {
 		t.Error("a migration works without the sequences, although the document says that it needs them")
 	}
 	r.run("sequences")
 	copied.exec(nextVersion)
+	r.run("check")
+}
+
+func TestReplicationIntoAMigratedSchema(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.beginReplication()
+	to := open(t, r.variables["NEW"])
+	to.makeOrders()
+	r.run("publish")
+	r.verdicts(to)
+	r.run("subscribe")
+	r.cutOver()
+	r.run("sequences")
+	r.run("check")
+	r.continued().exec(nextVersion)
+}
+
+// verdicts checks the document's list of tables. Those in which a migration has written rows must not be replicated,
+// because they would arrive a second time, and all others must be.
+func (r *recipe) verdicts(migrated *application) {
+	r.Helper()
+	replicated := map[string]string{}
+	for _, row := range r.rowsOf("replicated") {
+		for _, table := range strings.Split(row[0], ", ") {
+			table = strings.Trim(table, "`")
+			if replicated[table] != "" {
+				r.Errorf("the document lists %s twice", table)
+			}
+			replicated[table] = row[1]
+		}
+	}
+	published := map[string]bool{}
+	for _, table := range all[struct{ Name string }](r.application,
+		"SELECT tablename::text FROM pg_publication_tables WHERE schemaname = 'txwork'") {
+		published[table.Name] = true
+	}
+	for _, table := range all[struct{ Name string }](migrated,
+		"SELECT tablename::text FROM pg_tables WHERE schemaname = 'txwork'") {
+		written := ask[bool](migrated, "SELECT EXISTS (SELECT FROM txwork."+table.Name+")")
+		want := "yes"
+		if written {
+			want = "no"
+		}
+		if replicated[table.Name] != want {
+			r.Errorf("is %s replicated? The document says %q, want %q", table.Name, replicated[table.Name], want)
+		}
+		if published[table.Name] == written {
+			r.Errorf("published: %t: %s, in which a migration has written: %t", !written, table.Name, written)
+		}
+		delete(replicated, table.Name)
+	}
+	if len(replicated) > 0 {
+		r.Errorf("no such tables: %v", replicated)
+	}
+}
+
+// The application migrates its own table, and does the same on the new server after the subscription has stopped.
+func TestReplicationThatContinues(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.beginReplication()
+	r.run("everything")
+	r.run("subscribe")
+	const migrate = "ALTER TABLE orders ADD COLUMN amount integer NOT NULL DEFAULT 0"
+	r.application.exec(migrate)
+	r.application.busy()
+	r.stops("cutover")
+	open(t, r.variables["NEW"]).exec(migrate)
+	r.run("continue")
+	r.cutOver()
+	r.continued()
+}
+
+// The old server is migrated, and the replication starts again.
+func TestReplicationThatStartsAgain(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.beginReplication()
+	r.run("everything")
+	r.run("subscribe")
+	r.application.exec("ALTER TABLE txwork.outbox ADD COLUMN amount integer NOT NULL DEFAULT 0")
+	r.application.busy()
+	r.stops("cutover")
+	r.run("again")
+	r.server("NEW", nil)
+	r.run("everything")
+	r.run("subscribe")
+	r.cutOver()
+	r.continued()
+}
+
+// stops runs a block in which a wait must end although what it waits for does not happen.
+func (r *recipe) stops(name string) {
+	r.Helper()
+	if out, err := r.try(name); err == nil || !strings.Contains(out, "is not running") {
+		r.Fatalf("%s does not tell that the subscription has stopped: %v\n%s", name, err, out)
+	}
+	if !ask[bool](open(r.T, r.variables["NEW"]), "SELECT EXISTS (SELECT FROM pg_subscription)") {
+		r.Fatalf("%s ends the replication that has stopped", name)
+	}
+}
+
+// beginReplication starts OLD, so that it can be replicated, and defines the function that waits.
+func (r *recipe) beginReplication() {
+	r.Helper()
+	settings := r.settings("logical")
+	settings["wal_writer_delay"] = "10s" // what nobody waits for is written late
+	r.begin(settings)
+	r.define("await")
+	r.server("NEW", nil)
+}
+
+// cutOver ends a replication while producers do not wait for the disk.
+func (r *recipe) cutOver() {
+	r.Helper()
+	r.application.busy() // the publication does not block the application
+	r.application.stop()
+	r.application.exec("ALTER ROLE CURRENT_USER SET synchronous_commit = off")
+	r.application.lastOrder()
+	r.run("cutover")
+}
+
+// continued proves that everything has arrived, and continues on the copy, which it returns.
+func (r *recipe) continued() *application {
+	r.Helper()
+	copied := open(r.T, r.variables["NEW"])
+	copied.old = r.application
+	copied.complete()
+	copied.prove()
+	return copied
 }
 
 func TestPointInTime(t *testing.T) {

@@ -42,8 +42,17 @@ func (w *world) maintenance() (holders []holder) {
 	if len(functions) == 0 {
 		w.Fatal("no function takes max_rows")
 	}
+	calls := []string{}
 	for _, function := range functions {
-		call := w.call(function)
+		if strings.Contains(function, "_each(") {
+			for _, kind := range []string{"reap_expired", "purge_done", "purge_failed"} {
+				calls = append(calls, w.call(function, kind))
+			}
+			continue
+		}
+		calls = append(calls, w.call(function, ""))
+	}
+	for _, call := range calls {
 		holders = append(holders, holder{call, func(w *world) func() {
 			return w.opened(func(tx pgx.Tx) error {
 				_, err := tx.Exec(w.Context(), "SELECT * FROM "+w.Schema+"."+call)
@@ -54,14 +63,18 @@ func (w *world) maintenance() (holders []holder) {
 	return holders
 }
 
-// call renders the call of a function, with a value for each parameter that has no default.
-func (w *world) call(function string) string {
+// call renders the call of a function, with a value for each parameter: kind is the value of texts.
+func (w *world) call(function, kind string) string {
 	name, types, _ := strings.Cut(function[strings.LastIndex(function[:strings.Index(function, "(")], ".")+1:], "(")
 	args := []string{}
-	for _, kind := range strings.Split(strings.TrimSuffix(types, ")"), ",") {
-		switch kind {
+	for _, of := range strings.Split(strings.TrimSuffix(types, ")"), ",") {
+		switch of {
 		case "interval":
 			args = append(args, "'1 hour'")
+		case "text":
+			args = append(args, "'"+kind+"'")
+		case "uuid[]":
+			args = append(args, "'{}'")
 		default:
 			args = append(args, "1000")
 		}

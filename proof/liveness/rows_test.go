@@ -146,6 +146,8 @@ func (w *world) populate() (finish func()) {
 		_, err = w.timers.Set(ctx, tx, timers.Timer{Key: "populated", Topic: topic, Payload: []byte("populated")},
 			timers.Timer{Key: "later", Topic: topic, Delay: time.Hour})
 		w.ok(err)
+		w.ok(w.outbox.Pause(ctx, tx, "paused"))
+		w.ok(w.inbox.Pause(ctx, tx, consumer, "paused"))
 		w.ok(w.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: "populated", Expr: "@every 10h", Topic: topic}))
 		return w.periodic.Put(ctx, tx, jobs.Schedule{Name: "populated", Expr: "@every 10h", Args: work{"populated"}})
 	})

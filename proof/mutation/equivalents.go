@@ -20,8 +20,6 @@ const (
 
 // equivalents are guards that are left out, because removing them changes no outcome.
 var equivalents = []equivalent{
-	{"workqueue/sql/claim.sql", "(r.due_at, r.id) > (l.after_due, l.after_id)",
-		"the cursor only spares reading what was claimed before: status = 0 leaves that out anyway"},
 	{"workqueue/sql/extend.sql", "t.status = 1", either},
 	{"workqueue/sql/extend.sql", "coalesce(r.status = 1, false)", either},
 	{"workqueue/sql/reap_expired.sql", "NOT r.waiting", checked},

@@ -101,18 +101,18 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"workqueue/sql/claim.sql", "    attempts = t.attempts + 1,\n", ""},
 			{"workqueue/sql/abandon.sql", "    last_error =", "    attempts = t.attempts + 1,\n    last_error ="},
-			{"workqueue/sql/snooze.sql", "CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END",
-				"t.attempts"},
+			{"workqueue/sql/snooze.sql",
+				"CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END", "t.attempts"},
 		},
 		fault: "worker-kill", finds: []string{"I6"},
 	},
 	// The reaper first reads which leases have expired, and then updates the rows by id alone.
 	"the reaper goes by id alone": {
 		edits: []edit{
-			{"workqueue/sql/reap_expired.sql", "WHERE t.ctid = ANY (ARRAY(\n        SELECT r.ctid",
-				"WHERE t.id = ANY (ARRAY(\n        SELECT r.id"},
-			{"workqueue/sql/reap_expired.sql", "LIMIT @max_rows::int\n        FOR NO KEY UPDATE SKIP LOCKED))",
-				"LIMIT @max_rows::int))"},
+			{"workqueue/sql/reap_expired.sql", "SELECT k.ctid, k.alone", "SELECT k.id, k.alone"},
+			{"workqueue/sql/reap_expired.sql", "WHERE t.ctid = l.ctid", "WHERE t.id = l.id"},
+			{"workqueue/sql/reap_expired.sql", "LIMIT @max_rows::int\n    FOR NO KEY UPDATE SKIP LOCKED",
+				"LIMIT @max_rows::int"},
 		},
 		fault: "zombie", finds: []string{"I3", "I4", "I5"}, takes: 40 * time.Second, // it needs a race
 	},
@@ -172,10 +172,13 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"workqueue/wake_announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
 			{"workqueue/wake_announcing.go", "if !start.Before(d.nextBeat) {", "if false {"},
-			{"workqueue/wake_announcing.go", "		err = d.announceAll(ctx)\n	}\n	return err\n",
-				"	}\n	return err\n"},
+			{"workqueue/wake_announcing.go", "	}\n	return d.announceAll(ctx)\n", "	}\n	return nil\n"},
 		},
 		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
+	},
+	"a reaper keeps tables that it cannot serve": {
+		edits: []edit{{"reaper/resign.go", "resigns = append(resigns, t.Table)", "_ = resigns"}},
+		fault: "lost-rights", finds: []string{"nobody took over"},
 	},
 	"an announcer keeps the lock and announces nothing": {
 		edits: []edit{
@@ -200,7 +203,7 @@ func TestBrokenBuilds(t *testing.T) {
 			start := time.Now()
 			report, err := Run(t.Context(), Options{
 				Seed: 1, Duration: cmp.Or(b.takes, 30*time.Second), Pause: 500 * time.Millisecond, Poll: b.poll,
-				Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
+				Faults: []string{b.fault}, Program: []string{program, MemberCommand},
 			})
 			if !errors.Is(err, ErrViolated) || report == nil {
 				t.Fatalf("nothing was found: %v", err)

@@ -70,7 +70,8 @@ func (w *walk) countBack(c Change) {
 	switch {
 	case w.rearmed && is == 0:
 	case !w.rearmed && is == was:
-	case !w.rearmed && is == was-1 && c.New.Status == ready && c.New.Token != "": // snoozed or released
+	case !w.rearmed && is == was-1 && c.New.Status == ready && (c.New.Token != "" || c.New.Max > 1):
+		// Snoozed or released, or its lease was lost together with others.
 	default:
 		w.broken("I6", "attempts went from %d to %d when the claim ended", was, is)
 	}

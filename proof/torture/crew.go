@@ -174,9 +174,12 @@ func (m *member) tell(what any) {
 func (m *member) signal(sig syscall.Signal) { _ = m.cmd.Process.Signal(sig) }
 
 // workers returns the slots of workers.
-func (c *crew) workers() (slots []*slot) {
+func (c *crew) workers() []*slot { return c.of(roleWorker) }
+
+// of returns the slots of a role.
+func (c *crew) of(role string) (slots []*slot) {
 	for _, s := range c.slots {
-		if s.base.Role == roleWorker {
+		if s.base.Role == role {
 			slots = append(slots, s)
 		}
 	}

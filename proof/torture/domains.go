@@ -91,6 +91,7 @@ const (
 	modePermanent  = "permanent" // fails permanently
 	modeSlow       = "slow"      // takes longer than its lease, which has to be renewed
 	modePanic      = "panic"     // panics sometimes
+	modeHang       = "hang"      // does not return while receivers hang
 	modeExit       = "exit"      // ends the process
 	modeChildPanic = "child"     // panics in a goroutine of its own, which ends the process
 )

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,63 +19,75 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// poison writes rows whose handlers end their process, by os.Exit or by a panic in another goroutine. These rows must
-// become dead letters when their attempts are used up.
+// poison writes rows whose handlers end their process, by os.Exit or by a panic in another goroutine, among rows that
+// do nothing of the kind. The first must become dead letters when their attempts are used up. None of the others may:
+// each process that ends takes some along.
 type poison struct{ plain }
 
 const (
-	poisonRows     = 2
-	poisonAttempts = 2
-	poisonLimit    = 3 * time.Minute // they are due later than everything else
+	poisonRows       = 2
+	poisonAttempts   = 2
+	innocentRows     = 20 // beside each poison, of its table
+	innocentAttempts = 4
+	poisonLimit      = 3 * time.Minute // they are due later than everything else
 )
 
 func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	var ids []string
+	var poisons, innocents []string
 	p := newProducer(l.shop, l.admin, random.Uint64())
 	err := p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
-		ids = nil
-		for range poisonRows {
+		poisons, innocents = nil, nil
+		for i := range poisonRows * (1 + innocentRows) {
 			message, job := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
-			payload := fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modeExit, message)
-			_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{ID: message, Topic: topic,
-				Payload: payload, MaxAttempts: poisonAttempts})
-			if err != nil {
-				return nil, err
-			}
-			_, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), Task{Mode: modeChildPanic, Name: job.String()},
-				jobs.InsertOptions{ID: job, MaxAttempts: poisonAttempts})
-			if err != nil {
-				return nil, err
-			}
 			names = append(names, announce("outbox", message.String()), announce("jobs", job.String()))
-			ids = append(ids, message.String(), job.String())
+			modes, most, of := [2]string{modePlain, modeTx}, innocentAttempts, &innocents
+			if i%(1+innocentRows) == innocentRows/2 {
+				modes, most, of = [2]string{modeExit, modeChildPanic}, poisonAttempts, &poisons
+			}
+			*of = append(*of, message.String(), job.String())
+			payload := fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modes[0], message)
+			if _, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{ID: message, Topic: topic,
+				Payload: payload, MaxAttempts: most}); err != nil {
+				return nil, err
+			}
+			if _, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), Task{Mode: modes[1], Name: job.String()},
+				jobs.InsertOptions{ID: job, MaxAttempts: most}); err != nil {
+				return nil, err
+			}
 		}
 		return names, nil
 	})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d rows", len(ids)), l.awaitDead(ctx, ids)
+	detail := fmt.Sprintf("%d rows among %d others", len(poisons), len(innocents))
+	err = l.awaitEnd(ctx, poisons, "status = 3 AND attempts = "+strconv.Itoa(poisonAttempts),
+		"dead letters with all their attempts, though they end their process")
+	if err != nil {
+		return detail, err
+	}
+	return detail, l.awaitEnd(ctx, innocents, "status = 2", "done, though only their neighbours end the process")
 }
 
-// awaitDead waits until rows have failed. They must not end in another way.
-func (l *lab) awaitDead(ctx context.Context, ids []string) error {
+// awaitEnd waits until rows have ended. All of them must have ended so.
+func (l *lab) awaitEnd(ctx context.Context, ids []string, so, meaning string) error {
 	ctx, cancel := context.WithTimeout(ctx, poisonLimit)
 	defer cancel()
+	query := strings.NewReplacer("@", l.schema, "{so}", so).Replace(`
+		SELECT count(*) FILTER (WHERE {so}), count(completed_at) FROM (
+			SELECT id, status, attempts, completed_at FROM @.outbox UNION ALL SELECT id, status, attempts, completed_at FROM @.jobs) AS r
+		WHERE id = ANY ($1::text[]::uuid[])`)
 	for {
-		var dead, ended int
-		err := l.admin.QueryRow(ctx, strings.ReplaceAll(`
-			SELECT count(*) FILTER (WHERE status = 3 AND attempts = $2), count(completed_at) FROM (
-				SELECT id, status, attempts, completed_at FROM @.outbox UNION ALL SELECT id, status, attempts, completed_at FROM @.jobs) AS r
-			WHERE id = ANY ($1::text[]::uuid[])`, "@", l.schema), ids, poisonAttempts).Scan(&dead, &ended)
+		var good, ended int
+		err := l.admin.QueryRow(ctx, query, ids).Scan(&good, &ended)
 		switch {
-		case err == nil && dead == len(ids):
+		case err == nil && good == len(ids):
 			return nil
-		case err == nil && ended == len(ids):
-			l.fail("of %d rows that end their process only %d are dead letters with all their attempts", len(ids), dead)
+		case err == nil && ended > good:
+			l.fail("of %d rows only %d are %s", len(ids), good, meaning)
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("%d of %d rows are dead letters after %v", dead, len(ids), poisonLimit)
+			return fmt.Errorf("%d of %d rows are %s after %v", good, len(ids), meaning, poisonLimit)
 		}
 		time.Sleep(lease / 10)
 	}

@@ -93,6 +93,8 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 		return workqueue.Permanent(errors.New("on purpose"))
 	case modeSlow:
 		return dawdle(ctx, lease+lease/4)
+	case modeHang:
+		return hang(ctx, hungBeside(h.setup.Journal))
 	case modeExit:
 		os.Exit(exitCode)
 	case modeChildPanic:

@@ -33,14 +33,15 @@ type audited struct {
 	Schema, Table    string
 	Name, Key        string
 	Fire, Generation string
+	Waiting          string // rows that their topic's lane has may be claimed
 }
 
 func auditedTables(schema string) []audited {
 	return []audited{
-		{schema, "outbox", "r.id::text", "r.concurrency_key", "NULL", "0"},
-		{schema, "inbox", "r.message_id", "NULL", "NULL", "0"},
-		{schema, "timers", `r."key"`, "NULL", "r.fire_at", "r.generation"},
-		{schema, "jobs", "r.id::text", "NULL", "NULL", "0"},
+		{schema, "outbox", "r.id::text", "r.concurrency_key", "NULL", "0", "r.waiting AND r.aside IS NULL"},
+		{schema, "inbox", "r.message_id", "NULL", "NULL", "0", "r.waiting AND r.aside IS NULL"},
+		{schema, "timers", `r."key"`, "NULL", "r.fire_at", "r.generation", "r.waiting"},
+		{schema, "jobs", "r.id::text", "NULL", "NULL", "0", "r.waiting"},
 	}
 }
 

@@ -10,7 +10,7 @@ FROM (
     FROM {{.Schema}}.audit
 {{- range .Tables}}
     UNION ALL
-    SELECT '{{.Table}}', r.id, 'F', -1, NULL, r.status, r.waiting, r.cancelled_at IS NOT NULL, r.owner_token,
+    SELECT '{{.Table}}', r.id, 'F', -1, NULL, r.status, {{.Waiting}}, r.cancelled_at IS NOT NULL, r.owner_token,
         r.attempts, r.max_attempts, r.due_at, {{.Fire}}::timestamptz, r.locked_until, {{.Generation}}, {{.Name}},
         {{.Key}}, '', 0, now(), now(), NULL, 9223372036854775807
     FROM {{.Schema}}.{{.Table}} AS r

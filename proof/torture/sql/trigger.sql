@@ -10,7 +10,7 @@ BEGIN
         max_attempts, due_at, fire_at, locked_until, generation, name, key, app, xid, txn_at, at)
     VALUES ('{{.Table}}', r.id, left(TG_OP, 1)::"char",
         CASE WHEN TG_OP = 'INSERT' THEN -1 ELSE OLD.status END, CASE WHEN TG_OP <> 'INSERT' THEN OLD.owner_token END,
-        r.status, r.waiting, r.cancelled_at IS NOT NULL, r.owner_token, r.attempts,
+        r.status, {{.Waiting}}, r.cancelled_at IS NOT NULL, r.owner_token, r.attempts,
         r.max_attempts, r.due_at, {{.Fire}}, r.locked_until, {{.Generation}},
         CASE WHEN TG_OP = 'INSERT' THEN {{.Name}} END, CASE WHEN TG_OP = 'INSERT' THEN {{.Key}} END,
         current_setting('application_name'), pg_current_xact_id()::text::bigint, now(), clock_timestamp());
