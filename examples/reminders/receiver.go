@@ -11,16 +11,17 @@ import (
 
 	"github.com/txwork/txwork/examples/internal/example"
 	"github.com/txwork/txwork/timers/alarms"
+	"github.com/txwork/txwork/webhook"
 )
 
 // A receiver is the webhook to which wakes are posted. It verifies their signatures, and acts on each wake once.
 type receiver struct {
 	pool   *pgxpool.Pool
-	signer *alarms.Signer
+	signer *webhook.Signer
 }
 
 func openReceiver(ctx context.Context, pool *pgxpool.Pool) (*receiver, error) {
-	signer, err := alarms.NewSigner(secret)
+	signer, err := webhook.NewSigner(secret)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +32,9 @@ func openReceiver(ctx context.Context, pool *pgxpool.Pool) (*receiver, error) {
 
 func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	var id string // only what the signature covers: r.Header may have more
 	if err == nil {
-		err = v.signer.Verify(r.Header, body, 0)
+		id, err = v.signer.Verify(r.Header, body, 0)
 	}
 	var wake alarms.Wake
 	if err == nil {
@@ -49,7 +51,7 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A wake may arrive twice, with the same webhook-id. ON CONFLICT ignores the second one.
 	_, err = v.pool.Exec(r.Context(),
 		`INSERT INTO example_reminders.received VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-		r.Header.Get(alarms.HeaderID), wake.AlarmID, wake.Message, wake.Attempt)
+		id, wake.AlarmID, wake.Message, wake.Attempt)
 	if err != nil {
 		http.Error(w, "internal error", http.StatusInternalServerError)
 	}

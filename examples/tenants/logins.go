@@ -22,6 +22,7 @@ func (l *logins) as(role, tenant string) *pgxpool.Pool {
 	}
 	config := l.owner.Config()
 	config.ConnConfig.User, config.ConnConfig.Password = schema+"_"+role, l.password
+	config.ConnConfig.RuntimeParams["search_path"] = schema
 	if tenant != "" {
 		config.ConnConfig.RuntimeParams["app.tenant"] = tenant
 	}

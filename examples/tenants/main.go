@@ -1,9 +1,10 @@
-// Tenants keeps the rows of several tenants in one queue and separates them by row-level security. Producers and
-// workers of a tenant see, write, claim and settle only its rows. Without a tenant they see nothing.
+// Tenants keeps the jobs of several tenants in one table and separates them by row-level security. Producers and
+// workers of a tenant see, write, claim and settle only its jobs, with their keys, batches, schedules and limits.
+// Without a tenant they see nothing. A process that sees all jobs folds, repairs and fires schedules for all.
 //
 // The roles are those of
 //
-//	txwork roles --schema example_tenants --prefix example_tenants --table documents
+//	txwork roles --schema example_tenants --prefix example_tenants --domain jobs
 //
 // The policy trusts the setting app.tenant, which any session can change. It protects against code that forgets a WHERE
 // clause, but not against SQL that a tenant writes. If tenants can run SQL, give each of them a role, and let the
@@ -15,6 +16,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -22,33 +24,30 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/examples/internal/example"
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/workqueue"
 )
 
 const (
-	schema    = "example_tenants"
-	acme      = "acme"
-	globex    = "globex"
-	documents = 50 // for each tenant
+	schema = "example_tenants"
+	acme   = "acme"
+	globex = "globex"
+
+	plain, ordered, limited, steps = 20, 10, 10, 5
+	all                            = plain + ordered + limited + steps + 1 // with the job after the steps
 )
 
 //go:embed policy.sql
 var policy string
 
-// The tenant is a lane: the claims of one tenant never read another tenant's part of the index.
-var spec = workqueue.Spec{
-	Schema: schema,
-	Table:  "documents",
-	Columns: []workqueue.Column{
-		{Name: "tenant", Type: "text", NotNull: true},
-		{Name: "title", Type: "text", NotNull: true},
-	},
-	Lanes: []string{"tenant"},
+// Print is the work of all jobs.
+type Print struct {
+	Tenant string
+	Turn   int64 // of a job that has to run in order; 0: in any
 }
 
-// A Document has the domain columns of the table.
-type Document struct{ Tenant, Title string }
+func (Print) Kind() string { return "print" }
 
 func main() { example.Main(run) }
 
@@ -57,46 +56,68 @@ func run(ctx context.Context, owner *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	table, err := workqueue.Open(spec, workqueue.Telemetry{})
-	if err != nil {
-		return err
-	}
 	logins := &logins{owner: owner, password: password}
 	defer logins.close()
-	for _, tenant := range []string{acme, globex} {
-		if err := write(ctx, logins.as("producer", tenant), table, tenant); err != nil {
-			return err
-		}
-	}
-	through, err := attack(ctx, logins, table)
+	client, err := jobs.Open(jobs.Options{Schema: schema})
 	if err != nil {
 		return err
 	}
 	for _, tenant := range []string{acme, globex} {
-		if err := work(ctx, logins.as("worker", tenant), table, tenant); err != nil {
+		if err := write(ctx, client, logins, tenant); err != nil {
 			return err
 		}
 	}
-	return reconcile(ctx, owner, logins, through)
+	through, err := attack(ctx, logins, client)
+	if err != nil {
+		return err
+	}
+	for _, what := range through {
+		fmt.Println("  got through:", what)
+	}
+	var disorder atomic.Int64
+	workers := make([]func(context.Context) error, 0, 3)
+	for queue, pool := range map[string]*pgxpool.Pool{acme: logins.as("worker", acme), globex: logins.as("worker",
+		globex), "operations": owner} {
+		worker, err := newWorker(client, pool, queue, &disorder)
+		if err != nil {
+			return err
+		}
+		workers = append(workers, worker.Run)
+	}
+	if err := example.Serve(ctx, func(ctx context.Context) error {
+		return example.Until(ctx, owner, `SELECT count(*) FILTER (WHERE completed_at IS NULL AND schedule IS NULL) = 0
+			AND count(DISTINCT queue) FILTER (WHERE schedule IS NOT NULL AND status = 2) = 2 FROM example_tenants.jobs`)
+	}, workers...); err != nil {
+		return err
+	}
+	return reconcile(ctx, owner, logins, through, disorder.Load())
 }
 
-// prepare creates the table, the policy and the roles, and gives the roles a random password for this run.
+// prepare creates the tables, the roles and the policies, gives the roles a random password for this run, and sets the
+// limits of both queues, which only a role can that sees all jobs.
 func prepare(ctx context.Context, owner *pgxpool.Pool) (password string, err error) {
-	up, _, err := spec.DDL()
+	roles, err := migrations.Roles(migrations.RoleOptions{Schema: schema, Prefix: schema,
+		Domains: []migrations.Domain{migrations.Jobs}})
 	if err != nil {
 		return "", err
 	}
-	roles, err := migrations.Roles(migrations.RoleOptions{Schema: schema, Prefix: schema,
-		Tables: []migrations.RoleTable{{Name: spec.Table}}})
+	if _, err := owner.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+		return "", err
+	}
+	migrator, err := migrations.New(owner, migrations.Options{Schema: schema,
+		Domains: []migrations.Domain{migrations.Jobs}})
 	if err != nil {
+		return "", err
+	}
+	if _, err := migrator.Up(ctx); err != nil {
 		return "", err
 	}
 	password = rand.Text()
 	passwords := fmt.Sprintf("ALTER ROLE %[1]s_producer PASSWORD '%[2]s'; ALTER ROLE %[1]s_worker PASSWORD '%[2]s'",
 		schema, password)
 	return password, pgx.BeginFunc(ctx, owner, func(tx pgx.Tx) error {
-		for _, statements := range []string{"DROP SCHEMA IF EXISTS " + schema + " CASCADE; CREATE SCHEMA " + schema, up,
-			policy, roles, passwords} {
+		for _, statements := range []string{roles, policy, passwords,
+			"INSERT INTO example_tenants.jobs_queue (name, max_running) VALUES ('acme', 5), ('globex', 5)"} {
 			if _, err := tx.Exec(ctx, statements); err != nil {
 				return err
 			}
@@ -105,55 +126,45 @@ func prepare(ctx context.Context, owner *pgxpool.Pool) (password string, err err
 	})
 }
 
-// write enqueues documents, as the application of a tenant does.
-func write(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table, tenant string) error {
-	rows := make([]workqueue.NewRow, documents)
-	for i := range rows {
-		rows[i].Values = []any{tenant, fmt.Sprintf("document %d", i)}
-	}
-	return workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error {
-		_, err := table.Insert(ctx, tx, rows...)
-		return err
-	})
-}
-
-// work runs a worker of a tenant until all of its documents are done.
-func work(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table, tenant string) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var done atomic.Int64
-	domain := workqueue.Domain[Document]{
-		Table: table, Fields: func(d *Document) []any { return []any{&d.Tenant, &d.Title} }, Lanes: [][]any{{tenant}},
-	}
-	worker, err := workqueue.NewWorker(pool, domain, func(context.Context, *workqueue.Claim[Document]) error {
-		if done.Add(1) == documents {
-			stop()
+// newWorker makes the worker of a queue. One of them sees all jobs, and does for all what needs that.
+func newWorker(client *jobs.Client, pool *pgxpool.Pool, queue string, disorder *atomic.Int64) (*jobs.Worker, error) {
+	kinds := jobs.NewRegistry()
+	var turn atomic.Int64
+	jobs.Register(kinds, func(_ context.Context, job *jobs.Job[Print]) error {
+		if job.Args.Tenant != queue {
+			return errors.New("a job of another tenant")
+		}
+		if job.Args.Turn > 0 && turn.Add(1) != job.Args.Turn {
+			disorder.Add(1)
 		}
 		return nil
-	}, workqueue.WorkerOptions{})
-	if err != nil {
-		return err
-	}
-	return worker.Run(ctx)
+	}, jobs.KindOptions[Print]{})
+	return jobs.NewWorker(pool, client, jobs.WorkerOptions{Registry: kinds,
+		Queues: []jobs.QueueOptions{{Name: queue}}})
 }
 
-func reconcile(ctx context.Context, owner *pgxpool.Pool, logins *logins, through []string) error {
-	for _, what := range through {
-		fmt.Println("  got through:", what)
-	}
+func reconcile(ctx context.Context, owner *pgxpool.Pool, logins *logins, through []string, disorder int64) error {
 	var seen [3]int64
 	for i, tenant := range []string{acme, globex, ""} {
 		if err := logins.as("worker", tenant).QueryRow(ctx,
-			"SELECT count(*) FROM example_tenants.documents").Scan(&seen[i]); err != nil {
+			"SELECT count(*) FROM example_tenants.jobs WHERE schedule IS NULL").Scan(&seen[i]); err != nil {
 			return err
 		}
 	}
-	return example.Reconcile(ctx, owner, `VALUES
-		('documents done, of acme', (SELECT count(*) FROM example_tenants.documents WHERE status = 2 AND tenant = 'acme'), $1::bigint),
-		('documents done, of globex', (SELECT count(*) FROM example_tenants.documents WHERE status = 2 AND tenant = 'globex'), $1),
-		('seen by the worker of acme', $2::bigint, $1),
-		('seen by the worker of globex', $3::bigint, $1),
-		('seen without a tenant', $4::bigint, 0::bigint),
-		('attempts across tenants that got through', $5::bigint, 0::bigint)`,
-		documents, seen[0], seen[1], seen[2], len(through))
+	return example.Reconcile(ctx, owner, `
+		WITH j AS (SELECT * FROM example_tenants.jobs WHERE schedule IS NULL AND status = 2)
+		VALUES ('jobs done, of acme', (SELECT count(*) FROM j WHERE queue = 'acme'), $1::bigint),
+		('jobs done, of globex', (SELECT count(*) FROM j WHERE queue = 'globex'), $1),
+		('batches completed', (SELECT count(*) FROM example_tenants.jobs_join WHERE status = 1), 2),
+		('ordered jobs out of order', $2::bigint, 0),
+		('seen by the worker of acme', $3::bigint, $1),
+		('seen by the worker of globex', $4::bigint, $1),
+		('seen without a tenant', $5::bigint, 0),
+		('attempts across tenants that got through', $6::bigint, 0)`,
+		all, disorder, seen[0], seen[1], seen[2], len(through))
+}
+
+// inTx runs do in a transaction of its own.
+func inTx(ctx context.Context, pool *pgxpool.Pool, do func(workqueue.Tx) error) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return do(workqueue.Pgx(tx)) })
 }

@@ -26,20 +26,28 @@ CREATE DOMAIN "billing"."invoices_retry" AS jsonb CONSTRAINT "invoices_retry_che
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
+-- A time that the library can represent, so that every difference of two of them can be computed and printed. The
+-- server would accept an infinite time, and one such row would fail every statement that subtracts it from another. It
+-- is a domain for the same reason, and guards every column with times, in this table and in those that belong to it. A
+-- range costs less than two comparisons: each column of an insert, NULL or not, prepares the check.
+CREATE DOMAIN "billing"."invoices_time" AS timestamptz CONSTRAINT "invoices_time_check" CHECK (
+    VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
+);
+
 CREATE TABLE "billing"."invoices" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    due_at timestamptz NOT NULL DEFAULT now(),
-    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at "billing"."invoices_time" NOT NULL DEFAULT now(),
+    created_at "billing"."invoices_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 10,
     "cents" bigint NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
-    locked_until timestamptz,
-    completed_at timestamptz,
+    locked_until "billing"."invoices_time",
+    completed_at "billing"."invoices_time",
     owner_token uuid,
-    failed_at timestamptz,
-    cancelled_at timestamptz,
+    failed_at "billing"."invoices_time",
+    cancelled_at "billing"."invoices_time",
     last_error text,
     headers jsonb,
     retry "billing"."invoices_retry",
@@ -55,10 +63,9 @@ CREATE TABLE "billing"."invoices" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
-    -- attempt.
+    -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
     CONSTRAINT "invoices_attempts_check"
-        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
-    CONSTRAINT "invoices_due_check" CHECK (isfinite(due_at))
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts - status < max_attempts)
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -346,10 +353,19 @@ BEGIN
     RETURN QUERY
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
-SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
+    headers = CASE
+        WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
+            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+        ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
+            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+                ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
+                    * 1000000)::bigint::text END,
+            ' ', held.within, ' ', t.owner_token)) END
 FROM (
-    SELECT r.id
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
+           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
     JOIN "billing"."invoices" AS r ON r.id = s.id
     WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -365,7 +381,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "billing"."invoices_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
 -- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
+CREATE FUNCTION "billing"."invoices_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -383,32 +399,82 @@ AS $txwork$
 BEGIN
     IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH changed AS (
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+    ORDER BY r.due_at, r.id
+    LIMIT $1::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), beside AS MATERIALIZED (
+    SELECT r.ctid, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process
+    FROM "billing"."invoices" AS r
+    WHERE EXISTS (SELECT FROM taken)
+      AND r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND substring(uuid_send(r.owner_token) FROM 1 FOR 6) = ANY (ARRAY(SELECT k.process FROM taken AS k))
+      AND r.id <> ALL (ARRAY(SELECT k.id FROM taken AS k))
+), left_alone AS (
     UPDATE "billing"."invoices" AS t
-    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        owner_token = NULL,
-        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
-            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    SET headers = coalesce(t.headers, '{}'::jsonb)
+        || jsonb_build_object('txwork-lost-beside', t.owner_token::text)
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM "billing"."invoices" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT (array_agg(b.ctid))[1] FROM beside AS b GROUP BY b.process HAVING count(*) = 1))
           AND r.status = 1
-          AND r.due_at <= now()
-          AND r.locked_until < now()
-        ORDER BY r.due_at, r.id
-        LIMIT $1::int
+          AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object'
+          AND r.headers ->> 'txwork-lost-beside' IS DISTINCT FROM r.owner_token::text
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status, t.cancelled_at
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted OR k.process = ANY (ARRAY(SELECT b.process FROM beside AS b)) AS shared) AS s
+), changed AS (
+    UPDATE "billing"."invoices" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."channel")) END AS dead_letter
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
-       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -445,7 +511,9 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone',
+                'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running']
+            ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce(NULL::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
@@ -461,6 +529,220 @@ $txwork$;
 -- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION "billing"."invoices_redrive"(uuid[]) FROM PUBLIC;
+
+-- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
+-- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
+-- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
+-- a few bad rows some tens together. A part waits little for locks, because the next ones wait for it.
+--
+-- If nothing succeeds, the rows are not the cause, and the error is raised: one about rights or names at once, another
+-- after 16 rows.
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_each"(
+    kind text, max_rows integer, age interval, except_ids uuid[],
+    OUT done integer, OUT failed integer, OUT cancelled integer, OUT dead_letters jsonb, OUT skipped uuid[],
+    OUT problems text[]
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET lock_timeout = '50ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    ids uuid[];
+    part uuid[];
+    beside uuid[]; -- rows that are not the only one of their process
+    place integer := 1;
+    size integer;
+    changed record;
+    state text;
+    said text;
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    done := 0;
+    failed := 0;
+    cancelled := 0;
+    skipped := '{}';
+    problems := '{}';
+    CASE $1
+    WHEN 'reap_expired' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id <> ALL ($4)
+    ORDER BY r.due_at, r.id
+    LIMIT $2::int);
+        beside := ARRAY(
+            SELECT p.id
+            FROM (
+                SELECT r.id, count(*) OVER (PARTITION BY substring(uuid_send(r.owner_token) FROM 1 FOR 6)) AS rows
+                FROM "billing"."invoices" AS r
+                WHERE r.completed_at IS NULL
+                  AND NOT r.waiting
+                  AND r.status = 1
+                  AND r.due_at <= now()) AS p
+            WHERE p.rows > 1);
+    WHEN 'purge_done' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.completed_at
+    LIMIT $2::int);
+    WHEN 'purge_failed' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "billing"."invoices" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.failed_at, r.id
+    LIMIT $2::int);
+    END CASE;
+    size := cardinality(ids);
+    WHILE place <= cardinality(ids) LOOP
+        part := ids[place:place + size - 1];
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                FOR changed IN
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text OR r.id = ANY (own.beside) AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id = ANY (own.part)
+    ORDER BY r.due_at, r.id
+    LIMIT own.size::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted AS shared) AS s
+), changed AS (
+    UPDATE "billing"."invoices" AS t
+    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."channel")) END AS dead_letter
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+                LOOP
+                    done := done + changed.requeued;
+                    failed := failed + changed.failed;
+                    cancelled := cancelled + changed.cancelled;
+                    dead_letters := coalesce(dead_letters, '[]') || coalesce(changed.dead_letters, '[]');
+                END LOOP;
+            WHEN 'purge_done' THEN
+                WITH purged AS (
+DELETE FROM "billing"."invoices" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.completed_at
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            WHEN 'purge_failed' THEN
+                WITH purged AS (
+DELETE FROM "billing"."invoices" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "billing"."invoices" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.failed_at, r.id
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            END CASE;
+            place := place + size;
+            size := size * 2;
+        EXCEPTION WHEN others THEN
+            GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, said = MESSAGE_TEXT;
+            IF size > 1 THEN
+                size := size / 2;
+            ELSE
+                skipped := skipped || ids[place];
+                problems := problems || (said || ' (SQLSTATE ' || state || ')');
+                place := place + 1;
+                IF done + failed = 0
+                    AND (cardinality(skipped) >= 16 OR place > cardinality(ids) AND state LIKE '42%') THEN
+                    RAISE EXCEPTION '%', said USING ERRCODE = state;
+                END IF;
+            END IF;
+        END;
+    END LOOP;
+END
+$txwork$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION "billing"."invoices_each"(text, integer, interval, uuid[]) FROM PUBLIC;
 
 -- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
 -- they claim.
@@ -540,42 +822,82 @@ END
 $txwork$;
 -- +goose StatementEnd
 
--- One transaction of one kind of maintenance. It returns an error instead of raising it, so that the other kinds still
--- get their turn.
+-- One transaction of one kind of maintenance. It returns what kept it from doing all instead of raising it, so that the
+-- other kinds still get their turn. crowded says that it did as much as it may, so that much is left. If it fails, and
+-- while there are rows that it has skipped, it does the rows that it can with the function each. A sweep or a fold that
+-- fails is left as it is. A role that does not see all rows is refused, so that the procedure does not record that it
+-- ran.
 -- +goose StatementBegin
 CREATE FUNCTION "billing"."invoices_maintain_step"(
-    kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text
+    kind text, most integer, retention interval, failed_retention interval, INOUT skipped uuid[], INOUT problem text,
+    OUT more boolean, OUT crowded boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $txwork$
+DECLARE
+    n integer;
+    e record;
 BEGIN
+    IF pg_catalog.row_security_active('"billing"."invoices"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of billing.invoices or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF ($2 >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    more := false;
+    crowded := false;
+    IF cardinality(skipped) = 0 THEN
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                n := (SELECT r.requeued + r.failed FROM "billing"."invoices_reap_expired"($2) AS r);
+            WHEN 'purge_done' THEN
+                n := (SELECT p.done FROM "billing"."invoices_purge"($2, $3, NULL) AS p);
+            WHEN 'purge_failed' THEN
+                n := (SELECT p.failed FROM "billing"."invoices_purge"($2, NULL, $4) AS p);
+            WHEN 'fold' THEN
+                n := (SELECT "billing"."invoices_fold"($2));
+            END CASE;
+            more := n > 0;
+            crowded := n >= $2;
+            RETURN;
+        EXCEPTION WHEN others THEN
+            problem := $1 || ': ' || SQLERRM;
+        END;
+    END IF;
+    IF $1 NOT IN ('reap_expired', 'purge_done', 'purge_failed') OR cardinality(skipped) >= 5000 THEN
+        RETURN;
+    END IF;
     BEGIN
-        CASE $1
-        WHEN 'reap_expired' THEN
-            more := (SELECT r.requeued + r.failed FROM "billing"."invoices_reap_expired"($2) AS r) > 0;
-        WHEN 'purge' THEN
-            more := (SELECT p.done + p.failed FROM "billing"."invoices_purge"($2, $3, $4) AS p) > 0;
-        WHEN 'fold' THEN
-            more := (SELECT "billing"."invoices_fold"($2)) > 0;
-        END CASE;
+        SELECT * INTO e
+        FROM "billing"."invoices_each"($1, $2, CASE $1 WHEN 'purge_done' THEN $3 WHEN 'purge_failed' THEN $4 END, skipped);
     EXCEPTION WHEN others THEN
-        more := false;
         problem := $1 || ': ' || SQLERRM;
+        RETURN;
     END;
+    n := e.done + e.failed + cardinality(e.skipped);
+    more := n > 0;
+    crowded := n >= $2;
+    skipped := skipped || e.skipped;
+    IF cardinality(skipped) = 0 AND more THEN -- if nothing was done, the failure has another cause than rows
+        problem := NULL;
+    ELSIF cardinality(e.skipped) > 0 THEN
+        problem := format('%s skipped %s rows, such as %s: %s', $1, cardinality(skipped), e.skipped[1], e.problems[1]);
+    END IF;
 END
 $txwork$;
 -- +goose StatementEnd
 
--- All maintenance of the table: each kind until nothing is left, in at most 100 transactions. It commits, so
+-- All maintenance of the table, until nothing is left. A kind that has much to do lets the others have their turn after
+-- 100 transactions, so that a long deletion does not keep expired leases from being requeued. It commits, so
 -- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
--- operator is used. At the end it records when it ran, for the check that looks for tables without maintenance. It
--- skips that if the schema has no table for the record, such as a schema with only an application's own tables, or if
--- the role may not write to it.
+-- operator is used. At the end it records when it ran and what it left undone, for the check that looks for tables
+-- without maintenance. It skips that if the schema has no table for the record, such as a schema with only an
+-- application's own tables, or if the role may not write to it. Then it raises what it left undone.
 -- +goose StatementBegin
 CREATE PROCEDURE "billing"."invoices_maintain"(
     max_rows integer DEFAULT 1000,
@@ -585,47 +907,59 @@ CREATE PROCEDURE "billing"."invoices_maintain"(
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
-    kind text;
+    kind pg_catalog.text;
     more boolean;
-    said text;
-    problem text;
+    crowded boolean;
+    unfinished boolean;
+    skipped pg_catalog.uuid[];
+    said pg_catalog.text;
+    problem pg_catalog.text;
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['reap_expired', 'purge', 'fold'] LOOP
-        FOR step IN 1..100 LOOP
-            COMMIT;
-            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-            SELECT s.more, s.problem INTO more, said
-            FROM "billing"."invoices_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
-            EXIT WHEN more IS NOT TRUE;
+    FOR round IN 1..10000 LOOP
+        SELECT false, NULL INTO unfinished, problem;
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'purge_done', 'purge_failed', 'fold'] LOOP
+            SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
+            FOR step IN 1..100 LOOP
+                COMMIT;
+                SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+                SELECT s.more, s.crowded, s.skipped, s.problem INTO more, crowded, skipped, said
+                FROM "billing"."invoices_maintain_step"(kind, max_rows, retention, failed_retention, skipped, said) AS s;
+                EXIT WHEN more IS NOT TRUE;
+            END LOOP;
+            IF crowded THEN
+                SELECT true INTO unfinished;
+            END IF;
+            IF said IS NOT NULL THEN
+                RAISE WARNING '%', said;
+                SELECT pg_catalog.concat_ws('; ', problem, said) INTO problem;
+            END IF;
         END LOOP;
-        IF said IS NOT NULL THEN
-            RAISE WARNING '%', said;
-            SELECT said INTO problem;
-        END IF;
+        EXIT WHEN NOT unfinished;
     END LOOP;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    IF problem IS NOT NULL THEN
-        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
-    END IF;
     BEGIN
-        PERFORM "billing"."leader_note"('billing.invoices');
+        PERFORM "billing"."leader_note"('billing.invoices', problem);
     EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
         NULL;
     END;
     COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
 END
 $txwork$;
 -- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION "billing"."invoices_fold"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "billing"."invoices_purge"(integer, interval, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "billing"."invoices_maintain"(integer, interval, interval) FROM PUBLIC;
 
 -- +goose Down
 DROP PROCEDURE "billing"."invoices_maintain"(integer, interval, interval);
-DROP FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval, uuid[], text);
+DROP FUNCTION "billing"."invoices_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "billing"."invoices_purge"(integer, interval, interval);
 DROP FUNCTION "billing"."invoices_fold"(integer);
 DROP FUNCTION "billing"."invoices_claim"(uuid, integer, integer);
@@ -639,3 +973,4 @@ DROP FUNCTION "billing"."invoices_redrive"(uuid[]);
 DROP TABLE "billing"."invoices";
 DROP FUNCTION "billing"."invoices_announce"();
 DROP DOMAIN "billing"."invoices_retry";
+DROP DOMAIN "billing"."invoices_time";
