@@ -1,7 +1,10 @@
 package jobs
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -18,7 +21,8 @@ const (
 
 	// LeaveUnknown returns the jobs for workers that have a handler, and does not count the attempt, so they never fail
 	// here. They are due again after some seconds. If there are many, the delay grows, so that a worker claims no more
-	// than about a hundred of them a second.
+	// than about a hundred of them a second. Their last error says since when they have been returned, and is a finding
+	// of the doctor if no worker takes them. Each kind is logged at most once a minute.
 	LeaveUnknown
 )
 
@@ -41,11 +45,18 @@ type unknownKindError struct{ *workqueue.InvalidError }
 func (e *unknownKindError) Is(target error) bool { return target == ErrUnknownKind }
 func (e *unknownKindError) Unwrap() error        { return e.InvalidError }
 
-func (w *Worker) unknown(d *Delivery) error {
-	if w.options.Unknown == LeaveUnknown {
-		return workqueue.Snooze(w.unknowns.delay(time.Now()))
+func (w *Worker) unknown(ctx context.Context, d *Delivery) error {
+	err := fmt.Errorf("%w: no handler is registered for %q", ErrUnknownKind, d.Kind)
+	if w.options.Unknown != LeaveUnknown {
+		return err
 	}
-	return fmt.Errorf("%w: no handler is registered for %q", ErrUnknownKind, d.Kind)
+	delay, tell := w.unknowns.leave(d.Kind, time.Now())
+	if tell {
+		cmp.Or(w.client.options.Telemetry.Logger, slog.Default()).WarnContext(ctx,
+			"jobs of a kind without a handler here are left to other workers", "table", w.client.table.Name(), "kind", d.Kind,
+			"queue", d.Queue, "id", d.ID)
+	}
+	return workqueue.SnoozeFor(delay, err)
 }
 
 const (
@@ -55,18 +66,34 @@ const (
 	unknownEvery = 10 * time.Millisecond
 	// maxUnknownDelay bounds how long a job may wait after a worker with a handler for it has started.
 	maxUnknownDelay = 24 * time.Hour
+	// tellUnknown is the time between two log lines about a kind.
+	tellUnknown = time.Minute
+	// maxUnknownTold bounds the kinds that are remembered.
+	maxUnknownTold = 1000
 )
 
 // putOff spreads the due times of the jobs that a worker returns because it has no handler for their kind. Otherwise
 // many of them would be due together, again and again, ahead of jobs that can be done.
 type putOff struct {
 	mu   sync.Mutex
-	last time.Time // the latest due time so far
+	last time.Time            // the latest due time so far
+	told map[string]time.Time // when each kind was logged
+}
+
+// leave returns for how long to put off a job of a kind, and whether to log it.
+func (u *putOff) leave(kind string, now time.Time) (delay time.Duration, tell bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if tell = now.Sub(u.told[kind]) >= tellUnknown; tell {
+		if u.told == nil || len(u.told) >= maxUnknownTold {
+			u.told = map[string]time.Time{}
+		}
+		u.told[kind] = now
+	}
+	return u.delay(now), tell
 }
 
 func (u *putOff) delay(now time.Time) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	next := u.last.Add(unknownEvery)
 	if soonest := now.Add(minUnknownDelay); next.Before(soonest) {
 		next = soonest

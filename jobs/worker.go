@@ -287,7 +287,7 @@ func (w *Worker) Wake() { w.all().Wake() }
 func (w *Worker) dispatch(ctx context.Context, d *Delivery) error {
 	k := w.options.Registry.find(d.Kind)
 	if k.handle == nil {
-		return w.unknown(d)
+		return w.unknown(ctx, d)
 	}
 	timeout := k.timeout
 	if timeout == 0 {

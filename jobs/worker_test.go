@@ -281,11 +281,24 @@ func TestUnknownKindsAreLeftToThoseWhoKnowThem(t *testing.T) {
 	stop()
 	equal(t, "attempts", ask[int](f, "SELECT max(attempts) FROM "+f.table+" WHERE kind = 'report' AND status = 0"), 0)
 	equal(t, "left", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE kind = 'report' AND status = 0"), crowd)
+	const cause = `unknown kind: no handler is registered for "report" since `
+	if told := ask[string](f, "SELECT min(last_error) FROM "+f.table+" WHERE kind = 'report'"); !strings.HasPrefix(told,
+		cause+"20") {
+		t.Errorf("the last error is %q", told)
+	}
 	// They are due again one after the other, a hundred a second, and not all at once.
 	if spread := ask[float64](f, "SELECT extract(epoch FROM max(due_at) - min(due_at))::float8 FROM "+f.table+
 		" WHERE kind = 'report'"); spread < crowd/100*0.8 {
 		t.Errorf("%d jobs of an unknown kind come again within %.1f s", crowd, spread)
 	}
+	// Those that have come again say since when they have been put back.
+	f.exec("UPDATE "+f.table+" SET due_at = now(), last_error = $1 WHERE id = (SELECT min(id::text)::uuid FROM "+f.table+
+		" WHERE kind = 'report')", cause+"2001-01-01T00:00:00Z")
+	f.work(jobs.WorkerOptions{Unknown: jobs.LeaveUnknown})
+	f.until("one is put back again", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE due_at > now() + interval '1 s' AND last_error LIKE "+
+			"'% since 2001-%'") == 1
+	})
 }
 
 func TestQueuesHaveHandlersOfTheirOwn(t *testing.T) {

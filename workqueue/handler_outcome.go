@@ -61,6 +61,12 @@ const MinSnooze = 100 * time.Millisecond
 // it is too early to process the row.
 func Snooze(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, MinSnooze)} }
 
+// SnoozeFor is [Snooze] with a cause. The row's last error is then the cause, and since when the row has been snoozed
+// for it, so that everybody can see what the row waits for, and for how long.
+func SnoozeFor(d time.Duration, cause error) error {
+	return &Outcome{kind: outcomeSnooze, delay: max(d, MinSnooze), cause: cause}
+}
+
 // Again is [Snooze] without a minimum, for domains that process a row in several steps, or at an exact time. A handler
 // that always returns it runs as often as the database allows.
 func Again(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, 0)} }
@@ -71,6 +77,9 @@ func Cancelled(reason string) error { return &Outcome{kind: outcomeCancel, cause
 func (o *Outcome) Error() string {
 	switch o.kind {
 	case outcomeSnooze:
+		if o.cause != nil {
+			return fmt.Sprintf("snoozed for %v: %s", o.delay, text(o.cause))
+		}
 		return fmt.Sprintf("snoozed for %v", o.delay)
 	case outcomeCancel:
 		return "cancelled: " + text(o.cause)

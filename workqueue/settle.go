@@ -84,7 +84,7 @@ func (t *Table) settleCalls(batch []settlement, done *changes) []call {
 	}
 	add(t.statements.ack, acks, nil)
 	add(t.statements.abandon, retries, map[string]any{"delays": delays(retries), "errors": messages(retries)})
-	add(t.statements.snooze, snoozes, map[string]any{"delays": delays(snoozes)})
+	add(t.statements.snooze, snoozes, map[string]any{"delays": delays(snoozes), "errors": messages(snoozes)})
 	add(t.statements.fail, fails, map[string]any{"errors": messages(fails), "cancelled": cancelled(fails)})
 	return calls
 }

@@ -65,6 +65,8 @@ func TestWorkerOutcomes(t *testing.T) {
 		"snooze": {func() error { return workqueue.Snooze(2 * time.Hour) }, ready(0, 2*time.Hour, "")},
 		"snooze wrapped": {func() error { return fmt.Errorf("later: %w", workqueue.Snooze(2*time.Hour)) },
 			ready(0, 2*time.Hour, "")},
+		"snooze for": {func() error { return workqueue.SnoozeFor(2*time.Hour, boom) },
+			ready(0, 2*time.Hour, "boom since 20")},
 		"retry after": {func() error { return workqueue.RetryAfter(3*time.Hour, boom) },
 			ready(1, 3*time.Hour, "boom")},
 		"retry after an age": {func() error { return workqueue.RetryAfter(1<<63-1, boom) },

@@ -14,8 +14,8 @@ var deadLetterChecks = []check{
 	{
 		code: "unknown-handler", severity: Critical,
 		title:   "rows of a topic or kind that no worker has a handler for",
-		from:    "retried now, or failed within an hour",
-		meaning: "Their attempts are used up one by one, then they become dead letters.",
+		from:    "retried now, left to other workers for " + rough(defaultThresholds.Unserved) + ", or failed within an hour",
+		meaning: "Their attempts are used up one by one, then they become dead letters. What workers leave to others waits.",
 		remedy:  "deploy a worker with the handler, then redrive what has already failed",
 		look:    inRowsOfEachTable(unknownHandlers),
 	},
@@ -41,29 +41,53 @@ type letters struct {
 // deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
+// An unhandled group is rows of one kind that found no handler.
+type unhandled struct {
+	letters
+	Left  int64  // rows that are left to other workers, which costs them no attempt
+	Since string // since when the first of them has been left
+}
+
 func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
 	if t.LabelName() == "" {
 		return nil, nil
 	}
-	list, err := readRows[letters](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxSample)
+	list, err := readRows[unhandled](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxSample,
+		x.Thresholds.Unserved.Seconds())
 	for _, l := range list {
 		state, remedy := x.unhandled(t, l)
+		e := evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed)
+		if l.Left > 0 {
+			e = append(e, evidence("left", l.Left, "left_seconds", x.leftFor(l))...)
+		}
 		all = append(all, Finding{
-			Title: fmt.Sprintf("%s: no handler is registered for %s %q: %s", t.Name, t.LabelName(), l.Label, state),
-			Evidence: []Evidence{evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs,
-				"last_error", l.Error)},
-			Remedy: remedy,
+			Title:    fmt.Sprintf("%s: no handler is registered for %s %q: %s", t.Name, t.LabelName(), l.Label, state),
+			Evidence: []Evidence{append(e, evidence("ids", l.IDs, "last_error", l.Error)...)},
+			Remedy:   remedy,
 		})
 	}
 	return t.shown(all, int64(len(all)), false, "unhandled "+t.LabelName()), err
 }
 
+// leftFor is for how long the first of the rows has been left to other workers.
+func (x *examination) leftFor(l unhandled) time.Duration {
+	since, err := time.Parse(time.RFC3339, l.Since)
+	if err != nil {
+		return 0
+	}
+	return max(x.report.At.Sub(since), 0)
+}
+
 // unhandled describes the state of rows that found no handler, and what to do about them.
-func (x *examination) unhandled(t *table, l letters) (state string, r Remedy) {
+func (x *examination) unhandled(t *table, l unhandled) (state string, r Remedy) {
 	const deploy = "Deploy a worker that has the handler."
 	const retried = " What is being retried is then done at its next attempt"
 	retrying := l.Rows - l.Failed
-	if l.Failed == 0 {
+	switch {
+	case l.Failed == 0 && l.Left == retrying:
+		return fmt.Sprintf("%s left to workers that have one, for up to %s", plural(retrying, "row"),
+			rough(x.leftFor(l))), Remedy{Do: deploy + retried + ". Until then each is put back, again and again."}
+	case l.Failed == 0:
 		return plural(retrying, "row") + " being retried", Remedy{
 			Do: deploy + retried + "; nothing has failed that could be redriven."}
 	}

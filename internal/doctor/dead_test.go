@@ -1,12 +1,14 @@
 package doctor_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -36,6 +38,37 @@ func TestAKindWithoutAHandler(t *testing.T) {
 	w.enqueueJobs("mail", 2)
 	w.exec(`UPDATE jobs SET attempts = 1, due_at = now() + interval '1 minute', last_error = 'unknown kind: no handler is registered for "letter"'`)
 	w.finds("unknown-handler", []string{`kind "letter"`, "2 rows"})
+}
+
+type parcel struct{}
+
+func (parcel) Kind() string { return "parcel" }
+
+func done[T jobs.Args](context.Context, *jobs.Job[T]) error { return nil }
+
+// A job of a kind that each worker leaves to others costs no attempt, and is due again after some seconds, for ever.
+func TestAKindThatIsLeftToOthers(t *testing.T) {
+	w := newWard(t)
+	w.enqueueJobs("mail", 2)
+	works := func(known bool, until string) {
+		registry := jobs.NewRegistry()
+		jobs.Register(registry, done[parcel], jobs.KindOptions[parcel]{})
+		if known {
+			jobs.Register(registry, done[letter], jobs.KindOptions[letter]{})
+		}
+		worker, err := jobs.NewWorker(w.Pool, w.jobs, jobs.WorkerOptions{Registry: registry, Unknown: jobs.LeaveUnknown,
+			Queues: []jobs.QueueOptions{{Name: "mail"}}})
+		must(t, err)
+		w.exec("UPDATE jobs SET due_at = now()")
+		w.while(worker.Run, func() bool { return ask[bool](w, until) })
+	}
+	works(false, "SELECT bool_and(status = 0 AND due_at > now() + interval '1 s') FROM jobs")
+	w.goneNow("unknown-handler", nil) // another worker may take them
+	w.exec("UPDATE jobs SET last_error = regexp_replace(last_error, 'since .*', 'since ' || " +
+		"to_char(now() AT TIME ZONE 'UTC' - interval '28 minutes', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'))")
+	f := w.finds("unknown-handler", []string{`kind "letter": 2 rows left to workers that have one, for up to 28 min`})
+	works(true, "SELECT bool_and(status = 2) FROM jobs")
+	w.goneAfter(f, byWord, nil)
 }
 
 // The finding stays however long the rows have been due, and its remedy fits the state that they are in.
