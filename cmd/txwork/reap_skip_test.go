@@ -3,8 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // One row in the way, or one table that fails, is skipped and named; all other rows and tables are maintained, those
@@ -55,21 +53,13 @@ func TestReapSkipsWhatIsInTheWay(t *testing.T) {
 // one without keys and joins. It is not noted that the table was maintained.
 func TestReapUnderRowLevelSecurity(t *testing.T) {
 	c := newMigratedCLI(t)
-	role := "r_" + strings.ToLower(c.db.Schema[2:12])
-	c.exec("CREATE ROLE " + role + " LOGIN; GRANT USAGE ON SCHEMA {schema} TO " + role +
-		"; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO " + role + "; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA {schema} TO " +
-		role)
-	defer c.exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
+	tenant := c.role(workerRights)
 	for _, table := range []string{"outbox", "timers"} {
 		c.exec("ALTER TABLE {schema}." + table + " ENABLE ROW LEVEL SECURITY; CREATE POLICY mine ON {schema}." + table +
 			" USING (topic = 'mine')")
 	}
 	c.exec(`INSERT INTO {schema}.outbox (topic, payload, status, attempts, owner_token, locked_until)
 		SELECT t, '', 1, 1, gen_random_uuid(), now() - interval '1 hour' FROM unnest(ARRAY['mine', 'theirs']) AS u (t)`)
-	tenant := *c
-	config, err := pgx.ParseConfig(c.url)
-	must(t, err)
-	tenant.url = strings.Replace(c.url, "//"+config.User+"@", "//"+role+"@", 1)
 	all := decode[reaped](tenant.run("reap", "--json").exits(exitFailure))
 	for _, got := range all.Tables {
 		name := strings.TrimPrefix(got.Table, c.db.Schema+".")
