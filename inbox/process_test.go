@@ -345,14 +345,15 @@ func TestAFrozenHolderLosesTheKey(t *testing.T) {
 		t.Errorf("the bound is %s, want %v", got, inbox.IdleTimeout)
 	}
 	config := f.Pool.Config()
-	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "700ms"
+	own := fmt.Sprint((pgtest.Lease * 7 / 10).Milliseconds(), "ms")
+	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = own
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if got := idle(pool, "own"); got != "700ms" {
-		t.Errorf("the session's own bound of 700ms is %s", got)
+	if got := idle(pool, "own"); got != own {
+		t.Errorf("the session's own bound of %s is %s", own, got)
 	}
 	_, err = f.box.Process(t.Context(), pool, key("frozen"), func(context.Context, pgx.Tx) error {
 		f.until("the key is free", func() bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -174,7 +175,7 @@ func TestHowLongJobsMayRun(t *testing.T) {
 	jobs.Register(f.kinds, func(ctx context.Context, _ *jobs.Job[report]) error { return hold(ctx) },
 		jobs.KindOptions[report]{Timeout: 40 * time.Minute})
 	mails, reports := f.enqueue(mail{}).ID, f.enqueue(report{}).ID
-	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: workqueue.MinLease}})
+	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: pgtest.Lease}})
 	for id, want := range map[uuid.UUID]string{mails: "18000000000", reports: "4800000000"} {
 		f.until("the renewal", func() bool {
 			return ask[string](f, "SELECT coalesce(max(split_part(headers ->> 'txwork-running', ' ', 2)), '') FROM jobs "+

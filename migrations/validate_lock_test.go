@@ -20,7 +20,7 @@ func TestValidateWaitsForALockedTableNoLongerThanItsTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up(t, m)
+	up(t, newMigrator(t, db.Pool, db.Schema))
 	err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE"); err != nil {
 			return err

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/apptx"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -28,10 +28,10 @@ func TestTxIsReadCommittedWhateverTheSessionSays(t *testing.T) {
 	t.Cleanup(pool.Close)
 	f.Pool = pool
 	result := make(chan error, 1)
-	f.relay(workqueue.WorkerOptions{Lease: time.Second}, func(r *outbox.Relay) {
+	f.relay(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(r *outbox.Relay) {
 		r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
 			err := m.Tx(ctx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "SELECT pg_sleep(1.5)")
+				_, err := tx.Exec(ctx, "SELECT pg_sleep($1)", (pgtest.Lease * 3 / 2).Seconds())
 				return err
 			})
 			result <- err

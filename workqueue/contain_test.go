@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	notrace "go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -115,7 +116,7 @@ func TestPanicsOfStatementsAreContained(t *testing.T) {
 	tracer := &panicPgxTracer{}
 	r := newRig(t, rigOptions{})
 	pool := r.openPool(func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer })
-	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(context.Context,
+	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{Lease: pgtest.Lease}, func(context.Context,
 		*noteClaim) error {
 		return nil
 	})

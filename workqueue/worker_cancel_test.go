@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -20,7 +21,7 @@ func TestCancelOfARunningRow(t *testing.T) {
 	t.Parallel()
 	ways := map[string]workqueue.WorkerOptions{
 		"notification": {Lease: time.Hour, PollInterval: time.Hour}, // a renewal would come too late
-		"renewal":      {Lease: workqueue.MinLease, NoListen: true},
+		"renewal":      {Lease: pgtest.Lease, NoListen: true},
 	}
 	stopped := errors.New("stopped half-way")
 	results := map[string]struct {
@@ -123,7 +124,7 @@ func TestCancelLeavesOthersAlone(t *testing.T) {
 func TestCancelRacesEverything(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
-	r.start(workqueue.WorkerOptions{Concurrency: 10, Lease: workqueue.MinLease}, func(ctx context.Context,
+	r.start(workqueue.WorkerOptions{Concurrency: 10, Lease: pgtest.Lease}, func(ctx context.Context,
 		c *noteClaim) error {
 		if c.ID[15]%3 != 0 {
 			return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
@@ -105,7 +106,7 @@ func TestDrainKeepsTheLeasesOfSlowHandlers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	ids := r.insert("a")
-	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context,
+	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(ctx context.Context,
 		c *noteClaim) error {
 		before := r.row(c.ID).LockedUntil
 		r.eventually("a renewal", func() bool { return r.row(c.ID).LockedUntil.After(before) })

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -32,7 +33,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	release := make(chan struct{})
 	started := make(chan context.Context, 1)
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(ctx context.Context, c *noteClaim) error {
 		started <- ctx
 		<-release
 		return nil
@@ -61,7 +62,7 @@ func TestLeaseIsRenewedOfARowThatIsClaimedAnew(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	first, second, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	returned := make(chan struct{})
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 2}, func(ctx context.Context,
+	r.start(workqueue.WorkerOptions{Lease: pgtest.Lease, Concurrency: 2}, func(ctx context.Context,
 		c *noteClaim) error {
 		if c.Attempt == 1 {
 			defer close(returned)
@@ -94,7 +95,7 @@ func TestLeaseIsRenewedWhileHandlersHoldThePool(t *testing.T) {
 	r := newRig(t, rigOptions{pool: func(c *pgxpool.Config) { c.MaxConns = 2 }})
 	release := make(chan struct{})
 	holding := make(chan struct{}, 2)
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 4}, func(ctx context.Context,
+	r.start(workqueue.WorkerOptions{Lease: pgtest.Lease, Concurrency: 4}, func(ctx context.Context,
 		c *noteClaim) error {
 		if c.Body.Topic == "hold" {
 			conn, err := r.Pool.Acquire(ctx)
@@ -128,7 +129,7 @@ func TestStolenClaimCancelsItsHandler(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
 			started, causes := make(chan struct{}, 1), make(chan error, 1)
-			w := r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context,
+			w := r.start(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(ctx context.Context,
 				c *noteClaim) error {
 				started <- struct{}{}
 				<-ctx.Done()
@@ -167,7 +168,7 @@ func TestUnreachableDatabaseEndsTheLease(t *testing.T) {
 			r := newRig(t, rigOptions{pool: p.through})
 			started, causes := make(chan struct{}, 1), make(chan error, 1)
 			var runs atomic.Int32
-			w := r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context,
+			w := r.start(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(ctx context.Context,
 				c *noteClaim) error {
 				if runs.Add(1) > 1 {
 					return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -35,7 +36,7 @@ func TestWorkerInEveryExecMode(t *testing.T) {
 			r.exec("CREATE TABLE ledger (note uuid)")
 			extended := make(chan struct{})
 			w := r.start(workqueue.WorkerOptions{Concurrency: 6,
-				Lease: 3 * workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+				Lease: 3 * pgtest.Lease}, func(ctx context.Context, c *noteClaim) error {
 				if c.Body.Payload != "payload of "+c.Body.Topic || c.Headers["from"] != "me" {
 					t.Errorf("got %+v with headers %v", c.Body, c.Headers)
 				}

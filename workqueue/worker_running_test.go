@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -49,7 +50,7 @@ func TestARenewalRecordsSinceWhenARowRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	started, release := make(chan struct{}), make(chan error)
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, RunsWithin: 90 * time.Second}, func(context.Context,
+	r.start(workqueue.WorkerOptions{Lease: pgtest.Lease, RunsWithin: 90 * time.Second}, func(context.Context,
 		*noteClaim) error {
 		started <- struct{}{}
 		return <-release
@@ -112,7 +113,7 @@ func TestAHandlerSaysHowLongItMayRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	says, said := make(chan time.Duration), make(chan struct{})
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, HandlerTimeout: time.Hour}, func(_ context.Context,
+	r.start(workqueue.WorkerOptions{Lease: pgtest.Lease, HandlerTimeout: time.Hour}, func(_ context.Context,
 		c *noteClaim) error {
 		for d := range says {
 			c.RunsWithin(d)
@@ -247,7 +248,7 @@ func TestTheProcessOfARowThatDoesNotReturnLogsIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	release := make(chan struct{})
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, RunsWithin: time.Millisecond}, func(context.Context,
+	r.start(workqueue.WorkerOptions{Lease: pgtest.Lease, RunsWithin: time.Millisecond}, func(context.Context,
 		*noteClaim) error {
 		<-release
 		return nil

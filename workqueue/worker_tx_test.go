@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -335,7 +336,7 @@ func TestTxEndsTheLease(t *testing.T) {
 			t.Parallel()
 			r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.DeleteDone = deleteDone }})
 			settled, release := make(chan context.Context, 1), make(chan struct{})
-			r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+			r.start(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(ctx context.Context, c *noteClaim) error {
 				if c.Body.Topic == "settled" {
 					if err := c.Tx(ctx, func(tx pgx.Tx) error { return book(ctx, tx, c) }); err != nil {
 						return err
@@ -373,7 +374,7 @@ func TestTxUnderStricterDefaults(t *testing.T) {
 			r := newLedgerRig(t, rigOptions{pool: func(c *pgxpool.Config) {
 				c.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
 			}})
-			r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+			r.start(workqueue.WorkerOptions{Lease: pgtest.Lease}, func(ctx context.Context, c *noteClaim) error {
 				return c.Tx(ctx, func(tx pgx.Tx) error {
 					if err := book(ctx, tx, c); err != nil {
 						return err

@@ -33,14 +33,14 @@ const (
 )
 
 // watch counts what idle processes do during a period, in which they may do spare things, and perSecond of them each
-// second. Because they may take long to settle down on a busy machine, it counts up to three times, until the count is
+// second. Because they may take long to settle down on a busy machine, it counts up to ten times, until the count is
 // within that limit, and otherwise fails the test. The processes are still alive: they do something later.
 func (l *lab) watch(what string, count func() int, perSecond, spare float64) {
 	l.Helper()
 	pgtest.Pass(started)
 	first := count()
 	within := false
-	for try := 0; try < 3 && !within; try++ {
+	for try := 0; try < 10 && !within; try++ {
 		begun, before := time.Now(), count()
 		pgtest.Pass(watched)
 		did, took := float64(count()-before), time.Since(begun).Seconds()

@@ -131,7 +131,7 @@ func TestABacklogBehindRowsThatRunLong(t *testing.T) {
 	}
 	runs("20 minutes")
 	w.goneNow("not-returning", nil)
-	if f := w.finds("backlog", []string{"queue mail", "longest_running_seconds 120"}); !strings.Contains(f.Remedy.Do,
+	if f := w.finds("backlog", []string{"queue mail", "longest_running_seconds 12"}); !strings.Contains(f.Remedy.Do,
 		"2 of 2 rows in progress have run for longer than 5 min") || !strings.Contains(f.Remedy.Do, "if their handlers hang") {
 		t.Errorf("%q", f.Remedy.Do)
 	}

@@ -237,7 +237,8 @@ func TestRowsThatAreHidden(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	w.Must(err)
 	t.Cleanup(pool.Close)
-	e, err := exporter.New(pool, reaper.GaugeOptions{Schema: w.Schema})
+	e, err := exporter.New(pool, reaper.GaugeOptions{Schema: w.Schema, Timeout: time.Minute,
+		StatementTimeout: time.Minute})
 	w.Must(err)
 	w.Cleanup(func() { w.Must(e.Close()) })
 	w.Exporter = e

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -41,7 +42,7 @@ func TestABatchDoesNotOutliveItsLease(t *testing.T) {
 		f.due(id)
 	}
 	o := quick()
-	o.Lease = time.Second
+	o.Lease = pgtest.Lease
 	f.dispatch(r, o)
 	f.until("all have fired", func() bool {
 		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 'fired'") == n
@@ -57,7 +58,7 @@ func TestADeliveryMayOutlastItsLease(t *testing.T) {
 	f := newAlarms(t)
 	h := newHanging()
 	o := quick()
-	o.Lease = time.Second
+	o.Lease = pgtest.Lease
 	f.dispatch(h, o)
 	f.dispatch(h, o)
 	a := f.create(once())

@@ -114,7 +114,7 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 	r := newRig(t)
 	r.exec("INSERT INTO work (n, concurrency_key, key_limit, key_policy) SELECT n, 'k' || n % $1, 1, 0 FROM "+
 		"generate_series(1, $2) AS n", keys, rows)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	var all sync.WaitGroup
 	var ended atomic.Int64

@@ -273,7 +273,7 @@ func TestOrderOfEffectsIsThatOfCommits(t *testing.T) {
 	r := newRig(t)
 	r.exec("CREATE TABLE effects (n bigint, key text, at bigserial)")
 	for range 3 {
-		r.work(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 8}, func(ctx context.Context,
+		r.work(workqueue.WorkerOptions{Lease: pgtest.Lease, Concurrency: 8}, func(ctx context.Context,
 			c *workqueue.Claim[body]) error {
 			if rand.IntN(5) == 0 && c.Attempt < c.MaxAttempts {
 				return errors.New("try again")

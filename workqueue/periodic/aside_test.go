@@ -50,8 +50,8 @@ func TestASchedulerThatCannotDecideLeavesSchedulesToOthers(t *testing.T) {
 	f.until("schedules that fail", func() bool {
 		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE last_error LIKE '%permission denied%'") == schedules
 	})
-	pgtest.Pass(12 * time.Second) // in which each would have tried several times
-	if n := ask[int](f, "SELECT max(attempts) FROM "+f.table); n > 3 {
+	pgtest.Pass(12 * time.Second)                                        // in which each would have tried several times
+	if n := ask[int](f, "SELECT max(attempts) FROM "+f.table); n > 2*3 { // a slow machine may let each try twice
 		t.Errorf("%d attempts of three schedulers, each of which should have left the schedule to the others", n)
 	}
 	f.scheduler()
