@@ -3,7 +3,9 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -306,4 +308,55 @@ func TestPausedRowsCostNoScan(t *testing.T) {
 	if beside > 2*alone { // other tests' transactions keep vacuum from some; the rows themselves are thousands of pages
 		t.Errorf("a claim reads %.1f pages beside paused rows, and %.1f without them", beside, alone)
 	}
+}
+
+// What cannot be a topic is refused by every way in, with its length.
+func TestNamesOfTopicsThatArePaused(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	for _, name := range []string{"", strings.Repeat("ä", 128)} {
+		for _, function := range []string{"_pause", "_resume"} {
+			_, err := f.Pool.Exec(t.Context(), "SELECT "+f.table+function+"($1)", name)
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes", len(name))) {
+				t.Errorf("%s of a topic of %d bytes: %v", function, len(name), err)
+			}
+		}
+		for _, change := range []func(context.Context, workqueue.Tx, string) error{f.box.Pause, f.box.Resume} {
+			err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
+				return change(t.Context(), workqueue.Pgx(tx), name)
+			})
+			if err == nil || !strings.Contains(err.Error(), "topic") {
+				t.Errorf("a topic of %d bytes: %v", len(name), err)
+			}
+		}
+	}
+	for _, odd := range []string{"*", "ä'\"\\; --", "a\nb", strings.Repeat("x", 255)} {
+		f.pause(odd)
+		if list := f.topics(); len(list) != 1 || list[0].Topic != odd {
+			t.Errorf("the topics are %+v, want %q", list, odd)
+		}
+		f.resume(odd)
+	}
+}
+
+// SQL can write topics that are longer than any index bears. If their handlers hang, other topics go on.
+func TestTopicsThatAreTooLongForALane(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	var got deliveries
+	release := make(chan struct{})
+	f.relay(workqueue.WorkerOptions{Concurrency: 8}, func(r *outbox.Relay) {
+		r.Handle("well", got.handle)
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { <-release; return nil })
+	})
+	t.Cleanup(func() { close(release) })
+	long := make([]byte, 4000) // compressed, a topic of one letter would fit
+	rand.NewChaCha8([32]byte{}).Read(long)
+	f.exec("INSERT INTO "+f.table+" (topic, payload) SELECT encode($1::bytea, 'hex'), '' FROM generate_series(1, 40)", long)
+	f.until("the long topic hangs", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE status = 1") >= 2
+	})
+	rest(time.Second) // after that its rows would be set aside
+	f.sendMany("well", 5)
+	f.until("the other topic", func() bool { return len(got.of("well")) == 5 })
 }

@@ -12,7 +12,8 @@ import (
 // of its places. The table then has a side table, <schema>.<table>_topic, with a row for each topic that was ever
 // paused, and the functions <table>_pause and <table>_resume.
 type Topics struct {
-	// Columns have a row's topic: the first of them that is not NULL. Their type is text.
+	// Columns have a row's topic: the first of them that is neither NULL nor empty. Their type is text. Of a longer topic
+	// than can be paused, the first 255 characters count.
 	Columns []string
 
 	// Lane is one of Spec.Lanes, of type text, if each of its values has topics of its own, as each consumer of an
@@ -68,11 +69,16 @@ func (s Spec) topicColumns() (places []int) {
 	return places
 }
 
-// pickTopic is the first of the values that is not empty.
+// pickTopic is the first of the values that is not empty, as TopicOf in SQL.
 func pickTopic(columns []int, values []any) (topic string) {
 	for _, c := range columns {
 		if topic = labelText(values[c]); topic != "" {
 			break
+		}
+	}
+	if len(topic) > maxTopic {
+		if all := []rune(topic); len(all) > maxTopic {
+			return string(all[:maxTopic])
 		}
 	}
 	return topic
@@ -105,16 +111,19 @@ func prefixed(row, column string) string {
 // HasTopics reports whether the table has topics.
 func (v view) HasTopics() bool { return v.spec.hasTopics() }
 
-// TopicOf is the topic of a row.
+// TopicOf is the topic of a row. Its length is bounded, since SQL can write a topic that no index bears, and claims put
+// rows into the index of those that are aside.
 func (v view) TopicOf(row string) string {
-	columns := make([]string, len(v.spec.Topics.Columns))
-	for i, name := range v.spec.Topics.Columns {
-		columns[i] = prefixed(row, quote(name))
+	last := len(v.spec.Topics.Columns) - 1
+	topic := prefixed(row, quote(v.spec.Topics.Columns[last]))
+	if last > 0 {
+		columns := make([]string, last)
+		for i, name := range v.spec.Topics.Columns[:last] {
+			columns[i] = "nullif(" + prefixed(row, quote(name)) + ", '')"
+		}
+		topic = "coalesce(" + strings.Join(columns, ", ") + ", " + topic + ")"
 	}
-	if len(columns) == 1 {
-		return columns[0]
-	}
-	return "coalesce(" + strings.Join(columns, ", ") + ")"
+	return fmt.Sprintf("left(%s, %d)", topic, maxTopic)
 }
 
 // TopicLane is the lane whose values have topics of their own, if there is one.
@@ -167,6 +176,24 @@ func (v view) AsideOrder(row string) string {
 
 // SeesTopics refuses roles that do not see the state of all topics.
 func (v view) SeesTopics() string { return sqltext.SeesShared(v.Function("topic")) }
+
+// SeesAllTopics refuses roles that do not see all rows, or not the state of all topics.
+func (v view) SeesAllTopics() string { return sqltext.SeesAll(v.Table, v.Function("topic")) }
+
+// ChecksTopic refuses arguments of pause and resume that cannot name a topic.
+func (v view) ChecksTopic() string {
+	check := ""
+	for _, lane := range v.TopicLane() {
+		check += fmt.Sprintf(`IF coalesce($1, '') = '' THEN
+        RAISE EXCEPTION 'the %s of the topic is empty' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    `, lane.Name)
+	}
+	return check + fmt.Sprintf(`IF (octet_length($%d) BETWEEN 1 AND %d) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the topic has %% bytes, and must have between 1 and %[2]d',
+            coalesce(octet_length($%[1]d), 0) USING ERRCODE = 'invalid_parameter_value';
+    END IF;`, v.TopicArgument(), maxTopic)
+}
 
 // MaxAside, MaxTopic and TopicPayload are the constants for the templates.
 func (view) MaxAside() int        { return maxAside }

@@ -59,7 +59,7 @@ var schemaChecks = []check{
 		title: "row-level security of a table that its side tables lack, or the reverse",
 		meaning: "Side tables have keys, labels and errors of rows: whoever may read them reads those of all tenants. " +
 			"Or they are hidden though the rows are not, and workers cannot release ordered and limited rows.",
-		remedy: "the functions `…_key_policies`, `…_join_policies` and `jobs_policies`",
+		remedy: "the functions `…_key_policies`, `…_join_policies`, `…_topic_policies` and `jobs_policies`",
 		look:   sidePolicies,
 	},
 }

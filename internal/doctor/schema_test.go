@@ -149,15 +149,25 @@ func TestASequenceBehindItsTable(t *testing.T) {
 func TestSideTablesWithoutPolicies(t *testing.T) {
 	w := newWard(t)
 	w.goneNow("side-policies", nil)
-	w.exec("ALTER TABLE jobs ENABLE ROW LEVEL SECURITY")
-	f := w.finds("side-policies", []string{"row-level security, but none for jobs_attempt, ", "jobs_key_note", "jobs_step"})
-	if f.Fixable || len(f.Remedy.SQL) != 3 || f.Table != "jobs" {
-		t.Errorf("finding %+v", f)
+	for _, test := range []struct {
+		table     string
+		sides     []string
+		functions int
+	}{
+		{"inbox", []string{"inbox_topic"}, 1},
+		{"jobs", []string{"jobs_attempt, ", "jobs_key_note", "jobs_step"}, 3},
+		{"outbox", []string{"outbox_join, ", "outbox_key_note", "outbox_topic"}, 3},
+	} {
+		w.exec("ALTER TABLE " + test.table + " ENABLE ROW LEVEL SECURITY")
+		f := w.finds("side-policies", append(test.sides, "row-level security, but none for "+test.sides[0]))
+		if f.Fixable || len(f.Remedy.SQL) != test.functions || f.Table != test.table {
+			t.Errorf("finding %+v", f)
+		}
+		w.mends(f, nil)
+		w.exec("ALTER TABLE " + test.table + " DISABLE ROW LEVEL SECURITY")
+		f = w.finds("side-policies", append(test.sides, "no row-level security, but its side tables have it"))
+		w.mends(f, nil)
 	}
-	w.mends(f, nil)
-	w.exec("ALTER TABLE jobs DISABLE ROW LEVEL SECURITY")
-	f = w.finds("side-policies", []string{"no row-level security, but its side tables have it: jobs_attempt"})
-	w.mends(f, nil)
 }
 
 func TestRightsOfPublic(t *testing.T) {

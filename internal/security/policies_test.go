@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/jobs"
@@ -161,6 +162,69 @@ func TestSideTablesShowWhatTheirRowsShow(t *testing.T) {
 	})
 }
 
+// All see which topics are paused, and only who sees all rows changes it: a pause concerns the rows of all. That holds
+// whether or not the side tables have their policies yet.
+func TestTenantsObeyPausesAndChangeNone(t *testing.T) {
+	for _, test := range []struct{ table, topic, other, row string }{
+		{"outbox", "'globex.t'", "'acme.t'", "(topic, payload) SELECT tenant || '.t', ''"},
+		{"inbox", "'globex.c', 't'", "'acme.c', 't'", "(consumer, source, message_id, topic, payload) " +
+			"SELECT tenant || '.c', 's', i::text, 't', ''"},
+	} {
+		t.Run(test.table, func(t *testing.T) {
+			f := newFixture(t)
+			f.separate()
+			acme := f.tenant("acme")
+			refuses := func() {
+				t.Helper()
+				for _, call := range []string{"pause(" + test.topic, "pause(" + test.other, "resume(" + test.topic} {
+					call = "SELECT " + test.table + "_" + call + ")"
+					_, err := acme.Exec(t.Context(), call)
+					f.isRefused(forbidden, call, err)
+					if err != nil && !strings.Contains(err.Error(), "row-level security hides rows") {
+						t.Errorf("%s: %v does not say why", call, err)
+					}
+				}
+			}
+			refuses() // the policies of the side table are missing
+			f.follow()
+			f.exec(f.db.Pool, "SELECT "+test.table+"_pause("+test.topic+"), "+test.table+"_pause("+test.other+")")
+			refuses()
+			state := test.table + "_topic"
+			for _, change := range []string{"UPDATE %s SET paused = false", "DELETE FROM %s"} {
+				statement := fmt.Sprintf(change, state)
+				if tag, err := acme.Exec(t.Context(), statement); err != nil || tag.RowsAffected() > 0 {
+					t.Errorf("%s by acme: %v, %v", statement, tag, err)
+				}
+			}
+			f.refuses(acme, forbidden, "INSERT INTO "+state+" SELECT (jsonb_populate_record(s, "+
+				"'{\"topic\": \"forged\"}')).* FROM "+state+" AS s LIMIT 1")
+			if n := count(f, acme, state); n != 2 {
+				t.Errorf("acme sees the state of %d topics, want both", n)
+			}
+
+			f.exec(f.db.Pool, "INSERT INTO "+test.table+" "+test.row+
+				" FROM unnest(ARRAY['acme', 'globex']) AS u (tenant), generate_series(1, 3) AS g (i)")
+			aside := func(pool *pgxpool.Pool) (all []int) {
+				rows, err := pool.Query(t.Context(), "SELECT aside::int FROM "+test.table+"_topics() ORDER BY lane, topic")
+				must(t, err)
+				all, err = pgx.CollectRows(rows, pgx.RowTo[int])
+				must(t, err)
+				return all
+			}
+			lanes := ""
+			if test.table == "inbox" {
+				lanes = ", 'acme.c'"
+			}
+			f.exec(acme, "SELECT "+test.table+"_claim(gen_random_uuid(), 60, 10"+lanes+")")
+			for pool, want := range map[*pgxpool.Pool][]int{acme: {3, 0}, f.db.Pool: {3, 0}} {
+				if got := aside(pool); !slices.Equal(got, want) {
+					t.Errorf("after a claim of acme %v rows are aside, want %v", got, want)
+				}
+			}
+		})
+	}
+}
+
 func count(f *fixture, pool *pgxpool.Pool, table string) (n int) {
 	f.t.Helper()
 	must(f.t, pool.QueryRow(f.t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
@@ -232,12 +296,12 @@ func TestPoliciesGoWithRowLevelSecurity(t *testing.T) {
 	f.follow()
 	secured := func() int {
 		return ask[int](f, "SELECT count(*)::int FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND "+
-			"c.relrowsecurity AND c.relname ~ '_(key_|join|attempt|step|queue|bucket|slot)'", f.db.Schema)
+			"c.relrowsecurity AND c.relname ~ '_(key_|join|attempt|step|queue|bucket|slot|topic)'", f.db.Schema)
 	}
-	if n := secured(); n != len(sides)+10 {
-		t.Errorf("%d tables have row-level security, want all %d", n, len(sides)+10)
+	if n := secured(); n != len(sides)+12 {
+		t.Errorf("%d tables have row-level security, want all %d", n, len(sides)+12)
 	}
-	for _, table := range []string{"outbox", "jobs", "letters"} {
+	for _, table := range []string{"outbox", "inbox", "jobs", "letters"} {
 		f.exec(f.db.Pool, "ALTER TABLE "+table+" DISABLE ROW LEVEL SECURITY")
 	}
 	f.follow()

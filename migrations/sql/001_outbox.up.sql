@@ -130,7 +130,7 @@ CREATE INDEX "outbox_topic_paused_idx" ON "{{schema}}"."outbox_topic" (topic)
 
 -- The lanes of the rows that are set aside.
 CREATE INDEX "outbox_aside_idx" ON "{{schema}}"."outbox"
-    (("topic"), due_at, id)
+    ((left("topic", 255)), due_at, id)
     WHERE completed_at IS NULL AND aside;
 
 -- A topic whose state has changed has workers look at once.
@@ -147,13 +147,24 @@ $txwork$;
 CREATE TRIGGER "outbox_topic_changed" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."outbox_topic"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_topic_changed"();
 
--- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything.
+-- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything. Like resume it
+-- is for roles that see all rows, since it concerns the rows of all.
 CREATE FUNCTION "{{schema}}"."outbox_pause"(topic text) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_topic"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
+            coalesce(octet_length($1), 0) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     INSERT INTO "{{schema}}"."outbox_topic" AS s (topic, paused)
     VALUES ($1, true)
     ON CONFLICT (topic) DO UPDATE
@@ -170,6 +181,16 @@ SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_topic"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
+            coalesce(octet_length($1), 0) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     UPDATE "{{schema}}"."outbox_topic" AS s
     SET paused = false, changed_at = clock_timestamp()
     WHERE s.topic = $1 AND s.paused;
@@ -254,19 +275,19 @@ BEGIN
     WHERE p.paused;
 
     IF $11 OR own.lanes IS NULL THEN
-        SELECT r."topic" INTO own.next
+        SELECT left(r."topic", 255) INTO own.next
         FROM "{{schema}}"."outbox" AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
-        ORDER BY r."topic", r.due_at, r.id
+        ORDER BY left(r."topic", 255), r.due_at, r.id
         LIMIT 1;
         WHILE own.next IS NOT NULL LOOP
             IF own.next <> ALL (own.paused) THEN
                 opened := own.opened || own.next;
             END IF;
-            SELECT r."topic" INTO own.next
+            SELECT left(r."topic", 255) INTO own.next
             FROM "{{schema}}"."outbox" AS r
-            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."topic" > own.next
-            ORDER BY r."topic", r.due_at, r.id
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND left(r."topic", 255) > own.next
+            ORDER BY left(r."topic", 255), r.due_at, r.id
             LIMIT 1;
         END LOOP;
         IF own.lanes IS NULL THEN
@@ -296,7 +317,7 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
     FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[])
         WITH ORDINALITY AS l (after_due, after_id, ord)
     CROSS JOIN LATERAL (
-        SELECT r.ctid, r."topic" = ANY (own.held) AS held, r.due_at, r.id
+        SELECT r.ctid, left(r."topic", 255) = ANY (own.held) AS held, r.due_at, r.id
         FROM "{{schema}}"."outbox" AS r
         WHERE r.completed_at IS NULL
           AND NOT r.waiting
@@ -330,10 +351,10 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
                     SELECT r.ctid
                     FROM "{{schema}}"."outbox" AS r
                     WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
-                      AND r."topic" = l.topic
+                      AND left(r."topic", 255) = l.topic
                       AND (r.due_at, r.id) > (l.after_due, l.after_id)
                       AND r.due_at <= now()
-                    ORDER BY r."topic", r.due_at, r.id
+                    ORDER BY left(r."topic", 255), r.due_at, r.id
                     LIMIT least(l.room, own.want)
                     FOR NO KEY UPDATE SKIP LOCKED) AS c
                 WHERE l.topic <> ALL (own.paused) AND l.room > 0
@@ -349,7 +370,7 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
             SET waiting = true,
                 aside = true
             WHERE t.ctid = ANY (own.put_aside)
-            RETURNING t."topic" AS topic
+            RETURNING left(t."topic", 255) AS topic
         )
         SELECT 5::smallint, m.topic, count(*)::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox"
         FROM moved AS m
@@ -383,7 +404,7 @@ SET status = 1,
 WHERE t.ctid = ANY (own.of_lanes)
 RETURNING t AS claimed
         )
-        SELECT 2::smallint, (c.claimed)."topic", NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+        SELECT 2::smallint, left((c.claimed)."topic", 255), NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
             (c.claimed).id, c.claimed
         FROM changed AS c;
     END IF;
@@ -419,21 +440,21 @@ AS $txwork$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE has AS (
-        (SELECT ''::text AS lane, r."topic" AS topic
+        (SELECT ''::text AS lane, left(r."topic", 255) AS topic
         FROM "{{schema}}"."outbox" AS r
         WHERE r.completed_at IS NULL AND r.aside
-        ORDER BY r."topic", r.due_at, r.id
+        ORDER BY left(r."topic", 255), r.due_at, r.id
         LIMIT 1)
         UNION ALL
         SELECT n.lane, n.topic
         FROM has AS h
         CROSS JOIN LATERAL (
-            SELECT ''::text AS lane, r."topic" AS topic
+            SELECT ''::text AS lane, left(r."topic", 255) AS topic
             FROM "{{schema}}"."outbox" AS r
             WHERE r.completed_at IS NULL AND r.aside
-              AND (r."topic")
+              AND (left(r."topic", 255))
                   > (h.topic)
-            ORDER BY r."topic", r.due_at, r.id
+            ORDER BY left(r."topic", 255), r.due_at, r.id
             LIMIT 1) AS n
     ), known AS (
         SELECT has.lane, has.topic FROM has
@@ -450,8 +471,8 @@ BEGIN
             SELECT r.due_at
             FROM "{{schema}}"."outbox" AS r
             WHERE r.completed_at IS NULL AND r.aside
-              AND r."topic" = k.topic
-            ORDER BY r."topic", r.due_at, r.id
+              AND left(r."topic", 255) = k.topic
+            ORDER BY left(r."topic", 255), r.due_at, r.id
             LIMIT $1) AS b) AS a
     ORDER BY k.lane COLLATE "C", k.topic COLLATE "C";
 END

@@ -126,7 +126,7 @@ CREATE INDEX "inbox_topic_paused_idx" ON "{{schema}}"."inbox_topic" ("consumer",
 
 -- The lanes of the rows that are set aside.
 CREATE INDEX "inbox_aside_idx" ON "{{schema}}"."inbox"
-    ("consumer", (coalesce("topic", "source")), due_at, id)
+    ("consumer", (left(coalesce(nullif("topic", ''), "source"), 255)), due_at, id)
     WHERE completed_at IS NULL AND aside;
 
 -- A topic whose state has changed has workers look at once.
@@ -143,13 +143,27 @@ $txwork$;
 CREATE TRIGGER "inbox_topic_changed" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."inbox_topic"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."inbox_topic_changed"();
 
--- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything.
+-- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything. Like resume it
+-- is for roles that see all rows, since it concerns the rows of all.
 CREATE FUNCTION "{{schema}}"."inbox_pause"("consumer" text, topic text) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."inbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.inbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF coalesce($1, '') = '' THEN
+        RAISE EXCEPTION 'the consumer of the topic is empty' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
+            coalesce(octet_length($2), 0) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     INSERT INTO "{{schema}}"."inbox_topic" AS s ("consumer", topic, paused)
     VALUES ($1, $2, true)
     ON CONFLICT ("consumer", topic) DO UPDATE
@@ -166,6 +180,19 @@ SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."inbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.inbox or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF coalesce($1, '') = '' THEN
+        RAISE EXCEPTION 'the consumer of the topic is empty' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
+            coalesce(octet_length($2), 0) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     UPDATE "{{schema}}"."inbox_topic" AS s
     SET paused = false, changed_at = clock_timestamp()
     WHERE s."consumer" = $1 AND s.topic = $2 AND s.paused;
@@ -254,19 +281,19 @@ BEGIN
     WHERE p.paused AND p."consumer" = $6[1];
 
     IF $12 OR own.lanes IS NULL THEN
-        SELECT coalesce(r."topic", r."source") INTO own.next
+        SELECT left(coalesce(nullif(r."topic", ''), r."source"), 255) INTO own.next
         FROM "{{schema}}"."inbox" AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1]
-        ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+        ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
         LIMIT 1;
         WHILE own.next IS NOT NULL LOOP
             IF own.next <> ALL (own.paused) THEN
                 opened := own.opened || own.next;
             END IF;
-            SELECT coalesce(r."topic", r."source") INTO own.next
+            SELECT left(coalesce(nullif(r."topic", ''), r."source"), 255) INTO own.next
             FROM "{{schema}}"."inbox" AS r
-            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1] AND coalesce(r."topic", r."source") > own.next
-            ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1] AND left(coalesce(nullif(r."topic", ''), r."source"), 255) > own.next
+            ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
             LIMIT 1;
         END LOOP;
         IF own.lanes IS NULL THEN
@@ -296,7 +323,7 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
     FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[], $6::text[])
         WITH ORDINALITY AS l (after_due, after_id, c1, ord)
     CROSS JOIN LATERAL (
-        SELECT r.ctid, coalesce(r."topic", r."source") = ANY (own.held) AS held, r.due_at, r.id
+        SELECT r.ctid, left(coalesce(nullif(r."topic", ''), r."source"), 255) = ANY (own.held) AS held, r.due_at, r.id
         FROM "{{schema}}"."inbox" AS r
         WHERE r.completed_at IS NULL
           AND NOT r.waiting
@@ -331,10 +358,10 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
                     SELECT r.ctid
                     FROM "{{schema}}"."inbox" AS r
                     WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1]
-                      AND coalesce(r."topic", r."source") = l.topic
+                      AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = l.topic
                       AND (r.due_at, r.id) > (l.after_due, l.after_id)
                       AND r.due_at <= now()
-                    ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+                    ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
                     LIMIT least(l.room, own.want)
                     FOR NO KEY UPDATE SKIP LOCKED) AS c
                 WHERE l.topic <> ALL (own.paused) AND l.room > 0
@@ -350,7 +377,7 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
             SET waiting = true,
                 aside = true
             WHERE t.ctid = ANY (own.put_aside)
-            RETURNING coalesce(t."topic", t."source") AS topic
+            RETURNING left(coalesce(nullif(t."topic", ''), t."source"), 255) AS topic
         )
         SELECT 5::smallint, m.topic, count(*)::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox"
         FROM moved AS m
@@ -384,7 +411,7 @@ SET status = 1,
 WHERE t.ctid = ANY (own.of_lanes)
 RETURNING t AS claimed
         )
-        SELECT 2::smallint, coalesce((c.claimed)."topic", (c.claimed)."source"), NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+        SELECT 2::smallint, left(coalesce(nullif((c.claimed)."topic", ''), (c.claimed)."source"), 255), NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
             (c.claimed).id, c.claimed
         FROM changed AS c;
     END IF;
@@ -420,21 +447,21 @@ AS $txwork$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE has AS (
-        (SELECT r."consumer"::text AS lane, coalesce(r."topic", r."source") AS topic
+        (SELECT r."consumer"::text AS lane, left(coalesce(nullif(r."topic", ''), r."source"), 255) AS topic
         FROM "{{schema}}"."inbox" AS r
         WHERE r.completed_at IS NULL AND r.aside
-        ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+        ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
         LIMIT 1)
         UNION ALL
         SELECT n.lane, n.topic
         FROM has AS h
         CROSS JOIN LATERAL (
-            SELECT r."consumer"::text AS lane, coalesce(r."topic", r."source") AS topic
+            SELECT r."consumer"::text AS lane, left(coalesce(nullif(r."topic", ''), r."source"), 255) AS topic
             FROM "{{schema}}"."inbox" AS r
             WHERE r.completed_at IS NULL AND r.aside
-              AND (r."consumer", coalesce(r."topic", r."source"))
+              AND (r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255))
                   > (h.lane, h.topic)
-            ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+            ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
             LIMIT 1) AS n
     ), known AS (
         SELECT has.lane, has.topic FROM has
@@ -451,8 +478,8 @@ BEGIN
             SELECT r.due_at
             FROM "{{schema}}"."inbox" AS r
             WHERE r.completed_at IS NULL AND r.aside AND r."consumer" = k.lane
-              AND coalesce(r."topic", r."source") = k.topic
-            ORDER BY r."consumer", coalesce(r."topic", r."source"), r.due_at, r.id
+              AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = k.topic
+            ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
             LIMIT $1) AS b) AS a
     ORDER BY k.lane COLLATE "C", k.topic COLLATE "C";
 END

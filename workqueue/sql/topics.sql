@@ -39,13 +39,16 @@ $txwork$;
 CREATE TRIGGER {{.Named "topic_changed"}} AFTER INSERT OR UPDATE OR DELETE ON {{.Function "topic"}}
 FOR EACH STATEMENT EXECUTE FUNCTION {{.Function "topic_changed"}}();
 
--- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything.
+-- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything. Like resume it
+-- is for roles that see all rows, since it concerns the rows of all.
 CREATE FUNCTION {{.Function "pause"}}({{range .TopicLane}}{{.Quoted}} {{.Type}}, {{end}}topic text) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    {{.SeesAllTopics}}
+    {{.ChecksTopic}}
     INSERT INTO {{.Function "topic"}} AS s ({{range .TopicLane}}{{.Quoted}}, {{end}}topic, paused)
     VALUES ({{range .TopicLane}}$1, {{end}}${{.TopicArgument}}, true)
     ON CONFLICT ({{range .TopicLane}}{{.Quoted}}, {{end}}topic) DO UPDATE
@@ -62,6 +65,8 @@ SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    {{.SeesAllTopics}}
+    {{.ChecksTopic}}
     UPDATE {{.Function "topic"}} AS s
     SET paused = false, changed_at = clock_timestamp()
     WHERE {{range .TopicLane}}s.{{.Quoted}} = $1 AND {{end}}s.topic = ${{.TopicArgument}} AND s.paused;
