@@ -12,8 +12,8 @@ import (
 // of its places. The table then has a side table, <schema>.<table>_topic, with a row for each topic that was ever
 // paused, and the functions <table>_pause and <table>_resume.
 type Topics struct {
-	// Columns have a row's topic: the first of them that is neither NULL nor empty. Their type is text. Of a longer topic
-	// than can be paused, the first 255 characters count.
+	// Columns have a row's topic: the first of them that is neither NULL nor empty. Their type is text. Of a longer
+	// topic than can be paused, the first 255 characters count.
 	Columns []string
 
 	// Lane is one of Spec.Lanes, of type text, if each of its values has topics of its own, as each consumer of an

@@ -205,7 +205,8 @@ func TestTenantsObeyPausesAndChangeNone(t *testing.T) {
 			f.exec(f.db.Pool, "INSERT INTO "+test.table+" "+test.row+
 				" FROM unnest(ARRAY['acme', 'globex']) AS u (tenant), generate_series(1, 3) AS g (i)")
 			aside := func(pool *pgxpool.Pool) (all []int) {
-				rows, err := pool.Query(t.Context(), "SELECT aside::int FROM "+test.table+"_topics() ORDER BY lane, topic")
+				rows, err := pool.Query(t.Context(), "SELECT aside::int FROM "+test.table+
+					"_topics() ORDER BY lane, topic")
 				must(t, err)
 				all, err = pgx.CollectRows(rows, pgx.RowTo[int])
 				must(t, err)
