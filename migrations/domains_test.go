@@ -100,6 +100,26 @@ func TestAnInterruptedUpOfSomeDomainsGoesOn(t *testing.T) {
 	}
 }
 
+// A domain is added to a schema with newer ones, alone or together with them. The outbox is older than the reaper, which
+// every schema has.
+func TestDomainsAreAddedInAnyOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	domains := []migrations.Domain{migrations.Jobs, migrations.Alarms, migrations.Timers, migrations.Inbox,
+		migrations.Outbox}
+	for i, d := range domains {
+		added := domains[i : i+1]
+		if d == migrations.Inbox {
+			added = domains[:i+1]
+		}
+		m := newMigratorOf(t, db.Pool, db.Schema, added...)
+		up(t, m)
+		if err := m.Validate(t.Context()); err != nil {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}
+
 func TestDomainsComeAndGo(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -63,6 +63,7 @@ func (m *Migrator) provider(db *sql.DB, chosen []migration) (*goose.Provider, er
 	return goose.NewProvider(goose.DialectCustom, db, layout,
 		goose.WithStore(m.history.of(chosen)),
 		goose.WithSessionLocker(m.lock),
+		goose.WithAllowOutofOrder(true), // a domain that is added may be older than those of the schema
 		goose.WithDisableGlobalRegistry(true))
 }
 
