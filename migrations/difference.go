@@ -48,7 +48,7 @@ func (all Differences) Err() error {
 	if len(matter) == 0 {
 		return nil
 	}
-	return &SchemaError{matter}
+	return &SchemaError{matter, "`txwork migrate validate`"}
 }
 
 // Causes combines the differences that have one cause: those of missing tables, with everything that belonged to them,
@@ -87,7 +87,11 @@ var several = strings.NewReplacer("is missing", "are missing", "its rows", "thei
 
 // A SchemaError says how a schema differs from what this library works with. errors.Is finds
 // [workqueue.ErrSchemaVersion] in it.
-type SchemaError struct{ Differences Differences }
+type SchemaError struct {
+	Differences Differences
+
+	advice string // the command that prints the DDL of the differences
+}
 
 func (e *SchemaError) Is(target error) bool { return target == workqueue.ErrSchemaVersion }
 
@@ -100,7 +104,7 @@ func (e *SchemaError) Error() string {
 		mendable = mendable || len(d.DDL) > 0
 	}
 	if mendable {
-		b.WriteString("\n`txwork migrate validate` prints the DDL that mends it")
+		b.WriteString("\nrun the SQL that " + e.advice + " prints")
 	}
 	return b.String()
 }
@@ -339,6 +343,6 @@ func coreProblem(want, have string) string {
 		return fmt.Sprintf("was made for version %d of the core, this library works with %d: upgrade the library",
 			version, needed)
 	}
-	return fmt.Sprintf("was made for version %d of the core, this library works with %d: migrate it, `txwork table "+
-		"new` prints its present form", version, needed)
+	return fmt.Sprintf("was made for version %d of the core, this library works with %d: migrate it: "+
+		"migrations.DDL returns its present form", version, needed)
 }

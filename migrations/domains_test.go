@@ -100,7 +100,7 @@ func TestAnInterruptedUpOfSomeDomainsGoesOn(t *testing.T) {
 	}
 }
 
-// A domain is added to a schema with newer ones, alone or together with them. The outbox is older than the reaper, which
+// A domain is added to a schema with newer ones, alone or together with them. The outbox is older than the reaper, that
 // every schema has.
 func TestDomainsAreAddedInAnyOrder(t *testing.T) {
 	t.Parallel()

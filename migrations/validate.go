@@ -26,7 +26,11 @@ func (m *Migrator) Validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.failed("validate", all.Err())
+	err = all.Err()
+	if wrong := (*SchemaError)(nil); errors.As(err, &wrong) {
+		wrong.advice = m.command("validate")
+	}
+	return m.failed("validate", err)
 }
 
 // undefined are the error codes for a missing table or column, here of the tables of versions and domains.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -44,12 +43,6 @@ func isOutage(err error) bool {
 func explain(err error) error {
 	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
 		return err
-	}
-	pg, ok := contain.As[*pgconn.PgError](err)
-	if ok && pg.Code == "42P01" && strings.Contains(pg.Message, leaderTable) { // undefined_table
-		return fmt.Errorf("txwork: %w: the tables of the domain reaper are missing: run `txwork migrate up --domain reaper`, "+
-			"with the --schema of the reaper, or take them into your own migrations with `txwork migrate export --domain "+
-			"reaper DIR`: %w", workqueue.ErrSchemaVersion, err)
 	}
 	return postgres.Sentinels{
 		ReadOnly: workqueue.ErrReadOnly, PoolMode: workqueue.ErrPoolMode, SchemaVersion: workqueue.ErrSchemaVersion,

@@ -292,7 +292,8 @@ func TestAMissingLeaderTableNamesItsDomain(t *testing.T) {
 	_, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, db.options())
 	for what, err := range map[string]error{"RunOnce": err, "Leaders": errorOf(reaper.Leaders(t.Context(), db.Pool,
 		db.Schema))} {
-		if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), "domain reaper are missing") {
+		if !errors.Is(err, workqueue.ErrSchemaVersion) ||
+			!strings.Contains(err.Error(), "run `txwork migrate up --domain reaper --schema "+db.Schema+"`") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

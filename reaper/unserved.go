@@ -3,8 +3,11 @@ package reaper
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // An unservedTable is a table that no reaper maintains. Used is false if it has never had a row. Nothing can be lost
@@ -56,8 +59,17 @@ func (r *reaper) unserved(ctx context.Context) []string {
 	if len(news) > 0 {
 		r.warned = append(r.warned, news...)
 		r.logger.WarnContext(ctx, "no reaper maintains some tables of txwork: their expired leases are never requeued "+
-			"and their old rows never deleted; name them in service.Options.Tables or pass them to reaper.Run, or run "+
-			"txwork reap from cron", "unserved", news)
+			"and their old rows never deleted; name them in service.Options.Tables or pass them to reaper.Run, or run the "+
+			"commands from cron", "unserved", news, "commands", reapCommands(news))
 	}
 	return names
+}
+
+// reapCommands returns the command line that maintains each of the tables.
+func reapCommands(tables []string) (commands []string) {
+	for _, name := range tables {
+		schema, table, _ := strings.Cut(name, ".")
+		commands = append(commands, postgres.Command(schema, "reap", table))
+	}
+	return commands
 }

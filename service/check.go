@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,15 +155,38 @@ func (s *Service) checkRights(ctx context.Context, of []*workqueue.Table) error 
 	if err != nil {
 		return err
 	}
-	lacking, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
+	var lacking, in []string
+	var schema, right string
+	if _, err := pgx.ForEachRow(rows, []any{&schema, &right}, func() error {
+		if lacking = append(lacking, right); !slices.Contains(in, schema) {
+			in = append(in, schema)
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	if len(lacking) == 0 {
 		return s.checkLeader(ctx)
 	}
-	return fmt.Errorf("txwork: %w: %s; grant them, as `txwork roles` does for its worker", ErrRights,
-		strings.Join(lacking, ", "))
+	advice, err := s.grant(ctx, in)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("txwork: %w: %s; %s", ErrRights, strings.Join(lacking, ", "), advice)
+}
+
+// grant says how the role gets the rights of a worker in some schemas.
+func (s *Service) grant(ctx context.Context, schemas []string) (string, error) {
+	advice := make([]string, len(schemas))
+	for i, schema := range schemas {
+		var g postgres.Grantee
+		if err := s.pool.QueryRow(ctx, postgres.SelectGrantee, "worker", schema).Scan(&g.Role, &g.Member,
+			&g.Tables); err != nil {
+			return "", err
+		}
+		advice[i] = g.Grant("worker", schema)
+	}
+	return strings.Join(advice, "; "), nil
 }
 
 // checkLeader reads the table in which reapers elect their leaders.

@@ -262,15 +262,17 @@ func (d *database) write(ctx context.Context, do func(workqueue.Tx) error) error
 // error and retry forever.
 func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 	var may bool
-	var role string
 	name := pgx.Identifier{d.schema, t.Spec().Table}.Sanitize()
-	err := d.pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE'), current_user",
-		name).Scan(&may, &role)
-	if err == nil && !may {
-		return fmt.Errorf("role %q may not claim from %s: it needs the rights of the worker of %s", role, name,
-			d.app.command("roles"))
+	err := d.pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE')", name).Scan(&may)
+	if err != nil || may {
+		return err
 	}
-	return err
+	var g postgres.Grantee
+	err = d.pool.QueryRow(ctx, postgres.SelectGrantee, "worker", d.schema).Scan(&g.Role, &g.Member, &g.Tables)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("role %q may not claim from %s: %s", g.Role, name, g.Grant("worker", d.schema))
 }
 
 // readTx is read for code that reads through the library.
@@ -304,8 +306,8 @@ func explain(err error) error {
 		return fmt.Errorf("the role lacks a privilege: connect as the tables' owner, or have it granted: %w", err)
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("the database is read-only: connect to the primary: %w", err)
-	case "42P01", "42883": // undefined table, function
-		return fmt.Errorf("the tables are not what this version needs: see `txwork migrate validate` of the schema: %w", err)
+	case "42P01", "42883", "3F000": // undefined table, function, schema
+		return postgres.Sentinels{SchemaVersion: workqueue.ErrSchemaVersion}.Explain(err)
 	}
 	return err
 }

@@ -37,6 +37,7 @@ type cli struct {
 	db     *pgtest.DB
 	url    string // without the schema in its search_path
 	outbox *outbox.Outbox
+	passed []string // flags that a message advised
 }
 
 // newCLI creates an empty schema.

@@ -334,9 +334,8 @@ func (r *relay) report(done relayed) error {
 	}
 	fmt.Fprintln(r.app.stderr)
 	if rest := done.Remaining; rest != nil && *rest != (remaining{}) {
-		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (txwork list outbox --status "+
-			"failed), %d waiting for others\n",
-			rest.Scheduled, rest.Failed, rest.Waiting)
+		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (%s), %d waiting for others\n",
+			rest.Scheduled, rest.Failed, r.app.command("list", "outbox", "--status", "failed"), rest.Waiting)
 	}
 	return nil
 }

@@ -378,8 +378,8 @@ func (c *cli) printed(r remedy) (title string, took float64, commands []string) 
 }
 
 // shell runs a command line in a shell in which txwork is this program, answers a question with yes, and expects an
-// exit code.
-func (c *cli) shell(line string, exit int) {
+// exit code. It returns what was written.
+func (c *cli) shell(line string, exit int) string {
 	c.t.Helper()
 	self, err := os.Executable()
 	must(c.t, err)
@@ -388,9 +388,10 @@ func (c *cli) shell(line string, exit int) {
 	cmd.Stdin = strings.NewReader("yes\n")
 	output, err := cmd.CombinedOutput()
 	if code := (*exec.ExitError)(nil); exit != 0 && errors.As(err, &code) && code.ExitCode() == exit {
-		return
+		return string(output)
 	}
 	if err != nil || exit != 0 {
 		c.t.Fatalf("%s: %v\n%s", line, err, output)
 	}
+	return string(output)
 }

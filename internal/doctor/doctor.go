@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/txwork/txwork/workqueue/validate"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
-	"github.com/txwork/txwork/migrations"
 )
 
 // A Report is what one examination has found.
@@ -117,18 +115,16 @@ func orNone(list []string) []string {
 	return list
 }
 
-// grant says how the role gets the rights to see what an examination reads. A role that is the role viewer, or a member
-// of it, cannot be granted it once more: it lacks only what the schema got since.
-func (x *examination) grant() string {
-	viewer, args := migrations.DefaultRolePrefix+"_viewer", []string{"roles"}
-	if x.viewer != "" && x.viewer != viewer {
-		viewer, args = x.viewer, append(args, "--prefix", strings.TrimSuffix(x.viewer, "_viewer"))
+// grant says how the role gets the rights to see what an examination reads.
+func (x *examination) grant(ctx context.Context) string {
+	if x.grantee.Role == "" {
+		g := &x.grantee
+		err := x.pool.QueryRow(ctx, postgres.SelectGrantee, "viewer", x.Schema).Scan(&g.Role, &g.Member, &g.Tables)
+		if err != nil {
+			return "run it again: what the role may do could not be read: " + oneLine(err.Error())
+		}
 	}
-	again := "run the SQL that " + postgres.Command(x.Schema, args...) + " prints"
-	if x.viewer != "" {
-		return again + " again: the schema has something that role " + viewer + " may not read yet"
-	}
-	return fmt.Sprintf("%s, then GRANT %s TO %s", again, viewer, quoted(x.report.Role))
+	return x.grantee.Grant("viewer", x.Schema)
 }
 
 // A gap is why a check was not made in full, although no statement failed.
@@ -153,9 +149,10 @@ func (x *examination) skip(ctx context.Context, code, table string, err error) {
 		s.Reason = pg.Message
 		switch pg.Code {
 		case "42P01", "42703", "42883", "3F000": // undefined table, column, function, schema
-			s.Remedy = "create what is missing: see the finding schema, or " + postgres.Command(x.Schema, "migrate", "validate")
+			s.Remedy = "run the SQL that " + postgres.Command(x.Schema, "migrate", "validate") +
+				" prints: it makes what is missing"
 		case "42501":
-			s.Remedy = x.grant()
+			s.Remedy = x.grant(ctx)
 		case "57014":
 			s.Reason = fmt.Sprintf("a statement took longer than %v", x.StatementTimeout)
 			s.Remedy = "raise the statement timeout"

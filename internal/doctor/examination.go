@@ -27,7 +27,7 @@ type examination struct {
 	pool    *pgxpool.Pool
 	current *check
 	report  Report
-	viewer  string // the role viewer that the session's role is, or is a member of
+	grantee postgres.Grantee // once a check lacked a right
 
 	skew          time.Duration // how far this machine's clock is ahead of the server's
 	roundTrip     time.Duration
@@ -64,8 +64,7 @@ func (x *examination) begin(ctx context.Context) error {
 		before := x.Now()
 		text := sqltext.Statement(templates, "server", nil)
 		var s server
-		err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(&s.Role, &s.Database, &s.Version, &s.At,
-			&x.viewer)
+		err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(&s.Role, &s.Database, &s.Version, &s.At)
 		if err != nil {
 			return err
 		}

@@ -21,17 +21,85 @@ func Command(schema string, args ...string) string {
 var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": "timers", "alarms": "alarms",
 	"jobs": "jobs", "leader": "reaper"}
 
-// migrated are the core tables that the migrations make.
-var migrated = []string{"outbox", "inbox", "timers", "timers_schedule", "jobs", "jobs_schedule"}
+// migrated are the tables that the migrations make, without those beside another one.
+var migrated = []string{"outbox", "inbox", "timers", "timers_schedule", "alarms", "jobs", "jobs_schedule", "leader"}
+
+// domainOf returns the domain of a table, or an empty string for one that the migrations do not make.
+func domainOf(table string) string {
+	if !slices.Contains(migrated, table) {
+		return ""
+	}
+	first, _, _ := strings.Cut(table, "_")
+	return domains[first]
+}
 
 // Migrate says what creates a table that is missing. A schema has the domains that were named when it was migrated, so
 // the domain is named: without it, nothing would be pending.
 func Migrate(schema, table string) string {
-	if !slices.Contains(migrated, table) {
-		return "run your own migration, which `txwork table new` prints"
+	domain := domainOf(table)
+	if domain == "" {
+		return "run your own migration, which migrations.DDL returns for the table's Spec"
 	}
-	domain, _, _ := strings.Cut(table, "_")
 	return "run " + Command(schema, "migrate", "up", "--domain", domain)
+}
+
+// rolePrefix is migrations.DefaultRolePrefix.
+const rolePrefix = "txwork"
+
+// A Grantee is a role that lacks rights on tables of a schema.
+type Grantee struct {
+	Role   string
+	Member string // the role of `txwork roles` that it is, or is a member of, if it is of the kind that has the rights
+	Tables string // those of the schema, with their qualities, as in "orders:keys:join outbox:keys:join"
+}
+
+// SelectGrantee is a statement that returns the fields of a Grantee, for the session's role, a kind of role such as
+// worker, and a schema. It reads catalogues only, so that every role may run it.
+const SelectGrantee = `SELECT current_user::text, coalesce((
+	SELECT min(r.rolname::text) FROM pg_catalog.pg_roles AS r
+	WHERE r.rolname LIKE '%\_' || $1::text AND pg_catalog.pg_has_role(r.oid, 'MEMBER')), ''), coalesce((
+	SELECT string_agg(c.relname::text || (
+		SELECT coalesce(string_agg(q.name, '' ORDER BY q.name DESC), '') FROM pg_catalog.pg_class AS s
+		JOIN (VALUES ('_key_note', ':keys'), ('_join', ':join')) AS q (suffix, name) ON s.relname = c.relname || q.suffix
+		WHERE s.relnamespace = c.relnamespace), ' ' ORDER BY c.relname)
+	FROM pg_catalog.pg_class AS c
+	JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+	WHERE n.nspname = $2::text::name AND c.relkind IN ('r', 'p') AND (c.relname IN ('alarms', 'leader')
+		OR pg_catalog.obj_description(c.oid, 'pg_class') LIKE 'txwork core %')), '')`
+
+// Grant says how the role gets the rights of a kind of role in a schema, which may have some of the domains only: the
+// SQL of the others would fail. A role that has these rights cannot be granted them once more, and lacks only what the
+// schema got since.
+func (g Grantee) Grant(kind, schema string) string {
+	name, args := rolePrefix+"_"+kind, []string{"roles"}
+	if g.Member != "" && g.Member != name {
+		name, args = g.Member, append(args, "--prefix", strings.TrimSuffix(g.Member, "_"+kind))
+	}
+	var has, own []string
+	for table := range strings.FieldsSeq(g.Tables) {
+		bare, _, _ := strings.Cut(table, ":")
+		if domain := domainOf(bare); domain == "" {
+			own = append(own, "--table", table)
+		} else if !slices.Contains(has, domain) {
+			has = append(has, "--domain", domain)
+		}
+	}
+	var commands []string
+	all := len(has) == 2*len(domains)
+	if all {
+		has = nil
+	}
+	if all || len(has) > 0 || len(own) == 0 {
+		commands = append(commands, Command(schema, slices.Concat(args, has)...))
+	}
+	if len(own) > 0 {
+		commands = append(commands, Command(schema, slices.Concat(args, own)...))
+	}
+	again := "run the SQL that " + strings.Join(commands, " and ") + " prints"
+	if g.Member != "" {
+		return again + " again: the schema has something that role " + name + " may not use yet"
+	}
+	return again + ", then GRANT " + name + ` TO "` + strings.ReplaceAll(g.Role, `"`, `""`) + `"`
 }
 
 // qualified finds the schema and the name of what PostgreSQL says is missing, in any language of its messages.
@@ -47,11 +115,13 @@ func create(pg *pgconn.PgError) string {
 			return "run " + Command(found[1], "migrate", "up") + ", or name the schema that has the tables"
 		}
 	}
-	if found := qualified.FindStringSubmatch(pg.Message); found != nil {
-		first, _, _ := strings.Cut(found[2], "_")
-		if domain := domains[first]; domain != "" {
-			return "run " + Command(found[1], "migrate", "up", "--domain", domain)
-		}
+	found := qualified.FindStringSubmatch(pg.Message)
+	if found == nil {
+		return "run your own migration, or `txwork migrate up`"
 	}
-	return "run your own migration, or `txwork migrate up`"
+	first, _, _ := strings.Cut(found[2], "_")
+	if domain := domains[first]; domain != "" {
+		return "run " + Command(found[1], "migrate", "up", "--domain", domain)
+	}
+	return "run your own migration of schema " + found[1]
 }

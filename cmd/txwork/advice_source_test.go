@@ -1,0 +1,187 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// shipped are the folders whose messages users read. Remedies of the doctor's findings have tests of their own.
+var shipped = []string{"cmd", "inbox", "internal/doctor", "internal/postgres", "internal/sqltext", "jobs", "migrations",
+	"outbox", "reaper", "schedule", "service", "timers", "webhook", "workqueue"}
+
+// tellsToAct matches messages that name a command, or tell their reader to do something after a colon or the like.
+var tellsToAct = regexp.MustCompile("['`(]txwork [a-z]|\\b(GRANT|ALTER|ROLLBACK) |HINT = '|" +
+	`(?:^|[:;,] |\bor |\bthen )(call|check|choose|close|connect|create|grant|handle|leave|look|make|name|pass|raise|` +
+	`register|roll back|run|see|set|start|try|upgrade|use|wait|write)\b`)
+
+// Every message that gives an advice is in the table of those that are followed, or in the one that says why it is not.
+func TestEachAdviceIsFollowed(t *testing.T) {
+	t.Parallel()
+	var known []string
+	for _, a := range advices {
+		known = append(known, a.says)
+	}
+	for _, fragments := range notFollowed {
+		known = append(known, fragments...)
+	}
+	used := map[string]bool{}
+	for at, text := range messages(t) {
+		statement := strings.HasSuffix(text, ";") && !strings.Contains(text, "HINT")
+		if statement || !tellsToAct.MatchString(text) {
+			continue
+		}
+		found := false
+		for _, k := range known {
+			if shapeOf(k).MatchString(text) {
+				used[k], found = true, true
+			}
+		}
+		if !found {
+			t.Errorf("%s: no test follows the advice %q", at, text)
+		}
+	}
+	for _, k := range known {
+		if !used[k] {
+			t.Errorf("no message has %q", k)
+		}
+	}
+}
+
+// messages returns the literals of the source, joined as they are printed, by their place.
+func messages(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, dir := range shipped {
+		must(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil || d.IsDir():
+			case strings.HasSuffix(path, "migrations/mend.go"): // DDL
+			case strings.HasSuffix(path, ".sql"):
+				err = readSQL(path, found)
+			case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+				err = readGo(path, found)
+			}
+			return err
+		}))
+	}
+	return found
+}
+
+// readSQL finds the hints of functions. The migrations are made of the same texts.
+func readSQL(path string, found map[string]string) error {
+	text, err := os.ReadFile(path)
+	if strings.Contains(path, "migrations/sql") {
+		return err
+	}
+	for n, line := range strings.Split(string(text), "\n") {
+		if strings.Contains(line, "HINT") {
+			found[fmt.Sprintf("%s:%d", path, n+1)] = line
+		}
+	}
+	return err
+}
+
+func readGo(path string, found map[string]string) error {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, 0)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			return !saysWhatAnArgumentMustBe(n)
+		case *ast.KeyValueExpr:
+			return !slices.Contains([]string{"Do", "SQL", "Commands", "remedy"}, fmt.Sprint(n.Key))
+		case *ast.BinaryExpr, *ast.BasicLit:
+			if text := asPrinted(n.(ast.Expr)); strings.Contains(text, " ") {
+				found[files.Position(n.Pos()).String()] = text
+			}
+			return false
+		}
+		return true
+	})
+	return nil
+}
+
+// saysWhatAnArgumentMustBe tells whether a call describes a flag or a command, or refuses a field of an option, which
+// the tests of that option set right.
+func saysWhatAnArgumentMustBe(call *ast.CallExpr) bool {
+	name := ""
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		name = f.Name
+	case *ast.SelectorExpr:
+		name = fmt.Sprint(f.X, ".", f.Sel.Name)
+	}
+	return argument.MatchString(name)
+}
+
+var argument = regexp.MustCompile(`^(invalid|validate\.Errorf|new\w*Command|newGroup|\w*Flag|flags\.\w+|r\.report)$`)
+
+// asPrinted returns the literals of an expression as one text on one line.
+func asPrinted(e ast.Expr) string {
+	var b strings.Builder
+	ast.Inspect(e, func(n ast.Node) bool {
+		if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING {
+			text, _ := strconv.Unquote(literal.Value)
+			b.WriteString(text + " ")
+		}
+		return true
+	})
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+// notFollowed are parts of the messages that TestAdviceHelps does not follow, by the reason.
+var notFollowed = map[string][]string{
+	"its finding's remedy has a test of its own, TestPrintedCommandsMend or one in internal/doctor": {
+		"Find out whether they get on", "with timers in its file", "with jobs in its file", "but it fails, see its log",
+		"start a reaper", "Apply the migration, or name another --schema", "vacuum is held back, see horizon-held",
+		"ROLLBACK PREPARED",
+	},
+	"another test follows it": {
+		"run the scheduler as the owner of the tables",                         // TestATenantsSchedulerStartsNothing
+		"run a dispatcher as the owner of the tables",                          // TestATenantsDispatcherRepairsNothing
+		"run a reaper as the owner of the tables",                              // TestATenantsReaperIsNotElected
+		"look as the owner of the tables",                                      // TestRowLevelSecurity
+		"GRANT SELECT ON cron.job", "look as the role that scheduled the jobs", // TestJobsOfPgCronThatAreHidden
+		"raise the timeout", "raise the statement timeout", // TestTheTimeoutOfAnExamination
+		"try again when that has ended, or with a longer lock timeout", // TestTableInUse
+		"set pool_mode = transaction or session",                       // TestWorkersRefuseAPoolerInStatementMode
+		// TestATransactionWritesABoundedNumberOfOrderedKeys
+		"write fewer keys in one transaction",
+		"pass --tokens-file", "pass --secret-file", "pass --database-url", "leave out --fix",
+	},
+	"it needs another server, program or file than a test has": {
+		"connect to the primary", "connect to PostgreSQL directly", "upgrade the library", "upgrade it",
+		"close some, or raise max_connections", "check its name in the URL, or create it", "check its name and password",
+		"is starting, stopping or recovering: try again", "write that of a password as", "check the URL and that the server",
+		"txwork roles after it", "or `txwork migrate up`",
+	},
+	"it tells to wait, or to look": {
+		"start workers, or look when there are fewer", "run it again", "wait: the last command still runs",
+		"try again later", "roll back, and try again", "keep inserting and deleting timer", "failed, see below",
+		"'txwork doctor' names these", "see 'txwork jobs queues'", "'txwork list' shows them",
+	},
+	"it tells the program's author what to write": {
+		"use POST", "set a retention that outlasts the wait", "to undo the writes, return an error", "make a new one",
+		"use Alarms.On", "call Tx once", "use a fresh one for every claim", "call Handle or HandleAll before Run",
+		"register handlers before Run", "run what has to run at the start of a process", "name the zone",
+		"leave out \"right/\"",
+	},
+	"it is no advice": {
+		"FROM pg_catalog", "set again", "or `txwork reap` or the table's procedure did", "`txwork migrate validate`",
+	},
+}
