@@ -169,7 +169,7 @@ func (r *recipe) try(name string, instead ...string) (string, error) {
 	if strings.Contains(r.block(name), "txwork migrate") {
 		path += ":" + r.program()
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute) // building the program may take long
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Minute) // building the program may take long
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
 		r.defined+strings.NewReplacer(instead...).Replace(r.block(name)))
