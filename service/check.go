@@ -180,8 +180,7 @@ func (s *Service) grant(ctx context.Context, schemas []string) (string, error) {
 	advice := make([]string, len(schemas))
 	for i, schema := range schemas {
 		var g postgres.Grantee
-		if err := s.pool.QueryRow(ctx, postgres.SelectGrantee, "worker", schema).Scan(&g.Role, &g.Member,
-			&g.Tables); err != nil {
+		if err := s.pool.QueryRow(ctx, postgres.SelectGrantee, "worker", schema).Scan(g.Fields()...); err != nil {
 			return "", err
 		}
 		advice[i] = g.Grant("worker", schema)

@@ -106,19 +106,12 @@ func (s *topicState) question(limit int) *topicQuestion {
 	return q
 }
 
-// stuck returns the topics whose rows are to be set aside, with the number of rows for which each has places.
+// stuck is that of the flow, if there is one.
 func (s *topicState) stuck() map[string]int {
 	if s.flow == nil {
 		return nil
 	}
-	var rooms map[string]int
-	for _, t := range s.flow.stuck() {
-		if rooms == nil {
-			rooms = map[string]int{}
-		}
-		rooms[t.topic] = t.room
-	}
-	return rooms
+	return s.flow.stuck()
 }
 
 // learn takes the answer of a claim that took so long.

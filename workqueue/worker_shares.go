@@ -183,14 +183,8 @@ func (f *flow) unstall() {
 	f.signal()
 }
 
-// A topicRoom is how many more rows of a topic may be claimed.
-type topicRoom struct {
-	topic string
-	room  int
-}
-
-// stuck returns the topics whose rows are to be set aside, and for how many rows each has places.
-func (f *flow) stuck() (all []topicRoom) {
+// stuck returns the topics whose rows are to be set aside, with the number of rows for which each has places.
+func (f *flow) stuck() (rooms map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -204,9 +198,12 @@ func (f *flow) stuck() (all []topicRoom) {
 				room--
 			}
 		}
-		all = append(all, topicRoom{s.topic, max(room, 0)})
+		if rooms == nil {
+			rooms = map[string]int{}
+		}
+		rooms[s.topic] = max(room, 0)
 	}
-	return all
+	return rooms
 }
 
 // drained reports that a topic has no rows aside any more. If its handlers succeed, its rows are claimed like others.

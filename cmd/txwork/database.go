@@ -268,7 +268,7 @@ func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 		return err
 	}
 	var g postgres.Grantee
-	err = d.pool.QueryRow(ctx, postgres.SelectGrantee, "worker", d.schema).Scan(&g.Role, &g.Member, &g.Tables)
+	err = d.pool.QueryRow(ctx, postgres.SelectGrantee, "worker", d.schema).Scan(g.Fields()...)
 	if err != nil {
 		return err
 	}

@@ -118,8 +118,7 @@ func orNone(list []string) []string {
 // grant says how the role gets the rights to see what an examination reads.
 func (x *examination) grant(ctx context.Context) string {
 	if x.grantee.Role == "" {
-		g := &x.grantee
-		err := x.pool.QueryRow(ctx, postgres.SelectGrantee, "viewer", x.Schema).Scan(&g.Role, &g.Member, &g.Tables)
+		err := x.pool.QueryRow(ctx, postgres.SelectGrantee, "viewer", x.Schema).Scan(x.grantee.Fields()...)
 		if err != nil {
 			return "run it again: what the role may do could not be read: " + oneLine(err.Error())
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -53,6 +54,9 @@ type Grantee struct {
 	Tables string // those of the schema, with their qualities, as in "orders:keys:join outbox:keys:join"
 }
 
+// Fields are where the row of SelectGrantee is scanned to.
+func (g *Grantee) Fields() []any { return []any{&g.Role, &g.Member, &g.Tables} }
+
 // SelectGrantee is a statement that returns the fields of a Grantee, for the session's role, a kind of role such as
 // worker, and a schema. It reads catalogues only, so that every role may run it.
 const SelectGrantee = `SELECT current_user::text, coalesce((
@@ -81,16 +85,18 @@ func (g Grantee) Grant(kind, schema string) string {
 		if domain := domainOf(bare); domain == "" {
 			own = append(own, "--table", table)
 		} else if !slices.Contains(has, domain) {
-			has = append(has, "--domain", domain)
+			has = append(has, domain)
 		}
 	}
 	var commands []string
-	all := len(has) == 2*len(domains)
-	if all {
-		has = nil
-	}
-	if all || len(has) > 0 || len(own) == 0 {
-		commands = append(commands, Command(schema, slices.Concat(args, has)...))
+	if len(has) > 0 || len(own) == 0 {
+		line := slices.Clone(args)
+		if len(has) < len(domains) { // all of them need no flag
+			for _, domain := range has {
+				line = append(line, "--domain", domain)
+			}
+		}
+		commands = append(commands, Command(schema, line...))
 	}
 	if len(own) > 0 {
 		commands = append(commands, Command(schema, slices.Concat(args, own)...))
@@ -99,7 +105,7 @@ func (g Grantee) Grant(kind, schema string) string {
 	if g.Member != "" {
 		return again + " again: the schema has something that role " + name + " may not use yet"
 	}
-	return again + ", then GRANT " + name + ` TO "` + strings.ReplaceAll(g.Role, `"`, `""`) + `"`
+	return again + ", then GRANT " + name + " TO " + pgx.Identifier{g.Role}.Sanitize()
 }
 
 // qualified finds the schema and the name of what PostgreSQL says is missing, in any language of its messages.

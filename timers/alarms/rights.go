@@ -42,7 +42,7 @@ func (s *Store) check(ctx context.Context, toDeliver bool) error {
 		}
 		return tx.Query(ctx, func(scan func(...any) error) error {
 			var g postgres.Grantee
-			err := scan(&g.Role, &g.Member, &g.Tables)
+			err := scan(g.Fields()...)
 			if lacking.grant = g.Grant(kind, schema); slices.Contains(lacking.needs, "a primary server") {
 				lacking.grant = "connect to the primary"
 			}

@@ -1,0 +1,72 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/txwork/txwork/internal/survey"
+)
+
+// topicsAside returns the topics with rows that have been aside for longer than a threshold.
+func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) ([]survey.Topic, error) {
+	list, err := survey.Topics(ctx, x.reader(), &t.Facts, maxSample)
+	list = slices.DeleteFunc(list, func(s survey.Topic) bool {
+		return s.Paused != paused || s.Aside == 0 || seconds(s.Oldest) < x.Thresholds.Backlog
+	})
+	return list[:min(len(list), maxShown)], err
+}
+
+// topic names a topic of a table, with the lane that has topics of its own.
+func (t *table) topic(s survey.Topic) string {
+	if s.Lane == "" {
+		return fmt.Sprintf("%s, topic %s", t.Name, s.Topic)
+	}
+	return fmt.Sprintf("%s, %s %s, topic %s", t.Name, t.LaneNames[0], s.Lane, s.Topic)
+}
+
+func (t *table) topicEvidence(s survey.Topic) []Evidence {
+	return []Evidence{evidence("lane", s.Lane, "topic", s.Topic, "aside_at_least", s.Aside, "oldest_seconds",
+		seconds(s.Oldest))}
+}
+
+func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, err := x.topicsAside(ctx, t, true)
+	for _, s := range list {
+		names, literals := []string{shell(s.Topic)}, literal(s.Topic)
+		if s.Lane != "" {
+			names, literals = append([]string{shell(s.Lane)}, names...), literal(s.Lane)+", "+literals
+		}
+		f := Finding{
+			Title: fmt.Sprintf("%s: the topic is paused; %s aside, the oldest due for %s", t.topic(s),
+				plural(s.Aside, "row"), rough(seconds(s.Oldest))),
+			Evidence: t.topicEvidence(s),
+			Remedy: Remedy{
+				Do:  "Resume the topic once the reason for the pause is gone.",
+				SQL: []string{fmt.Sprintf("SELECT %s(%s);", t.Q("_resume"), literals)},
+			},
+		}
+		if t.Name == "outbox" || t.Name == "inbox" {
+			f.Remedy.Commands = []string{x.command(append([]string{t.Name, "resume"}, names...)...)}
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
+func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, err := x.topicsAside(ctx, t, false)
+	for _, s := range list {
+		all = append(all, Finding{
+			Title: fmt.Sprintf("%s: %s aside, the oldest due for %s, although the topic is not paused", t.topic(s),
+				plural(s.Aside, "row"), rough(seconds(s.Oldest))),
+			Evidence: t.topicEvidence(s),
+			Remedy: Remedy{
+				Do: "Find out what the handlers of the topic wait for. Give them a shorter timeout, or the workers more " +
+					"places; without a worker, start one. These show what runs:",
+				Commands: []string{x.command("list", t.Name, "--status", "in_progress")},
+			},
+		})
+	}
+	return all, err
+}
