@@ -84,6 +84,13 @@ func (c *crew) next(ctx context.Context) (notice, error) {
 	}
 }
 
+// nextWithin is next, or errQuiet after the given time.
+func (c *crew) nextWithin(ctx context.Context, limit time.Duration) (notice, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errQuiet)
+	defer cancel()
+	return c.next(ctx)
+}
+
 // watch returns when ctx ends, or with an error when a member ends without having been dismissed.
 func (c *crew) watch(ctx context.Context) error {
 	surprise := make(chan *member)
@@ -121,8 +128,10 @@ func (c *crew) live() []*member {
 	return live
 }
 
-// gatherFor is how long to wait for a victim's other handlers to stop after the first has.
-const gatherFor = 100 * time.Millisecond
+// quietFor is how long to wait for further handlers to stop before looking at those that have.
+const quietFor = 100 * time.Millisecond
+
+var errQuiet = errors.New("no member said anything")
 
 // A victim is a member that was caught with handlers in the middle of their transactions.
 type victim struct {
@@ -131,54 +140,55 @@ type victim struct {
 	claims   []uuid.UUID // those, and messages that wait for a handler
 }
 
-func (v *victim) add(n notice) {
-	v.member, v.claims = n.from, n.Claims
-	v.messages = append(v.messages, n.Message)
-}
-
 // catch returns a live member whose handlers are held in the middle of their transactions. It tells every member to
-// hold, opens the gate so that there are messages to hold, and takes the first member that holds one. The others go on.
-func (c *crew) catch(ctx context.Context, g *gate) (victim, error) {
+// hold, opens the gate so that there are messages to hold, and takes the first member that has a claim, of which kept
+// decides. Nobody goes on before, so that a message whose claim is lost is held again by whoever claims it next.
+func (c *crew) catch(ctx context.Context, g *gate, kept func([]notice) ([]notice, error)) (victim, error) {
 	c.round++
-	for _, m := range c.live() {
+	members := c.live()
+	for _, m := range members {
 		m.tell(command{doHold, c.round})
 	}
-	var v victim
-	for armed := 0; armed < len(c.live()) || v.member == nil; {
-		n, err := c.next(ctx)
-		if err != nil {
-			return v, err
-		}
+	var holding []notice
+	for armed := 0; ; {
+		n, err := c.nextWithin(ctx, quietFor)
 		switch {
+		case errors.Is(err, errQuiet):
+			if armed < len(members) || len(holding) == 0 {
+				continue
+			}
+			caught, err := kept(holding)
+			if err != nil {
+				return victim{}, err
+			}
+			if len(caught) > 0 {
+				return c.take(caught), nil
+			}
+		case err != nil:
+			return victim{}, err
 		case n.What == isArmed:
-			if armed++; armed == len(c.live()) {
+			if armed++; armed == len(members) {
 				g.open()
 			}
-		case n.What == isHolding && n.Round == c.round && (v.member == nil || v.member == n.from):
-			v.add(n)
+		case n.What == isHolding && n.Round == c.round:
+			holding = append(holding, n)
+		}
+	}
+}
+
+// take makes the first notice's member the victim, and lets the others go on.
+func (c *crew) take(caught []notice) (v victim) {
+	for _, n := range caught {
+		if v.member == nil || v.member == n.from {
+			v.member, v.claims = n.from, n.Claims
+			v.messages = append(v.messages, n.Message)
 		}
 	}
 	v.live = false
 	for _, m := range c.live() {
 		m.tell(command{Do: doResume})
 	}
-	c.gather(ctx, &v)
-	return v, nil
-}
-
-// gather waits for the victim's other handlers.
-func (c *crew) gather(ctx context.Context, v *victim) {
-	ctx, cancel := context.WithTimeout(ctx, gatherFor)
-	defer cancel()
-	for len(v.messages) < concurrency {
-		n, err := c.next(ctx)
-		if err != nil {
-			return
-		}
-		if n.from == v.member && n.What == isHolding && n.Round == c.round {
-			v.add(n)
-		}
-	}
+	return v
 }
 
 // stopLimit is how long a member without work may take to end.

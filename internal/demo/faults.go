@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -65,7 +66,7 @@ func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (
 	case <-ctx.Done():
 		return blow{}, context.Cause(ctx)
 	}
-	v, err := f.crew.catch(ctx, g)
+	v, err := f.crew.catch(ctx, g, func(holding []notice) ([]notice, error) { return f.kept(ctx, holding) })
 	if err != nil {
 		return blow{}, err
 	}
@@ -82,6 +83,28 @@ func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (
 		return b, err
 	}
 	return b, f.scan(ctx, `SELECT count(*) FROM %s.ledger`, nil, &b.Applied)
+}
+
+// kept selects the notices whose claims are still the worker's, and remain so for long enough to strike it: on a slow
+// machine a worker may lose its lease while its handler is held.
+func (f *faults) kept(ctx context.Context, holding []notice) (kept []notice, err error) {
+	ids, attempts := make([]uuid.UUID, len(holding)), make([]int, len(holding))
+	for i, n := range holding {
+		ids[i], attempts[i] = n.Message, n.Attempt
+	}
+	rows, err := f.bank.pool.Query(ctx, fmt.Sprintf(`
+		SELECT h.place FROM unnest($1::uuid[], $2::int[]) WITH ORDINALITY AS h (id, attempt, place)
+			JOIN %s.outbox AS o USING (id)
+		WHERE o.status = 1 AND o.attempts = h.attempt AND o.locked_until > clock_timestamp() + $3::interval
+		ORDER BY h.place`, f.schema), ids, attempts, lease/2)
+	if err != nil {
+		return nil, err
+	}
+	places, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	for _, place := range places {
+		kept = append(kept, holding[place-1])
+	}
+	return kept, err
 }
 
 // freeze stops a worker, and returns the function that continues it.

@@ -27,9 +27,10 @@ const (
 
 type event struct {
 	What    string      `json:"what"`
-	Round   int         `json:"round,omitempty"`  // of the hold that it belongs to
-	Message uuid.UUID   `json:"message,omitzero"` // that the handler has
-	Claims  []uuid.UUID `json:"claims,omitempty"` // of the whole process
+	Round   int         `json:"round,omitempty"`   // of the hold that it belongs to
+	Message uuid.UUID   `json:"message,omitzero"`  // that the handler has
+	Attempt int         `json:"attempt,omitempty"` // at that message
+	Claims  []uuid.UUID `json:"claims,omitempty"`  // of the whole process
 }
 
 const (

@@ -12,9 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/demo"
 	"github.com/txwork/txwork/internal/localpg"
@@ -134,6 +137,45 @@ func TestSingleTransfer(t *testing.T) {
 	if r.Applied != 1 || r.Redelivered != 1 {
 		t.Errorf("%d applied, %d redelivered, want 1 and 1", r.Applied, r.Redelivered)
 	}
+}
+
+// A worker on a slow machine loses its leases before a fault strikes it. Then the fault strikes another one, or the same
+// one later: what it reports is true of claims that were held.
+func TestLeasesThatEndBeforeAFault(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	told := &progress{out: t.Output()}
+	ctx, end := context.WithCancel(t.Context())
+	over := make(chan int64)
+	told.on, told.then = "are running in schema", sync.OnceFunc(func() {
+		go func() { over <- endLeases(ctx, t, conn, told.schema) }()
+	})
+	r := play(t, demo.Options{Transfers: 200, DatabaseURL: pgtest.URL(t), Progress: told})
+	end()
+	if ended := <-over; ended < 1 {
+		t.Error("no lease was ended")
+	}
+	expectFaults(t, r)
+}
+
+// endLeases takes claims from their workers until ctx ends, and returns how many: the first of every third message, so
+// that there are always handlers that are not waiting in vain.
+func endLeases(ctx context.Context, t *testing.T, conn *pgx.Conn, schema string) (ended int64) {
+	for ctx.Err() == nil {
+		tag, err := conn.Exec(context.WithoutCancel(ctx), "UPDATE "+schema+
+			".outbox SET status = 0, locked_until = NULL WHERE status = 1 AND attempts = 1 AND get_byte(uuid_send(id), 15) % 3 = 0")
+		var gone *pgconn.PgError
+		if errors.As(err, &gone) && gone.Code == "42P01" { // the demo has dropped its schema
+			return ended
+		}
+		if err != nil {
+			t.Error(err)
+			return ended
+		}
+		ended += tag.RowsAffected()
+		time.Sleep(10 * time.Millisecond)
+	}
+	return ended
 }
 
 func TestOptions(t *testing.T) {

@@ -77,7 +77,7 @@ func (w *workerProcess) relay(ctx context.Context, s setup) error {
 func (w *workerProcess) apply(ctx context.Context, m *outbox.Delivery) error {
 	return w.ledger.apply(context.WithoutCancel(ctx), m, func() {
 		w.hold.wait(func(round int) {
-			w.tell(event{What: isHolding, Round: round, Message: m.ID, Claims: w.claims.ids()})
+			w.tell(event{What: isHolding, Round: round, Message: m.ID, Attempt: m.Attempt, Claims: w.claims.ids()})
 		})
 	})
 }
