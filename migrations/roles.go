@@ -38,9 +38,10 @@ type RoleOptions struct {
 
 // A RoleTable is a table of your own.
 type RoleTable struct {
-	Name  string
-	Keyed bool // it has the objects of package keyed
-	Join  bool // it has the objects of package join
+	Name   string
+	Keyed  bool // it has the objects of package keyed
+	Join   bool // it has the objects of package join
+	Topics bool // its Spec has [workqueue.Topics]
 }
 
 // Roles returns plain SQL that creates the roles owner, migrator, producer, worker and viewer, gives the tables to

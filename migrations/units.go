@@ -68,6 +68,9 @@ func migratedUnits() []unit {
 
 func (t RoleTable) unit() unit {
 	u := core(t.Name)
+	if t.Topics {
+		u = u.withTopics()
+	}
 	if t.Keyed {
 		u = u.withKeys()
 	}

@@ -11,13 +11,13 @@ import (
 func newRolesCommand(a *app) *cobra.Command {
 	var tables []string
 	options := migrations.RoleOptions{}
-	cmd := newCommand("roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:keys][:join]]...",
+	cmd := newCommand("roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:keys][:join][:topics]]...",
 		"Print the roles of the database and their rights as SQL", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
 	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all)")
-	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:keys][:join]`, in the place of those "+
-		"that the migrations make; repeat for more")
+	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:keys][:join][:topics]`, in the place "+
+		"of those that the migrations make; repeat for more")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		options.Schema = a.schema
 		return a.printRoles(options, tables)
@@ -50,8 +50,11 @@ func parseRoleTables(texts []string) ([]migrations.RoleTable, error) {
 				tables[i].Keyed = true
 			case "join":
 				tables[i].Join = true
+			case "topics":
+				tables[i].Topics = true
 			default:
-				return nil, usagef("--table %q: want NAME, NAME:keys, NAME:join or NAME:keys:join", text)
+				return nil, usagef("--table %q: want NAME and its qualities keys, join and topics, as in "+
+					"NAME:keys:topics", text)
 			}
 		}
 	}

@@ -14,10 +14,11 @@ func TestRolesArePrinted(t *testing.T) {
 		t.Error("the output with --prefix contains a name with the default prefix")
 	}
 	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table",
-		"letters:keys:join")
-	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`,
+		"letters:keys:join:topics")
+	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`, `"billing"."letters_topic"`,
 		`"txwork_producer"`)
-	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_key") {
+	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_key") ||
+		strings.Contains(own.stdout, "invoices_topic") {
 		t.Error("--table printed SQL for other tables")
 	}
 }

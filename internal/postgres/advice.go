@@ -64,7 +64,8 @@ const SelectGrantee = `SELECT current_user::text, coalesce((
 	WHERE r.rolname LIKE '%\_' || $1::text AND pg_catalog.pg_has_role(r.oid, 'MEMBER')), ''), coalesce((
 	SELECT string_agg(c.relname::text || (
 		SELECT coalesce(string_agg(q.name, '' ORDER BY q.name DESC), '') FROM pg_catalog.pg_class AS s
-		JOIN (VALUES ('_key_note', ':keys'), ('_join', ':join')) AS q (suffix, name) ON s.relname = c.relname || q.suffix
+		JOIN (VALUES ('_key_note', ':keys'), ('_join', ':join'), ('_topic', ':topics')) AS q (suffix, name)
+			ON s.relname = c.relname || q.suffix
 		WHERE s.relnamespace = c.relnamespace), ' ' ORDER BY c.relname)
 	FROM pg_catalog.pg_class AS c
 	JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

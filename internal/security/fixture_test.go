@@ -87,6 +87,7 @@ func ownSpec(schema string) workqueue.Spec {
 		Schema: schema, Table: "letters",
 		Columns: append([]workqueue.Column{{Name: "address", Type: "text", NotNull: true}, {Name: "text", Type: "text"},
 			join.Column}, keyed.Columns()...),
+		Topics: workqueue.Topics{Columns: []string{"text"}},
 		Unique: []string{"address"}, KeyColumn: keyed.KeyColumn, Sweeps: []string{keyed.SweepSuffix, join.Sweep},
 		Folds: []workqueue.Fold{join.Fold, keyed.Fold},
 	}
@@ -124,7 +125,7 @@ func (f *fixture) grant(pool *pgxpool.Pool) {
 	for _, o := range []migrations.RoleOptions{
 		{Schema: f.db.Schema, Prefix: f.prefix},
 		{Schema: f.db.Schema, Prefix: f.prefix, Tables: []migrations.RoleTable{{Name: "letters", Keyed: true,
-			Join: true}}},
+			Join: true, Topics: true}}},
 	} {
 		text, err := migrations.Roles(o)
 		must(f.t, err)

@@ -299,8 +299,8 @@ func TestPoliciesGoWithRowLevelSecurity(t *testing.T) {
 		return ask[int](f, "SELECT count(*)::int FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND "+
 			"c.relrowsecurity AND c.relname ~ '_(key_|join|attempt|step|queue|bucket|slot|topic)'", f.db.Schema)
 	}
-	if n := secured(); n != len(sides)+12 {
-		t.Errorf("%d tables have row-level security, want all %d", n, len(sides)+12)
+	if n := secured(); n != len(sides)+13 {
+		t.Errorf("%d tables have row-level security, want all %d", n, len(sides)+13)
 	}
 	for _, table := range []string{"outbox", "inbox", "jobs", "letters"} {
 		f.exec(f.db.Pool, "ALTER TABLE "+table+" DISABLE ROW LEVEL SECURITY")

@@ -120,7 +120,7 @@ func (f *fixture) tenant(name string) *pgxpool.Pool { return f.asTenant("worker"
 func TestWhatConcludesRefusesAPartialView(t *testing.T) {
 	f := newFixture(t)
 	f.separate()
-	for _, table := range []string{"jobs_queue", "outbox_topic", "inbox_topic"} {
+	for _, table := range []string{"jobs_queue", "outbox_topic", "inbox_topic", "letters_topic"} {
 		f.exec(f.db.Pool, "ALTER TABLE "+table+" ENABLE ROW LEVEL SECURITY")
 	}
 	tenant := f.tenant("acme")
