@@ -117,6 +117,9 @@ func testsOf(c Case, w way) []test {
 	if len(c.Spec.Lanes) > 0 {
 		tests = append(tests, lanes...)
 	}
+	if len(c.Spec.Topics.Columns) > 0 {
+		tests = append(tests, topics...)
+	}
 	if len(c.Spec.Unique) > 0 && !w.functions {
 		tests = append(tests, unique...)
 	}
