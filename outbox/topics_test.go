@@ -360,3 +360,24 @@ func TestTopicsThatAreTooLongForALane(t *testing.T) {
 	f.sendMany("well", 5)
 	f.until("the other topic", func() bool { return len(got.of("well")) == 5 })
 }
+
+// However many topics have rows aside, a bounded number of rows is counted and of topics named.
+func TestTopicsAreCountedWithinABound(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.exec("INSERT INTO " + f.table + " (topic, payload, waiting, aside) SELECT 't' || i % 30, '', true, true " +
+		"FROM generate_series(1, 600) AS i")
+	f.exec("INSERT INTO " + f.table + "_topic (topic, paused) SELECT 'p' || i, true FROM generate_series(1, 5) AS i")
+	for _, test := range []struct{ most, aside, rows, more, paused int }{
+		{0, 1, 1, 1, 0}, {10, 10, 10, 10, 5}, {105, 30, 3 * 30, 30, 5}, {10_000, 30, 600, 0, 5},
+	} {
+		var aside, rows, more, paused int
+		err := f.Pool.QueryRow(t.Context(), "SELECT count(*) FILTER (WHERE aside > 0), coalesce(sum(aside), 0)::int, "+
+			"count(*) FILTER (WHERE more AND aside > 0), count(*) FILTER (WHERE paused) FROM "+f.table+"_topics($1)",
+			test.most).Scan(&aside, &rows, &more, &paused)
+		if err != nil || aside != test.aside || rows != test.rows || more != test.more || paused != test.paused {
+			t.Errorf("of at most %d: %d topics with %d rows aside, of which %d may have more, and %d paused (%v), want %+v",
+				test.most, aside, rows, more, paused, err, test)
+		}
+	}
+}

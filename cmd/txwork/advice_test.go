@@ -370,7 +370,8 @@ func unfit(setting string) func(*testing.T) (*cli, call) {
 }
 
 // own is a table that the migrations do not make.
-var own = workqueue.Spec{Table: "parcels", Columns: []workqueue.Column{{Name: "depot", Type: "text"}}}
+var own = workqueue.Spec{Table: "parcels", Columns: []workqueue.Column{{Name: "depot", Type: "text"}},
+	Topics: workqueue.Topics{Columns: []string{"depot"}}}
 
 func (c *cli) ownTable() *workqueue.Table {
 	c.t.Helper()

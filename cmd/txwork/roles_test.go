@@ -15,8 +15,8 @@ func TestRolesArePrinted(t *testing.T) {
 	}
 	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table",
 		"letters:keys:join:topics")
-	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`, `"billing"."letters_topic"`,
-		`"txwork_producer"`)
+	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`,
+		`"billing"."letters_topic"`, `"txwork_producer"`)
 	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_key") ||
 		strings.Contains(own.stdout, "invoices_topic") {
 		t.Error("--table printed SQL for other tables")

@@ -62,6 +62,7 @@ type shownRow struct {
 	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"` // token of the claim that holds the row, or held it last
 	Headers    document   `db:"headers" json:"headers"`                   // by name, such as traceparent; what is no object is under the empty name
 	Retry      *document  `db:"retry" json:"retry,omitempty"`             // the row's own backoff
+	Held       *hold      `db:"-" json:"held,omitempty"`                  // what keeps it from starting: a pause of its queue or topic, or the rows of its topic that run
 	Payloads   payloads   `db:"-" json:"payloads"`                        // by the name of the column
 
 	now    time.Time
@@ -93,6 +94,9 @@ func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, w
 			return err
 		}
 		if err := tx.GetContext(ctx, &r.now, "SELECT now()"); err != nil {
+			return err
+		}
+		if r.Held, err = r.layout.held(ctx, tx, t.Spec(), id); err != nil {
 			return err
 		}
 		return r.readPayloads(ctx, tx, withPayload)
@@ -170,6 +174,9 @@ func (a *app) printRow(r *shownRow) error {
 	g.add("table", r.Table)
 	g.add("id", r.ID.String())
 	g.add("status", r.state())
+	if r.Held != nil {
+		g.add("held back", harmless(r.Held.text(r.now)))
+	}
 	g.add("attempts", fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts))
 	g.add("due", stamp(r.DueAt, r.now))
 	g.add("created", stamp(r.CreatedAt, r.now))

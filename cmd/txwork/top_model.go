@@ -101,7 +101,7 @@ var topKeys = [][2]string{
 	{"esc", "back"},
 	{"← →", "rows of another state"},
 	{"n b", "next page, page before"},
-	{"p", "pause the queue of jobs, or resume it"},
+	{"p", "pause the queue of jobs or the topic, or resume it"},
 	{"r", "redrive the dead letters of the queue, topic or error, or the row; counts first, and asks"},
 	{"space", "stop the clock, or go on"},
 	{"? or h", "this help"},
@@ -184,6 +184,9 @@ func (m *topModel) items() (items []string) {
 		for _, q := range m.frame.Queues {
 			items = append(items, q.key())
 		}
+		for _, s := range m.frame.Topics {
+			items = append(items, s.key())
+		}
 		for _, e := range m.frame.Errors {
 			items = append(items, e.key())
 		}
@@ -236,6 +239,9 @@ func (m *topModel) selected() (table string, f filter, state string, ok bool) {
 	}
 	if m.frame == nil || m.rows != nil {
 		return "", filter{}, "", false
+	}
+	if s, found := m.topic(); found {
+		return s.Table, s.filter(), "waiting", true
 	}
 	for _, e := range m.frame.Errors {
 		if e.key() == m.cursor {
@@ -369,11 +375,14 @@ func (d *database) rowLines(ctx context.Context, table string, id uuid.UUID) ([]
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n"), nil
 }
 
-// pause asks whether to pause a queue of jobs, or to resume it.
+// pause asks whether to pause a queue of jobs or a topic, or to resume it.
 func (m *topModel) pause() topCommand {
+	if s, ok := m.topic(); ok {
+		return m.pauseTopic(s)
+	}
 	q, ok := m.queue()
 	if !ok || q.By != "queue" || q.Table != jobsTable {
-		m.message = "only queues of jobs can be paused"
+		m.message = "only queues of jobs and topics can be paused"
 		return nil
 	}
 	change, verb, done := (*jobs.Client).Pause, "Pause", "paused"

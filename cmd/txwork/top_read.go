@@ -32,6 +32,7 @@ type topFrame struct {
 	At       time.Time    `json:"at"`           // by the clock of the server
 	Took     float64      `json:"took_seconds"` // how long it took to read the frame
 	Queues   []topQueue   `json:"queues"`       // tables, each followed by its queues, topics or consumers
+	Topics   []topTopic   `json:"topics"`       // those that are paused or have rows aside
 	Leases   []topLease   `json:"leases"`       // claims that hold rows, those that expire first at the top
 	Sessions []topSession `json:"sessions"`     // by program, role and machine
 	Errors   []topError   `json:"errors"`       // the most frequent first
@@ -159,7 +160,7 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 // begin makes a frame whose tables are still to be read.
 func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFrame, tables []survey.Facts, err error) {
 	f = &topFrame{
-		Schema: r.db.schema, Queues: []topQueue{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{},
+		Schema: r.db.schema, Queues: []topQueue{}, Topics: []topTopic{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{},
 		Skipped: []topSkipped{},
 		counted: map[string]topCount{},
 	}
@@ -222,6 +223,7 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	if len(parts) > 1 || len(parts) == 1 && parts[0].Name != "" {
 		f.Queues = append(f.Queues, parts...)
 	}
+	f.topics(ctx, r, t)
 	f.leases(ctx, r, t, whole.AtLeast)
 	f.errors(ctx, r, t, whole.AtLeast || whole.Ready+whole.InProgress+whole.Scheduled >= topSample)
 }

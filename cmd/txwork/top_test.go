@@ -256,7 +256,7 @@ func TestTopsKeys(t *testing.T) {
 		}
 		s.on("queue outbox")
 		s.press("p")
-		s.sees("only queues of jobs can be paused")
+		s.sees("only queues of jobs and topics can be paused")
 
 		// Redrive a single row.
 		s.press("enter", "left", "left")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -161,7 +162,11 @@ func (f *topFrame) lines(width int) []styledLine {
 	title := fmt.Sprintf("txwork top  schema %s of database %s  %s  (%s)", f.Schema, harmless(f.Database),
 		f.At.Format("15:04:05Z"), rough(seconds(f.Took)))
 	lines := []styledLine{{text: fit(title, width), style: bold}}
-	for _, t := range []topTable{f.queueTable(), f.leaseTable(), f.sessionTable(), f.errorTable()} {
+	tables := []topTable{f.queueTable(), f.leaseTable(), f.sessionTable(), f.errorTable()}
+	if len(f.Topics) > 0 {
+		tables = slices.Insert(tables, 1, f.topicTable())
+	}
+	for _, t := range tables {
 		lines = append(lines, t.lines(width)...)
 	}
 	for i, s := range f.Skipped {

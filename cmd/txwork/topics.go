@@ -54,7 +54,8 @@ type shownTopic struct {
 	Topic     string     `json:"topic"`                // its name
 	Paused    bool       `json:"paused"`               // no worker takes messages of it
 	ChangedAt *time.Time `json:"changed_at,omitempty"` // when it was paused or resumed last
-	Aside     int64      `json:"aside"`                // due messages that are set aside, at most 10000
+	Aside     int64      `json:"aside"`                // due messages that are set aside
+	AtLeast   bool       `json:"aside_at_least"`       // there may be more of them: 10000 are counted in all topics together
 	Oldest    float64    `json:"oldest_seconds"`       // how long the first of them has been due
 }
 
@@ -89,7 +90,8 @@ func newTopicsCommand(a *app, table string) *cobra.Command {
 }
 
 func newShownTopic(i topics.Info) shownTopic {
-	s := shownTopic{Consumer: i.Lane, Topic: i.Topic, Paused: i.Paused, Aside: i.Aside, Oldest: i.Oldest.Seconds()}
+	s := shownTopic{Consumer: i.Lane, Topic: i.Topic, Paused: i.Paused, Aside: i.Aside, AtLeast: i.More,
+		Oldest: i.Oldest.Seconds()}
 	if !i.ChangedAt.IsZero() {
 		changed := i.ChangedAt.UTC()
 		s.ChangedAt = &changed
@@ -111,7 +113,7 @@ func (a *app) printTopics(all []shownTopic, consumers bool) error {
 		if s.Aside > 0 {
 			oldest = rough(time.Duration(s.Oldest * float64(time.Second)))
 		}
-		cells := []string{cell(s.Topic, cellWidth), paused, fmt.Sprint(s.Aside), oldest}
+		cells := []string{cell(s.Topic, cellWidth), paused, brief(s.Aside, s.AtLeast), oldest}
 		if consumers {
 			cells = append([]string{cell(s.Consumer, cellWidth)}, cells...)
 		}

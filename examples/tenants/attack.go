@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -18,6 +19,7 @@ import (
 // A loot is what an attacker knows about another tenant: a claim, whose id and owner token have leaked, and a batch.
 type loot struct {
 	client *jobs.Client
+	box    *outbox.Outbox
 	token  uuid.UUID
 	ids    []uuid.UUID
 	batch  uuid.UUID
@@ -26,11 +28,12 @@ type loot struct {
 
 // attack tries everything that the policies have to prevent, first with all the rights of another tenant, and then
 // without a tenant. It returns the attempts that succeeded.
-func attack(ctx context.Context, logins *logins, client *jobs.Client) (through []string, err error) {
+func attack(ctx context.Context, logins *logins, client *jobs.Client, box *outbox.Outbox) (through []string, err error) {
 	l, err := steal(ctx, logins, client)
 	if err != nil {
 		return nil, err
 	}
+	l.box = box
 	for _, tenant := range []string{acme, ""} {
 		producer, worker := logins.as("producer", tenant), logins.as("worker", tenant)
 		for what, attempt := range attempts {
@@ -155,5 +158,21 @@ var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pg
 		return nil == inTx(ctx, worker, func(tx workqueue.Tx) error {
 			return l.client.Schedules().Pause(ctx, tx, "globex:pulse")
 		})
+	},
+	"a paused topic": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
+		return nil == inTx(ctx, worker, func(tx workqueue.Tx) error { return l.box.Pause(ctx, tx, "globex:post") })
+	},
+	"a resumed topic": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
+		return nil == inTx(ctx, worker, func(tx workqueue.Tx) error { return l.box.Resume(ctx, tx, mail(globex)) })
+	},
+	"a message": func(ctx context.Context, l loot, producer, _ *pgxpool.Pool) bool {
+		return nil == inTx(ctx, producer, func(tx workqueue.Tx) error {
+			_, err := l.box.Enqueue(ctx, tx, outbox.Message{Topic: mail(globex)})
+			return err
+		})
+	},
+	"a claim of messages": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
+		rows, err := l.box.Table().On(worker).Claim(ctx, uuid.New(), time.Minute, 10)
+		return err != nil || len(rows) > 0
 	},
 }

@@ -13,5 +13,14 @@ ALTER TABLE example_tenants.jobs_schedule ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON example_tenants.jobs_schedule
     USING (starts_with(name, current_setting('app.tenant', true) || ':'));
 
--- The tables of keys, joins, attempts, steps and limits follow.
-SELECT example_tenants.jobs_key_policies(), example_tenants.jobs_join_policies(), example_tenants.jobs_policies();
+-- Messages belong to the tenant with whose name their topic begins.
+ALTER TABLE example_tenants.outbox ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON example_tenants.outbox
+    USING (starts_with(topic, current_setting('app.tenant', true) || ':'))
+    WITH CHECK (starts_with(topic, current_setting('app.tenant', true) || ':')
+        AND coalesce(starts_with(key, current_setting('app.tenant', true) || ':'), true));
+
+-- The tables of keys, joins, attempts, steps, limits and topics follow.
+SELECT example_tenants.jobs_key_policies(), example_tenants.jobs_join_policies(), example_tenants.jobs_policies(),
+    example_tenants.outbox_key_policies(), example_tenants.outbox_join_policies(),
+    example_tenants.outbox_topic_policies();

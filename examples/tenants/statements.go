@@ -2,16 +2,19 @@ package main
 
 // looks count what an attacker sees of another tenant.
 var looks = map[string]string{
-	"a look at jobs":      "jobs WHERE queue = 'globex'",
-	"a look at notes":     "jobs_key_note",
-	"a look at keys":      "jobs_key_state",
-	"a look at sweeps":    "jobs_key_cursor",
-	"a look at batches":   "jobs_join WHERE label = 'the secret of globex'",
-	"a look at members":   "jobs_join_member WHERE join_id = '{batch}'",
-	"a look at settles":   "jobs_join_note",
-	"a look at errors":    "jobs_attempt",
-	"a look at results":   "jobs_step",
-	"a look at schedules": "jobs_schedule WHERE name = 'globex:pulse'",
+	"a look at jobs":        "jobs WHERE queue = 'globex'",
+	"a look at notes":       "jobs_key_note",
+	"a look at keys":        "jobs_key_state",
+	"a look at sweeps":      "jobs_key_cursor",
+	"a look at batches":     "jobs_join WHERE label = 'the secret of globex'",
+	"a look at members":     "jobs_join_member WHERE join_id = '{batch}'",
+	"a look at settles":     "jobs_join_note",
+	"a look at errors":      "jobs_attempt",
+	"a look at results":     "jobs_step",
+	"a look at schedules":   "jobs_schedule WHERE name = 'globex:pulse'",
+	"a look at messages":    "outbox WHERE topic = 'globex:mail'",
+	"a look at rows aside":  "outbox_topics() WHERE aside > 0",
+	"a look at other state": "outbox_topic WHERE topic <> 'globex:mail'",
 }
 
 // statements are attacks in SQL. {job} is a job of the victim that runs, with its {token}; {batch} is its batch, and
@@ -54,6 +57,21 @@ var statements = map[string]string{
 	"a slot that is taken":   "INSERT INTO jobs_slot (job_id, queue) VALUES (gen_random_uuid(), 'globex')",
 	"a slot by function":     "SELECT jobs_take('globex', ARRAY[gen_random_uuid()])",
 	"a sweep of slots":       "SELECT jobs_slot_sweep(1000)",
+
+	"a pause by hand":            "INSERT INTO outbox_topic (topic, paused) VALUES ('globex:post', true)",
+	"a pause by function":        "SELECT outbox_pause('globex:post')",
+	"a resume by hand":           "UPDATE outbox_topic SET paused = false",
+	"a resume by function":       "SELECT outbox_resume('globex:mail')",
+	"a state that is gone":       "DELETE FROM outbox_topic",
+	"messages set aside":         "UPDATE outbox SET waiting = true, aside = true WHERE topic <> 'acme:mail'",
+	"messages taken from a lane": "UPDATE outbox SET waiting = false, aside = NULL WHERE topic <> 'acme:mail'",
+	"a message moved to globex":  "UPDATE outbox SET topic = 'globex:mail'",
+	"a claim by function":        "SELECT outbox_claim(gen_random_uuid(), 60, 10)",
+	"a claim from a lane": "SELECT FROM outbox_claim_by_topic(gen_random_uuid(), '1 minute', 10, " +
+		"ARRAY['-infinity'::timestamptz], ARRAY['00000000-0000-0000-0000-000000000000'::uuid], '{}', " +
+		"'{globex:mail}', '{-infinity}', '{00000000-0000-0000-0000-000000000000}', '{10}', true) " +
+		"WHERE kind IN (1, 2, 4, 5)",
+	"no policies of topics": "SELECT outbox_topic_policies()",
 
 	"maintenance":           "CALL jobs_maintain()",
 	"no policies":           "SELECT jobs_policies()",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -289,9 +290,9 @@ func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding,
 			Evidence: []Evidence{append(t.laneEvidence(w), evidence("changed_seconds", seconds(w.rule.Changed))...)},
 			Remedy: Remedy{
 				Do:       "Resume the queue once the reason for the pause is gone.",
-				Commands: []string{x.command("jobs", "resume", shell(w.Name()))},
+				Commands: []string{x.command("jobs", "resume", postgres.Shell(w.Name()))},
 				SQL: []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE "+
-					"name = %s;", t.Q("_queue"), literal(w.Name()))},
+					"name = %s;", t.Q("_queue"), postgres.Literal(w.Name()))},
 			},
 		})
 	}
@@ -304,7 +305,7 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 		if w.rule.Paused || !w.rule.Saturated() {
 			continue
 		}
-		limit, args := "", []string{"jobs", "limit", shell(w.Name())}
+		limit, args := "", []string{"jobs", "limit", postgres.Shell(w.Name())}
 		e := append(t.laneEvidence(w), evidence("running", w.rule.Running)...)
 		if w.rule.MaxRunning != nil {
 			limit = fmt.Sprintf("%d of at most %d are running", w.rule.Running, *w.rule.MaxRunning)
@@ -332,7 +333,7 @@ func (x *examination) raise(t *table, w waiting, args []string) Remedy {
 	const raise = "Raise the limit, if what it protects allows that."
 	r := Remedy{Do: t.makeRoom(w, raise), Commands: []string{x.command(args...)}}
 	if r.Do != raise {
-		r.Commands = []string{x.command("list", t.Name, "--status", "in_progress", "--queue", shell(w.Name()))}
+		r.Commands = []string{x.command("list", t.Name, "--status", "in_progress", "--queue", postgres.Shell(w.Name()))}
 	}
 	return r
 }
@@ -426,20 +427,6 @@ func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding
 // redrive returns the SQL that makes rows ready again.
 func (t *table) redrive(ids ...string) string {
 	return fmt.Sprintf("SELECT * FROM %s(ARRAY['%s']::uuid[]);", t.Q("_redrive"), strings.Join(ids, "', '"))
-}
-
-// literal quotes a text for SQL.
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-
-// shell quotes a text for a shell if necessary.
-func shell(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			strings.ContainsRune("-_./:", r))
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // quoted returns a qualified name for SQL.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // deadLetterChecks look for rows that have failed, or are about to.
@@ -97,8 +99,8 @@ func (x *examination) unhandled(t *table, l unhandled) (state string, r Remedy) 
 		r.Do += retried + "."
 	}
 	r.Do += " Redrive what has failed:"
-	r.Commands = []string{x.command("redrive", t.Name, "--"+t.LabelName(), shell(l.Label), "--error",
-		shell("no handler is registered for"))}
+	r.Commands = []string{x.command("redrive", t.Name, "--"+t.LabelName(), postgres.Shell(l.Label), "--error",
+		postgres.Shell("no handler is registered for"))}
 	return state, r
 }
 
@@ -140,7 +142,7 @@ const lostLease = "lease expired at "
 // about returns an SQL condition that selects rows of the letters' kind or topic.
 func (t *table) about(l letters) string {
 	if name := t.LabelName(); name != "" && l.Label != "" {
-		return " AND " + pgx.Identifier{name}.Sanitize() + " = " + literal(l.Label)
+		return " AND " + pgx.Identifier{name}.Sanitize() + " = " + postgres.Literal(l.Label)
 	}
 	return ""
 }
@@ -149,7 +151,7 @@ func (t *table) about(l letters) string {
 func (t *table) redriveRecent(l letters) []string {
 	args := []string{"redrive", t.Name, "--newer-than", "1h"}
 	if name := t.LabelName(); name != "" && l.Label != "" {
-		args = append(args, "--"+name, shell(l.Label))
+		args = append(args, "--"+name, postgres.Shell(l.Label))
 	}
 	return args
 }

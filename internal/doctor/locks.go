@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A tableLock is a session, or a prepared transaction, whose lock on a table keeps others from reading it.
@@ -41,7 +43,7 @@ func (x *examination) lockHolders(ctx context.Context, table string) (remedy str
 			e = append(evidence("pid", *l.PID), e...)
 			ends = append(ends, fmt.Sprintf("SELECT pg_terminate_backend(%d)", *l.PID))
 		} else {
-			ends = append(ends, "ROLLBACK PREPARED "+literal(l.Prepared))
+			ends = append(ends, "ROLLBACK PREPARED "+postgres.Literal(l.Prepared))
 		}
 		if len(l.Behind) > 0 {
 			e = append(e, evidence("waits_for", fmt.Sprint(l.Behind))...)

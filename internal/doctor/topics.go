@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -33,21 +34,18 @@ func (t *table) topicEvidence(s survey.Topic) []Evidence {
 func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
 	list, err := x.topicsAside(ctx, t, true)
 	for _, s := range list {
-		names, literals := []string{shell(s.Topic)}, literal(s.Topic)
-		if s.Lane != "" {
-			names, literals = append([]string{shell(s.Lane)}, names...), literal(s.Lane)+", "+literals
-		}
+		args, statement := postgres.ResumeTopic(x.Schema, t.Name, s.Lane, s.Topic)
 		f := Finding{
 			Title: fmt.Sprintf("%s: the topic is paused; %s aside, the oldest due for %s", t.topic(s),
-				plural(s.Aside, "row"), rough(seconds(s.Oldest))),
+				counted(s.Aside, s.More, "row"), rough(seconds(s.Oldest))),
 			Evidence: t.topicEvidence(s),
 			Remedy: Remedy{
 				Do:  "Resume the topic once the reason for the pause is gone.",
-				SQL: []string{fmt.Sprintf("SELECT %s(%s);", t.Q("_resume"), literals)},
+				SQL: []string{statement},
 			},
 		}
-		if t.Name == "outbox" || t.Name == "inbox" {
-			f.Remedy.Commands = []string{x.command(append([]string{t.Name, "resume"}, names...)...)}
+		if len(args) > 0 {
+			f.Remedy.Commands = []string{x.command(args...)}
 		}
 		all = append(all, f)
 	}
@@ -59,7 +57,7 @@ func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding,
 	for _, s := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: %s aside, the oldest due for %s, although the topic is not paused", t.topic(s),
-				plural(s.Aside, "row"), rough(seconds(s.Oldest))),
+				counted(s.Aside, s.More, "row"), rough(seconds(s.Oldest))),
 			Evidence: t.topicEvidence(s),
 			Remedy: Remedy{
 				Do: "Find out what the handlers of the topic wait for. Give them a shorter timeout, or the workers more " +

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/reaper"
 )
 
@@ -125,7 +126,7 @@ func (x *examination) holderFinding(h reaper.Holder) Finding {
 		f.Title = fmt.Sprintf("prepared transaction %q of %s has been prepared for %s, which holds back vacuum", h.Name,
 			h.Role, rough(h.Age))
 		f.Remedy = Remedy{Do: "Commit it or roll it back, as its transaction manager decides.",
-			SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", literal(h.Name))}}
+			SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", postgres.Literal(h.Name))}}
 	case h.Kind == reaper.Standby:
 		f.Title = fmt.Sprintf("a query on standby %q holds back vacuum by %d transactions", orUnknown(h.Application,
 			h.Role),
@@ -139,7 +140,7 @@ func (x *examination) holderFinding(h reaper.Holder) Finding {
 	default:
 		f.Title = fmt.Sprintf("replication slot %q holds back vacuum of %s by %d transactions", h.Name, what, h.XminAge)
 		f.Remedy = Remedy{Do: "Start its consumer, or drop it if nobody needs it.",
-			SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(h.Name))}}
+			SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", postgres.Literal(h.Name))}}
 	}
 	return f
 }
@@ -185,7 +186,7 @@ func inactiveSlots(ctx context.Context, x *examination) (all []Finding, err erro
 				s.Bytes>>20),
 			Evidence: []Evidence{evidence("name", s.Name, "type", s.Type, "wal_bytes", s.Bytes)},
 			Remedy: Remedy{Do: "Start its consumer, or drop it if nobody needs it.",
-				SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(s.Name))}},
+				SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", postgres.Literal(s.Name))}},
 		})
 	}
 	return all, err

@@ -18,6 +18,19 @@ func Command(schema string, args ...string) string {
 	return line + "`"
 }
 
+// ResumeTopic returns what ends the pause of a topic: the arguments of a command, none for a table that has no such
+// command, and a statement.
+func ResumeTopic(schema, table, lane, topic string) (args []string, statement string) {
+	names, literals := []string{Shell(topic)}, Literal(topic)
+	if lane != "" {
+		names, literals = []string{Shell(lane), Shell(topic)}, Literal(lane)+", "+literals
+	}
+	if table == "outbox" || table == "inbox" {
+		args = append([]string{table, "resume"}, names...)
+	}
+	return args, "SELECT " + pgx.Identifier{schema, table + "_resume"}.Sanitize() + "(" + literals + ");"
+}
+
 // domains are the domains of the migrations, by the first word of the names of their objects.
 var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": "timers", "alarms": "alarms",
 	"jobs": "jobs", "leader": "reaper"}

@@ -124,14 +124,18 @@ type Topic struct {
 	Topic   string
 	Paused  bool
 	Aside   int64    // rows that are set aside
+	More    bool     // there may be more of them
 	Oldest  float64  // seconds since the first of them was due
 	Changed *float64 // seconds since it was paused or resumed
 }
+
+// topicRows is how many rows aside are counted, of all topics together, and how many topics are looked for.
+const topicRows = 2000
 
 // Topics returns at most limit topics of the table that are paused or have rows aside.
 func Topics(ctx context.Context, r Reader, f *Facts, limit int) ([]Topic, error) {
 	if !f.Has("aside") {
 		return nil, nil
 	}
-	return rows[Topic](ctx, r, "topics", f, limit)
+	return rows[Topic](ctx, r, "topics", f, limit, topicRows)
 }

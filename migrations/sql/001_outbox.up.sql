@@ -418,10 +418,13 @@ RETURNING t AS claimed
 END
 $txwork$;
 
--- The topics that are paused or have rows aside, with how many rows, at most $1 of each, and how long the first of them
--- has been due. Topics with rows aside are found by one step of their index for each.
+-- The topics that are paused or have rows aside, with how many rows, and how long the first of them has been due. Of
+-- all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
+-- topic may have more. At most $1 topics that are paused and $1 that have rows aside are named. Those with rows aside
+-- are found by one step of their index for each.
 CREATE FUNCTION "{{schema}}"."outbox_topics"(most integer DEFAULT 10000) RETURNS TABLE (
-    lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, oldest_seconds double precision
+    lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, more boolean,
+    oldest_seconds double precision
 )
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -440,13 +443,13 @@ AS $txwork$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE has AS (
-        (SELECT ''::text AS lane, left(r."topic", 255) AS topic
+        (SELECT 1 AS place, ''::text AS lane, left(r."topic", 255) AS topic
         FROM "{{schema}}"."outbox" AS r
         WHERE r.completed_at IS NULL AND r.aside
         ORDER BY left(r."topic", 255), r.due_at, r.id
         LIMIT 1)
         UNION ALL
-        SELECT n.lane, n.topic
+        SELECT h.place + 1, n.lane, n.topic
         FROM has AS h
         CROSS JOIN LATERAL (
             SELECT ''::text AS lane, left(r."topic", 255) AS topic
@@ -456,14 +459,18 @@ BEGIN
                   > (h.topic)
             ORDER BY left(r."topic", 255), r.due_at, r.id
             LIMIT 1) AS n
+        WHERE h.place < $1
     ), known AS (
         SELECT has.lane, has.topic FROM has
         UNION
-        SELECT ''::text, p.topic FROM "{{schema}}"."outbox_topic" AS p WHERE p.paused
+        (SELECT ''::text, p.topic FROM "{{schema}}"."outbox_topic" AS p WHERE p.paused LIMIT $1)
+    ), part AS (
+        SELECT greatest($1 / greatest(count(*), 1), 1) AS most FROM known
     )
-    SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside,
+    SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside, a.aside >= part.most,
         coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision
     FROM known AS k
+    CROSS JOIN part
     LEFT JOIN "{{schema}}"."outbox_topic" AS s ON s.topic = k.topic
     CROSS JOIN LATERAL (
         SELECT count(*) AS aside, min(b.due_at) AS due_at
@@ -473,7 +480,7 @@ BEGIN
             WHERE r.completed_at IS NULL AND r.aside
               AND left(r."topic", 255) = k.topic
             ORDER BY left(r."topic", 255), r.due_at, r.id
-            LIMIT $1) AS b) AS a
+            LIMIT part.most) AS b) AS a
     ORDER BY k.lane COLLATE "C", k.topic COLLATE "C";
 END
 $txwork$;

@@ -253,10 +253,13 @@ BEGIN
 END
 $txwork$;
 
--- The topics that are paused or have rows aside, with how many rows, at most $1 of each, and how long the first of them
--- has been due. Topics with rows aside are found by one step of their index for each.
+-- The topics that are paused or have rows aside, with how many rows, and how long the first of them has been due. Of
+-- all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
+-- topic may have more. At most $1 topics that are paused and $1 that have rows aside are named. Those with rows aside
+-- are found by one step of their index for each.
 CREATE FUNCTION {{.Function "topics"}}(most integer DEFAULT 10000) RETURNS TABLE (
-    lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, oldest_seconds double precision
+    lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, more boolean,
+    oldest_seconds double precision
 )
 LANGUAGE plpgsql STABLE
 {{.FunctionSettings}}
@@ -265,13 +268,13 @@ AS $txwork$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE has AS (
-        (SELECT {{.LaneOf "r"}} AS lane, {{.TopicOf "r"}} AS topic
+        (SELECT 1 AS place, {{.LaneOf "r"}} AS lane, {{.TopicOf "r"}} AS topic
         FROM {{.Table}} AS r
         WHERE r.completed_at IS NULL AND r.aside
         ORDER BY {{.AsideOrder "r"}}
         LIMIT 1)
         UNION ALL
-        SELECT n.lane, n.topic
+        SELECT h.place + 1, n.lane, n.topic
         FROM has AS h
         CROSS JOIN LATERAL (
             SELECT {{.LaneOf "r"}} AS lane, {{.TopicOf "r"}} AS topic
@@ -281,14 +284,18 @@ BEGIN
                   > ({{range .TopicLane}}h.lane, {{end}}h.topic)
             ORDER BY {{.AsideOrder "r"}}
             LIMIT 1) AS n
+        WHERE h.place < $1
     ), known AS (
         SELECT has.lane, has.topic FROM has
         UNION
-        SELECT {{.LaneOf "p"}}, p.topic FROM {{.Function "topic"}} AS p WHERE p.paused
+        (SELECT {{.LaneOf "p"}}, p.topic FROM {{.Function "topic"}} AS p WHERE p.paused LIMIT $1)
+    ), part AS (
+        SELECT greatest($1 / greatest(count(*), 1), 1) AS most FROM known
     )
-    SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside,
+    SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside, a.aside >= part.most,
         coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision
     FROM known AS k
+    CROSS JOIN part
     LEFT JOIN {{.Function "topic"}} AS s ON {{range .TopicLane}}s.{{.Quoted}} = k.lane AND {{end}}s.topic = k.topic
     CROSS JOIN LATERAL (
         SELECT count(*) AS aside, min(b.due_at) AS due_at
@@ -298,7 +305,7 @@ BEGIN
             WHERE r.completed_at IS NULL AND r.aside{{range .TopicLane}} AND r.{{.Quoted}} = k.lane{{end}}
               AND {{.TopicOf "r"}} = k.topic
             ORDER BY {{.AsideOrder "r"}}
-            LIMIT $1) AS b) AS a
+            LIMIT part.most) AS b) AS a
     ORDER BY k.lane COLLATE "C", k.topic COLLATE "C";
 END
 $txwork$;

@@ -66,7 +66,8 @@ func change(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, verb s
 	return changed, err
 }
 
-// MaxCounted bounds the rows of a topic that [List] counts.
+// MaxCounted bounds the rows that [List] counts, of all topics together: of each an equal part, and one at least. It
+// also bounds how many topics that are paused, and how many with rows aside, it returns.
 const MaxCounted = 10_000
 
 // An Info is the state of a topic.
@@ -75,9 +76,10 @@ type Info struct {
 	Paused    bool
 	ChangedAt time.Time // when it was paused or resumed last; zero if it never was
 
-	// Aside is how many rows are set aside, at most [MaxCounted], because the topic is or was paused, or workers have
-	// no room for more of its rows.
+	// Aside is how many rows are set aside, because the topic is or was paused, or workers have no room for more of its
+	// rows. If More is set, there may be more of them, see [MaxCounted].
 	Aside int64
+	More  bool
 
 	// Oldest is how long the first of them has been due.
 	Oldest time.Duration
@@ -94,7 +96,7 @@ func List(ctx context.Context, tx workqueue.Tx, table *workqueue.Table) ([]Info,
 		var i Info
 		var changed *time.Time
 		var seconds float64
-		err := scan(&i.Lane, &i.Topic, &i.Paused, &changed, &i.Aside, &seconds)
+		err := scan(&i.Lane, &i.Topic, &i.Paused, &changed, &i.Aside, &i.More, &seconds)
 		if changed != nil {
 			i.ChangedAt = *changed
 		}

@@ -1,5 +1,5 @@
--- The topics that are paused or have rows aside.
-SELECT s.lane, s.topic, s.paused, s.aside, s.oldest_seconds AS oldest,
+-- The topics that are paused or have rows aside. At most $2 rows are counted, of all topics together.
+SELECT s.lane, s.topic, s.paused, s.aside, s.more, s.oldest_seconds AS oldest,
        extract(epoch FROM clock_timestamp() - s.changed_at)::float8 AS changed
-FROM {{.Q "_topics"}}() AS s
+FROM {{.Q "_topics"}}($2::int) AS s
 LIMIT $1::int
