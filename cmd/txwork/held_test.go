@@ -112,10 +112,11 @@ func TestTopsTopics(t *testing.T) {
 		if len(f.Topics) != 2 || len(f.Skipped) > 0 {
 			t.Fatalf("the topics are %+v, not read was %+v", f.Topics, f.Skipped)
 		}
-		if p := f.Topics[0]; p.Table != "inbox" || p.Lane != "billing" || p.Topic != "paid" || !p.Paused || p.Aside != 0 {
+		p := f.Topics[0]
+		if p.Table != "inbox" || p.Lane != "billing" || p.Topic != "paid" || !p.Paused || p.Aside != 0 {
 			t.Errorf("the inbox has %+v", p)
 		}
-		if p := f.Topics[1]; p.Topic != "sick" || !p.Paused || p.Aside != 2 || p.AtLeast || p.Changed == nil {
+		if p = f.Topics[1]; p.Topic != "sick" || !p.Paused || p.Aside != 2 || p.AtLeast || p.Changed == nil {
 			t.Errorf("the outbox has %+v", p)
 		}
 		s.on("topic outbox sick")

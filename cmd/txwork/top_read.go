@@ -160,8 +160,8 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 // begin makes a frame whose tables are still to be read.
 func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFrame, tables []survey.Facts, err error) {
 	f = &topFrame{
-		Schema: r.db.schema, Queues: []topQueue{}, Topics: []topTopic{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{},
-		Skipped: []topSkipped{},
+		Schema: r.db.schema, Queues: []topQueue{}, Topics: []topTopic{}, Leases: []topLease{},
+		Sessions: []topSession{}, Errors: []topError{}, Skipped: []topSkipped{},
 		counted: map[string]topCount{},
 	}
 	err = reader.Read(ctx, func(tx pgx.Tx) (err error) {

@@ -28,7 +28,8 @@ type loot struct {
 
 // attack tries everything that the policies have to prevent, first with all the rights of another tenant, and then
 // without a tenant. It returns the attempts that succeeded.
-func attack(ctx context.Context, logins *logins, client *jobs.Client, box *outbox.Outbox) (through []string, err error) {
+func attack(ctx context.Context, logins *logins, client *jobs.Client, box *outbox.Outbox) (through []string,
+	err error) {
 	l, err := steal(ctx, logins, client)
 	if err != nil {
 		return nil, err
