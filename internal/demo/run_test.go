@@ -139,8 +139,8 @@ func TestSingleTransfer(t *testing.T) {
 	}
 }
 
-// A worker on a slow machine loses its leases before a fault strikes it. Then the fault strikes another one, or the same
-// one later: what it reports is true of claims that were held.
+// A worker on a slow machine loses its leases before a fault strikes it. Then the fault strikes another one, or the
+// same one later: what it reports is true of claims that were held.
 func TestLeasesThatEndBeforeAFault(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
@@ -173,7 +173,7 @@ func endLeases(ctx context.Context, t *testing.T, conn *pgx.Conn, schema string)
 			return ended
 		}
 		ended += tag.RowsAffected()
-		time.Sleep(10 * time.Millisecond)
+		pgtest.Pass(10 * time.Millisecond)
 	}
 	return ended
 }
