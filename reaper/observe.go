@@ -248,7 +248,7 @@ func (l *look) schedules(ctx context.Context, f *survey.Facts, name attribute.Ke
 	if !f.Schedule() {
 		return nil
 	}
-	overdue, err := survey.OverdueSchedules(ctx, l.reader, f, 0, 1)
+	overdue, _, err := survey.OverdueSchedules(ctx, l.reader, f, 0, 1)
 	if err != nil {
 		return err
 	}

@@ -338,15 +338,20 @@ func (x *examination) raise(t *table, w waiting, args []string) Remedy {
 	return r
 }
 
-// owedBy returns the overdue schedules of a table: those that fail at every attempt, or those that are not claimed.
-func (x *examination) owedBy(ctx context.Context, t *table, failing bool) ([]survey.Overdue, error) {
-	list, err := survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule, maxSample)
+// owedBy returns the overdue schedules of a table, and whether there may be more: those that fail at every attempt, or
+// those that are not claimed. If it finds none, and there may be more, it says that it did not look at all.
+func (x *examination) owedBy(ctx context.Context, t *table, failing bool) (list []survey.Overdue, more bool, err error) {
+	list, more, err = survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule, maxSample)
 	list = slices.DeleteFunc(list, func(s survey.Overdue) bool { return (s.Failures > 0) != failing })
-	return list[:min(len(list), maxShown)], err
+	if err == nil && more && len(list) == 0 {
+		err = gap{fmt.Sprintf("more than %d schedules are overdue: the rest was not looked at", maxSample),
+			"mend those that are found, and look again"}
+	}
+	return list, more, err
 }
 
 func failingSchedules(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := x.owedBy(ctx, t, true)
+	list, more, err := x.owedBy(ctx, t, true)
 	for _, s := range list {
 		cause := "no error was recorded"
 		if s.Error != nil {
@@ -364,11 +369,11 @@ func failingSchedules(ctx context.Context, x *examination, t *table) (all []Find
 			},
 		})
 	}
-	return all, err
+	return t.shown(all, int64(len(all)), more, "failing schedule"), err
 }
 
 func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	list, err := x.owedBy(ctx, t, false)
+	list, more, err := x.owedBy(ctx, t, false)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -385,7 +390,11 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 		f.Evidence = append(f.Evidence, evidence("schedule", s.Name, "expr", s.Expr, "late_seconds", seconds(s.Late),
 			"last_error", s.Error))
 	}
-	return t.shown([]Finding{f}, int64(len(list)), len(list) >= maxSample, "overdue schedule"), nil
+	if n := int64(len(list)); n > maxShown || more {
+		t.head(&f, counted(n, more, "overdue schedule"), len(f.Evidence))
+		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), n)...)
+	}
+	return []Finding{f}, nil
 }
 
 // scheduler names the worker that runs the schedules of a table.

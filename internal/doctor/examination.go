@@ -125,12 +125,16 @@ func (t *table) shown(all []Finding, total int64, more bool, noun string) []Find
 	}
 	all = all[:min(len(all), maxShown)]
 	if len(all) > 0 {
-		f := &all[0]
-		f.Title = fmt.Sprintf("%s: %s, of which %d are shown; %s", t.Name, counted(total, more, noun), len(all),
-			strings.TrimPrefix(f.Title, t.Name+": "))
-		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), total)...)
+		t.head(&all[0], counted(total, more, noun), len(all))
+		all[0].Evidence[0] = append(all[0].Evidence[0], evidence(totalName("found", more), total)...)
 	}
 	return all
+}
+
+// head makes a finding say of how many alike some are shown.
+func (t *table) head(f *Finding, total string, shown int) {
+	f.Title = fmt.Sprintf("%s: %s, of which %d are shown; %s", t.Name, total, shown, strings.TrimPrefix(f.Title,
+		t.Name+": "))
 }
 
 // totalName names a number in evidence.

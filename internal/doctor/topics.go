@@ -3,19 +3,18 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// topicsAside returns the topics with rows that have been aside for longer than a threshold.
-func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) ([]survey.Topic, error) {
-	list, err := survey.Topics(ctx, x.reader(), &t.Facts, maxSample)
-	list = slices.DeleteFunc(list, func(s survey.Topic) bool {
-		return s.Paused != paused || s.Aside == 0 || seconds(s.Oldest) < x.Thresholds.Backlog
-	})
-	return list[:min(len(list), maxShown)], err
+// topicsAside returns the topics with rows that have been aside for longer than a threshold, and how many there are.
+func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) (list []survey.Topic, n int64, err error) {
+	list, err = survey.TopicsAside(ctx, x.reader(), &t.Facts, paused, x.Thresholds.Backlog, maxShown)
+	if len(list) > 0 {
+		n = list[0].Topics
+	}
+	return list, n, err
 }
 
 // topic names a topic of a table, with the lane that has topics of its own.
@@ -32,7 +31,7 @@ func (t *table) topicEvidence(s survey.Topic) []Evidence {
 }
 
 func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := x.topicsAside(ctx, t, true)
+	list, n, err := x.topicsAside(ctx, t, true)
 	for _, s := range list {
 		args, statement := postgres.ResumeTopic(x.Schema, t.Name, s.Lane, s.Topic)
 		f := Finding{
@@ -49,11 +48,11 @@ func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding,
 		}
 		all = append(all, f)
 	}
-	return all, err
+	return t.shown(all, n, false, "paused topic"), err
 }
 
 func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := x.topicsAside(ctx, t, false)
+	list, n, err := x.topicsAside(ctx, t, false)
 	for _, s := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: %s aside, the oldest due for %s, although the topic is not paused", t.topic(s),
@@ -66,5 +65,5 @@ func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding,
 			},
 		})
 	}
-	return all, err
+	return t.shown(all, n, false, "lagging topic"), err
 }

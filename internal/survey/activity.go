@@ -127,6 +127,7 @@ type Topic struct {
 	More    bool     // there may be more of them
 	Oldest  float64  // seconds since the first of them was due
 	Changed *float64 // seconds since it was paused or resumed
+	Topics  int64    // how many topics there are in all of which the same is asked
 }
 
 // topicRows is how many rows aside are counted, of all topics together, and how many topics are looked for.
@@ -138,4 +139,13 @@ func Topics(ctx context.Context, r Reader, f *Facts, limit int) ([]Topic, error)
 		return nil, nil
 	}
 	return rows[Topic](ctx, r, "topics", f, limit, topicRows)
+}
+
+// TopicsAside returns at most limit topics of the table, paused or not, with rows that have been aside for as long as
+// than, the longest first.
+func TopicsAside(ctx context.Context, r Reader, f *Facts, paused bool, than time.Duration, limit int) ([]Topic, error) {
+	if !f.Has("aside") {
+		return nil, nil
+	}
+	return rows[Topic](ctx, r, "topics_aside", f, paused, than.Seconds(), limit)
 }
