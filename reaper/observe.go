@@ -296,7 +296,7 @@ func (l *look) joins(ctx context.Context, f *survey.Facts, name attribute.KeyVal
 	if !f.Has("joined") {
 		return nil
 	}
-	stuck, err := survey.StuckJoins(ctx, l.reader, f, overdueJoin, lookedJoins, lookedJoins)
+	stuck, _, err := survey.StuckJoins(ctx, l.reader, f, overdueJoin, lookedJoins, lookedJoins)
 	if err == nil {
 		l.add(joinGauge, float64(len(stuck)), name)
 	}

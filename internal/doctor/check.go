@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
 // A check looks for one kind of problem.
@@ -44,7 +47,7 @@ func inEachTable(look func(context.Context, *examination, *table) ([]Finding, er
 // every check would take longer than an operator can wait.
 func inRowsOfEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,
 	*examination) ([]Finding, error) {
-	return inEachTable(func(ctx context.Context, x *examination, t *table) ([]Finding, error) {
+	each := inEachTable(func(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 		if t.gaveUp != nil {
 			return nil, t.gaveUp
 		}
@@ -55,6 +58,19 @@ func inRowsOfEachTable(look func(context.Context, *examination, *table) ([]Findi
 		t.note(err)
 		return found, err
 	})
+	return func(ctx context.Context, x *examination) ([]Finding, error) {
+		for _, name := range x.unmarked {
+			x.skip(ctx, x.current.code, name, gap{"the table has the functions of the core, but not its comment: workers " +
+				"refuse it, and its rows were not looked at", x.mark(name)})
+		}
+		return each(ctx, x)
+	}
+}
+
+// mark says how a table gets the comment by which the core's tables are recognized.
+func (x *examination) mark(name string) string {
+	return fmt.Sprintf("COMMENT ON TABLE %s IS 'txwork core %d', if this version made it", quoted(x.Schema, name),
+		workqueue.SchemaVersion)
 }
 
 // A Kind describes a kind of finding, for the documentation.

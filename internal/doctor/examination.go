@@ -32,6 +32,7 @@ type examination struct {
 	skew          time.Duration // how far this machine's clock is ahead of the server's
 	roundTrip     time.Duration
 	tables        []*table
+	unmarked      []string // tables of the core that lack its comment
 	leaders       *leaders
 	vacuumHolders *holders
 	locks         *[]tableLock // sessions in the way of a check, once one has met a lock
@@ -84,6 +85,14 @@ func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
 	for _, facts := range all {
 		x.tables = append(x.tables, &table{Facts: facts})
 	}
+	if err != nil {
+		return err
+	}
+	unmarked, err := tx.Query(ctx, sqltext.Statement(templates, "unmarked", nil), x.Schema)
+	if err != nil {
+		return err
+	}
+	x.unmarked, err = pgx.CollectRows(unmarked, pgx.RowTo[string])
 	return err
 }
 

@@ -107,7 +107,14 @@ func (x *examination) oldestNote(ctx context.Context, t *table) (*survey.Note, e
 }
 
 func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := survey.StuckJoins(ctx, x.reader(), &t.Facts, x.Thresholds.Join, maxSample, maxSample)
+	list, unseen, err := survey.StuckJoins(ctx, x.reader(), &t.Facts, x.Thresholds.Join, maxSample, maxSample)
+	if unseen.More {
+		x.skip(ctx, x.current.code, t.Name, upTo(maxSample, "joins that have been pending for "+rough(x.Thresholds.Join)))
+	}
+	if unseen.Part > 0 {
+		x.skip(ctx, x.current.code, t.Name, gap{plural(unseen.Part, "join") + " with more open members than are looked " +
+			"at: the rest of these was not looked at", "look when fewer are open"})
+	}
 	for _, j := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.Name, j.ID, rough(seconds(j.Age)), j.Reason),
@@ -124,5 +131,5 @@ func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, e
 			Fixable: true,
 		})
 	}
-	return t.shown(all, int64(len(all)), len(all) >= maxSample, "stuck join"), err
+	return t.shown(all, int64(len(all)), unseen != (survey.UnseenJoins{}), "stuck join"), err
 }

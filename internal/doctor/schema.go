@@ -135,7 +135,7 @@ func onlyIndexes(ddl []string) bool {
 
 func invalidIndexes(ctx context.Context, x *examination) (all []Finding, err error) {
 	type invalid struct{ Index, Name, Table string }
-	list, err := readRows[invalid](ctx, x, "invalid", nil, x.Schema)
+	list, err := listed[invalid](ctx, x, "invalid", "invalid indexes", x.Schema)
 	for _, i := range list {
 		f := Finding{
 			Table:    i.Table,
@@ -246,7 +246,11 @@ func (t *table) own() bool {
 
 func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err error) {
 	type numbered struct{ Sequence, Table, Column string }
-	list, err := readRows[numbered](ctx, x, "sequences", nil, x.Schema)
+	list, err := readRows[numbered](ctx, x, "sequences", nil, x.Schema, maxSequences)
+	if len(list) >= maxSequences {
+		x.skip(ctx, x.current.code, "", gap{fmt.Sprintf("there are %d or more sequences: the rest was not looked at",
+			maxSequences), ""})
+	}
 	for _, n := range list {
 		var last, greatest int64
 		err := x.read(ctx, func(tx pgx.Tx) error {
@@ -279,7 +283,8 @@ func publicRights(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, err
 	}
 	f := Finding{
-		Title: fmt.Sprintf("PUBLIC has %s in schema %s", plural(int64(len(list)), "privilege"), x.Schema),
+		Title: fmt.Sprintf("PUBLIC has %s in schema %s", counted(int64(len(list)), len(list) >= maxSample, "privilege"),
+			x.Schema),
 		Remedy: Remedy{Do: "Revoke them. `txwork roles` grants each role what it needs.",
 			Commands: []string{x.command("roles")}},
 	}

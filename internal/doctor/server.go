@@ -48,7 +48,7 @@ func connections(ctx context.Context, x *examination) (all []Finding, err error)
 		What, Name string
 		Used, Most int64
 	}
-	list, err := readRows[limit](ctx, x, "connections", nil)
+	list, err := listed[limit](ctx, x, "connections", "limits of connections")
 	for _, l := range list {
 		of := "the server"
 		if l.Name != "" {

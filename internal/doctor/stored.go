@@ -58,7 +58,7 @@ func (s stored) reset() Remedy { return Remedy{Do: "Reset it.", SQL: s.alter("RE
 func (s stored) onServer() bool { return s.Role == "" && s.Database == "" && !s.Everyone }
 
 func durability(ctx context.Context, x *examination) (all []Finding, err error) {
-	list, err := readRows[stored](ctx, x, "durability", nil)
+	list, err := listed[stored](ctx, x, "durability", "settings")
 	for _, s := range list {
 		f := Finding{Title: s.title(), Evidence: s.evidence(), Remedy: s.reset()}
 		if s.onServer() {
@@ -79,7 +79,7 @@ func sessionSettings(ctx context.Context, x *examination) (all []Finding, err er
 		stored
 		Without string // the search_path without pg_catalog
 	}
-	list, err := readRows[unfit](ctx, x, "session_settings", nil, x.Schema)
+	list, err := listed[unfit](ctx, x, "session_settings", "settings", x.Schema)
 	for _, s := range list {
 		f := Finding{Title: s.title(), Evidence: s.evidence(), Remedy: s.reset()}
 		if s.Name == "search_path" {

@@ -17,7 +17,26 @@ const (
 	maxHead   = 5000 // rows at the heads of all lanes together
 	maxSample = 1000 // dead letters, rows of one key, and the like
 	maxShown  = 5    // rows shown in a finding
+
+	maxListed    = 20  // settings, indexes, limits, slots and sessions that wait
+	maxSequences = 200 // sequences of the schema
 )
+
+// upTo says that a list of so many reached its bound, so that there may be more.
+func upTo(n int, what string) gap {
+	return gap{fmt.Sprintf("there are %d or more %s: the rest was not looked at", n, what),
+		"mend those that are found, and look again"}
+}
+
+// listed reads findings from a list of the catalog or the server, whose last parameter is how many are read, and says
+// if there may be more.
+func listed[T any](ctx context.Context, x *examination, file, what string, args ...any) ([]T, error) {
+	list, err := readRows[T](ctx, x, file, nil, append(args, maxListed)...)
+	if err == nil && len(list) >= maxListed {
+		x.skip(ctx, x.current.code, "", upTo(maxListed, what))
+	}
+	return list, err
+}
 
 // A table is a table of the core, with what is known of its rows after they were examined.
 type table struct {

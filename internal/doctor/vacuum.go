@@ -179,7 +179,7 @@ func inactiveSlots(ctx context.Context, x *examination) (all []Finding, err erro
 		Name, Type string
 		Bytes      int64
 	}
-	list, err := readRows[slot](ctx, x, "slots", nil, x.Thresholds.SlotBytes)
+	list, err := listed[slot](ctx, x, "slots", "replication slots", x.Thresholds.SlotBytes)
 	for _, s := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("replication slot %q has no consumer and retains %d MB of write-ahead log", s.Name,

@@ -111,13 +111,18 @@ type lockWait struct {
 	HolderRole, HolderState    string
 	HolderQuery                string
 	HolderSeconds              *float64
+	Waiters                    int64 // how many sessions wait
 }
 
 // maxWaits is how many waits are read.
 const maxWaits = 100
 
 func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
-	list, err := readRows[lockWait](ctx, x, "waits", nil, x.Schema, x.Thresholds.LockWait.Seconds(), maxWaits)
+	list, err := readRows[lockWait](ctx, x, "waits", nil, x.Schema, x.Thresholds.LockWait.Seconds(), maxWaits,
+		maxListed)
+	if len(list) > 0 && (len(list) >= maxWaits || list[0].Waiters >= maxListed) {
+		x.skip(ctx, x.current.code, "", upTo(maxListed, "sessions that wait for a lock"))
+	}
 	by := map[int32]int{} // index of the finding about a holder
 	for _, w := range list {
 		i, known := by[w.Holder]

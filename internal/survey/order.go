@@ -62,11 +62,33 @@ type StuckJoin struct {
 	Member            *string
 }
 
+// UnseenJoins says what was not looked at to find stuck joins.
+type UnseenJoins struct {
+	More bool  // joins, of which there may be more
+	Part int64 // how many joins have more members than were looked at
+}
+
 // StuckJoins returns at most limit joins that should have ended longer ago than than, the oldest first. It examines
-// sample of the joins that the sweep examines first.
-func StuckJoins(ctx context.Context, r Reader, f *Facts, than time.Duration, sample, limit int) ([]StuckJoin, error) {
+// sample of the joins that the sweep examines first, and says what it did not look at.
+func StuckJoins(ctx context.Context, r Reader, f *Facts, than time.Duration, sample, limit int) (list []StuckJoin,
+	unseen UnseenJoins, err error) {
 	if !f.Has("joined") {
-		return nil, nil
+		return nil, unseen, nil
 	}
-	return rows[StuckJoin](ctx, r, "joins", f, than.Seconds(), sample, limit)
+	type row struct {
+		ID, Label, Reason string
+		Age               float64
+		Expected, Counted int32
+		Member            *string
+		More              bool
+		Part              int64
+	}
+	found, err := rows[row](ctx, r, "joins", f, than.Seconds(), sample, limit)
+	for _, j := range found {
+		unseen = UnseenJoins{j.More, j.Part}
+		if j.ID != "" {
+			list = append(list, StuckJoin{j.ID, j.Label, j.Reason, j.Age, j.Expected, j.Counted, j.Member})
+		}
+	}
+	return list, unseen, err
 }

@@ -18,4 +18,4 @@ FROM (
 ) AS l
 WHERE l.used * 10 >= l.most * 9
 ORDER BY l.what DESC, l.name
-LIMIT 10
+LIMIT $1::int

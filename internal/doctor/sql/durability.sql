@@ -12,4 +12,4 @@ LEFT JOIN pg_roles AS r ON r.oid = s.setrole
 LEFT JOIN pg_database AS d ON d.oid = s.setdatabase
 WHERE o.text = 'synchronous_commit=off' AND (s.setdatabase = 0 OR d.datname = current_database())
 ORDER BY 1, 3, 4, 5
-LIMIT 20
+LIMIT $1::int

@@ -11,4 +11,4 @@ WHERE n.nspname = $1 AND NOT (i.indisvalid AND i.indisready)
       AND obj_description(t.oid, 'pg_class') LIKE 'txwork core %')
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.relid = c.oid)
 ORDER BY ic.relname
-LIMIT 20
+LIMIT $2::int

@@ -12,4 +12,4 @@ WHERE n.nspname = $1 AND s.relkind = 'S'
     SELECT FROM pg_index AS i
     WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL)
 ORDER BY 1
-LIMIT 20
+LIMIT $2::int

@@ -36,4 +36,4 @@ WHERE (s.name = 'session_replication_role' AND s.value = 'replica' OR p.first < 
   AND (s.role IS NULL OR EXISTS (
     SELECT FROM pg_namespace AS n WHERE n.nspname = $1 AND has_schema_privilege(s.role, n.oid, 'USAGE')))
 ORDER BY 1, 3, 4, 5
-LIMIT 20
+LIMIT $2::int

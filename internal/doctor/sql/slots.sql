@@ -8,4 +8,4 @@ WHERE NOT s.active AND s.restart_lsn IS NOT NULL
           CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
           s.restart_lsn) > $1::bigint
 ORDER BY bytes DESC
-LIMIT 10
+LIMIT $2::int

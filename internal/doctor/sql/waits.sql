@@ -12,7 +12,7 @@ WITH late AS MATERIALIZED (
         WHERE o.pid = l.pid AND n.nspname = $1
           AND o.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
     ORDER BY l.pid, l.waitstart
-    LIMIT 20
+    LIMIT $4::int
 )
 SELECT w.pid, coalesce(a.application_name, '') AS application, coalesce(left(a.query, 200), '') AS query,
        CASE WHEN w.relation IS NULL THEN w.locktype ELSE w.mode || ' on ' || w.relation::regclass END AS waited,
@@ -20,7 +20,8 @@ SELECT w.pid, coalesce(a.application_name, '') AS application, coalesce(left(a.q
        h.pid AS holder, coalesce(h.application_name, '') AS holder_application,
        coalesce(h.usename, '')::text AS holder_role, coalesce(h.state, '') AS holder_state,
        coalesce(left(h.query, 200), '') AS holder_query,
-       extract(epoch FROM clock_timestamp() - h.xact_start)::float8 AS holder_seconds
+       extract(epoch FROM clock_timestamp() - h.xact_start)::float8 AS holder_seconds,
+       (SELECT count(*) FROM late) AS waiters
 FROM late AS w
 JOIN pg_stat_activity AS a ON a.pid = w.pid
 JOIN pg_stat_activity AS h ON h.pid = ANY (pg_blocking_pids(w.pid))
