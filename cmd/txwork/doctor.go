@@ -113,7 +113,8 @@ type fixed struct {
 	Error string `json:"error,omitempty"` // why it could not be fixed
 }
 
-// A foundError says that doctor found something or could not look everywhere, as opposed to a failure of the command.
+// A foundError says that doctor found something or could not look everywhere, as opposed to a failure of the command
+// that has not been reported yet.
 type foundError struct {
 	text string
 	code int
@@ -177,14 +178,16 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) (done []fixed, err er
 }
 
 // watchDoctor examines the database repeatedly. An examination that fails is reported, and the next one may succeed.
+// The verdict is that of the last one: without one, the command was interrupted before it was done.
 func (a *app) watchDoctor(ctx context.Context, d *database, o doctorOptions) error {
-	var verdict error
+	verdict := fmt.Errorf("before the first examination: %w", context.Canceled)
 	for {
 		r, err := doctor.Examine(ctx, d.pool, o.Options)
 		if ctx.Err() != nil {
 			return verdict
 		}
 		if err != nil {
+			verdict = foundError{"the last examination failed", exitFailure}
 			err = a.printFailure(o, err)
 		} else {
 			verdict = o.verdict(r)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -203,16 +204,76 @@ func TestDoctorWatches(t *testing.T) {
 	}
 }
 
+// A watch ends with the verdict of its last examination: one that failed is no all-clear, and neither is none at all.
+func TestAWatchThatCouldNotLook(t *testing.T) {
+	c := newMigratedCLI(t)
+	role := strings.ToLower(c.db.Schema) + "_watcher"
+	c.exec("CREATE ROLE " + role + " LOGIN IN ROLE pg_read_all_data, pg_read_all_stats")
+	c.exec("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO " + role)
+	t.Cleanup(func() {
+		_, err := c.db.Pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		must(t, err)
+	})
+	address, err := url.Parse(c.url)
+	must(t, err)
+	address.User = url.User(role)
+	watcher := *c
+	watcher.url = address.String()
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	said := &firstLines{want: 2, stop: func() { stop(errInterrupted) }}
+	said.each = func(n int) {
+		if n == 1 { // from now on nobody is let in
+			c.exec("ALTER ROLE " + role + " NOLOGIN")
+			c.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", role)
+		}
+	}
+	a := &app{stdin: strings.NewReader(""), stdout: said, stderr: said, getenv: func(string) string { return "" }}
+	code := a.run(ctx, watcher.args(append(slices.Clone(patiently), "--watch", "--interval", "1s", "--json")...))
+	lines := strings.Split(said.text, "\n")
+	var first, second printed
+	must(t, json.Unmarshal([]byte(lines[0]), &first))
+	must(t, json.Unmarshal([]byte(lines[1]), &second))
+	if code != exitFailure || !first.Healthy || second.Healthy || second.Error == "" ||
+		!strings.Contains(said.text, "the last examination failed") || strings.Contains(lines[2], "{") {
+		t.Errorf("exit code %d:\n%s", code, said.text)
+	}
+}
+
+func TestAWatchThatIsInterruptedBeforeItLooked(t *testing.T) {
+	c := newMigratedCLI(t)
+	said := &firstLines{want: 1, stop: func() {}}
+	a := &app{stdin: strings.NewReader(""), stdout: said, stderr: said, begun: true, databaseURL: c.url,
+		schema: c.db.Schema, unread: &pipe{Writer: said}}
+	ctx, stop := context.WithCancelCause(t.Context())
+	err := a.withAnySession(t.Context(), func(d *database) error {
+		stop(errInterrupted)
+		return a.watchDoctor(ctx, d, doctorOptions{Options: doctor.Options{Schema: c.db.Schema}, interval: time.Second})
+	})
+	if err == nil {
+		t.Fatal("interrupted before the first examination, it says that nothing is wrong")
+	}
+	if code := a.report(ctx, newDoctorCommand(a), err); code != exitInterrupted ||
+		!strings.Contains(said.text, "interrupted") {
+		t.Errorf("exit code %d:\n%s", code, said.text)
+	}
+}
+
 // firstLines calls stop once so many lines have been written.
 type firstLines struct {
 	text string
 	want int
 	stop func()
+	each func(int) // is called with how many there are
 }
 
 func (f *firstLines) Write(b []byte) (int, error) {
 	f.text += string(b)
-	if strings.Count(f.text, "\n") >= f.want {
+	n := strings.Count(f.text, "\n")
+	if f.each != nil {
+		f.each(n)
+	}
+	if n >= f.want {
 		f.stop()
 	}
 	return len(b), nil
