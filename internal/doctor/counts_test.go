@@ -125,8 +125,8 @@ func TestMoreJoinsThanAreLookedAt(t *testing.T) {
 	w.exec("INSERT INTO outbox_join_member (member_id, join_id) VALUES (gen_random_uuid(), lpad('1', 32, '0')::uuid)")
 	w.finds("stuck-join", []string{"a member is gone and was not counted"})
 
-	w.exec("INSERT INTO outbox_join (id, expected, created_at, look_at, retention) SELECT lpad(i::text, 32, '0')::uuid, 1000, " +
-		"now() - interval '1 hour', now() + interval '1 minute', '1 day' FROM generate_series(2, 999) AS g (i)")
+	w.exec("INSERT INTO outbox_join (id, expected, created_at, look_at, retention) SELECT lpad(i::text, 32, '0')::uuid, " +
+		"1000, now() - interval '1 hour', now() + interval '1 minute', '1 day' FROM generate_series(2, 999) AS g (i)")
 	r := w.unseen("stuck-join", "outbox", "1 join with more open members than are looked at")
 	if found := titles(r, "stuck-join"); len(found) > 0 {
 		t.Errorf("%q", found)

@@ -109,7 +109,8 @@ func (x *examination) oldestNote(ctx context.Context, t *table) (*survey.Note, e
 func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
 	list, unseen, err := survey.StuckJoins(ctx, x.reader(), &t.Facts, x.Thresholds.Join, maxSample, maxSample)
 	if unseen.More {
-		x.skip(ctx, x.current.code, t.Name, upTo(maxSample, "joins that have been pending for "+rough(x.Thresholds.Join)))
+		x.skip(ctx, x.current.code, t.Name, upTo(maxSample, "joins that have been pending for "+
+			rough(x.Thresholds.Join)))
 	}
 	if unseen.Part > 0 {
 		x.skip(ctx, x.current.code, t.Name, gap{plural(unseen.Part, "join") + " with more open members than are looked " +

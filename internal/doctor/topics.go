@@ -9,7 +9,8 @@ import (
 )
 
 // topicsAside returns the topics with rows that have been aside for longer than a threshold, and how many there are.
-func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) (list []survey.Topic, n int64, err error) {
+func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) (list []survey.Topic, n int64,
+	err error) {
 	list, err = survey.TopicsAside(ctx, x.reader(), &t.Facts, paused, x.Thresholds.Backlog, maxShown)
 	if len(list) > 0 {
 		n = list[0].Topics

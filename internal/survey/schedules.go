@@ -17,8 +17,8 @@ type Overdue struct {
 
 // OverdueSchedules returns at most limit schedules of the table that have owed an occurrence for longer than than, the
 // longest overdue first, and whether there may be more.
-func OverdueSchedules(ctx context.Context, r Reader, f *Facts, than time.Duration, limit int) (list []Overdue, more bool,
-	err error) {
+func OverdueSchedules(ctx context.Context, r Reader, f *Facts, than time.Duration, limit int) (list []Overdue,
+	more bool, err error) {
 	if !f.Schedule() {
 		return nil, false, nil
 	}
