@@ -134,7 +134,8 @@ func TestMoreJoinsThanAreLookedAt(t *testing.T) {
 	w.exec(join(1000, "2 minutes"))
 	w.exec("UPDATE outbox_join SET deadline = now() - interval '30 minutes' WHERE id = lpad('5', 32, '0')::uuid")
 	r = w.unseen("stuck-join", "outbox", "1000 or more joins that have been pending for 10 min")
-	if found := titles(r, "stuck-join"); len(found) != 1 || !strings.Contains(found[0], "at least 1 stuck join, of which 1") {
+	if found := titles(r, "stuck-join"); len(found) != 1 ||
+		!strings.Contains(found[0], "at least 1 stuck join, of which 1") {
 		t.Errorf("%q", found)
 	}
 }
