@@ -156,6 +156,31 @@ func TestASaturatedQueue(t *testing.T) {
 	w.finds("backlog", []string{"queue mail"}) // the queue has room, and still jobs wait
 }
 
+// A rate holds back jobs only while it lets none start: a queue with a rate that nobody serves is not saturated.
+func TestAQueueWithARate(t *testing.T) {
+	w := newWard(t)
+	w.in(func(tx workqueue.Tx) error {
+		return w.jobs.SetLimits(t.Context(), tx, "mail", jobs.Limits{Rate: 0.001, Burst: 2})
+	})
+	w.enqueueJobs("mail", 5)
+	w.exec("UPDATE jobs SET due_at = now() - interval '1 hour'")
+	w.finds("unserved", []string{"jobs, queue mail: 5 ready rows"})
+	w.goneNow("queue-saturated", nil)
+
+	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "mail", int16(2))
+	must(t, err)
+	if len(rows) != 2 {
+		t.Fatalf("%d jobs were claimed", len(rows))
+	}
+	w.finds("queue-saturated", []string{"jobs, queue mail: 3 ready rows", "at most 0.001 start a second"})
+	w.goneNow("unserved", nil)
+	w.goneNow("backlog", nil)
+
+	w.exec("UPDATE jobs_bucket SET refilled_at = now() - interval '1 hour'") // the worker has not come again
+	w.goneNow("queue-saturated", nil)
+	w.finds("backlog", []string{"queue mail"})
+}
+
 func TestSchedules(t *testing.T) {
 	w := newWard(t)
 	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})

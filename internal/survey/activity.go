@@ -103,11 +103,12 @@ type QueueRule struct {
 	Rate       *float64
 	Running    int64   // rows in progress that MaxRunning counts
 	Changed    float64 // seconds since the rule changed
+	Throttled  bool    // the rate has let no job start just now
 }
 
-// Saturated tells whether the rule may keep jobs waiting now.
+// Saturated tells whether the rule keeps jobs waiting now.
 func (q QueueRule) Saturated() bool {
-	return q.MaxRunning != nil && q.Running >= int64(*q.MaxRunning) || q.Rate != nil
+	return q.MaxRunning != nil && q.Running >= int64(*q.MaxRunning) || q.Throttled
 }
 
 // QueueRules returns at most limit rules of the table's queues, and none for a table without queues.
