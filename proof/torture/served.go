@@ -1,0 +1,52 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// successorLimit is how long the others may take to do what one process cannot do.
+const successorLimit = time.Minute
+
+// maintained are the tables that a reaper leads and that lose rows to killed workers.
+var maintained = []string{"outbox", "inbox", "timers", "jobs"}
+
+// awaitServed waits until the holder no longer leads the table, and no lease is left that expired a while ago, nor any
+// note that was due then. If that takes too long, the run has failed.
+func (l *lab) awaitServed(ctx context.Context, table, holder string) error {
+	const overdue = lease
+	parts := []string{"SELECT name || ' is led by a process that cannot serve it' FROM " + l.schema + ".leader " +
+		"WHERE name = $2 AND holder::text = $3 AND expires_at > clock_timestamp()"}
+	for _, table := range maintained {
+		parts = append(parts, fmt.Sprintf("SELECT '%[2]s: lease of ' || id FROM %[1]s.%[2]s WHERE status = 1 AND "+
+			"locked_until < clock_timestamp() - $1::bigint * interval '1 microsecond'", l.schema, table))
+	}
+	for _, table := range []string{"outbox_key_note", "outbox_join_note", "jobs_key_note", "jobs_join_note"} {
+		parts = append(parts, fmt.Sprintf("SELECT '%[2]s: note of ' || at FROM %[1]s.%[2]s WHERE at < "+
+			"clock_timestamp() - $1::bigint * interval '1 microsecond'", l.schema, table))
+	}
+	query := strings.Join(parts, " UNION ALL ")
+	for {
+		rows, err := l.admin.Query(ctx, query, overdue.Microseconds(), l.schema+"."+table, holder)
+		if err != nil {
+			return err
+		}
+		left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		switch {
+		case err != nil:
+			return err
+		case len(left) == 0:
+			return nil
+		case time.Since(l.hit) > successorLimit:
+			l.fail("nobody took over what a process cannot do: %s", strings.Join(left[:min(len(left), 5)], "; "))
+			return nil
+		}
+		time.Sleep(reapEvery)
+	}
+}
