@@ -90,7 +90,7 @@ var catalogue = map[string]func() fault{
 	"rush-snapshot":        func() fault { return &rushBesideSnapshot{} },
 	"shutdown-storm":       func() fault { return &shutdownStorm{} },
 	"starved-pool":         func() fault { return &starvedPool{} },
-	"tenants":              func() fault { return tenants{} },
+	"tenants":              func() fault { return &tenants{} },
 	"worker-kill":          func() fault { return &workerKill{} },
 	"zombie":               func() fault { return &zombie{} },
 }

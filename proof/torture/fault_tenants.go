@@ -20,11 +20,14 @@ import (
 // tenants hides half of all rows from one process, by row-level security: from a worker, or from the only reaper that
 // runs. Then a worker is killed. The process may take nothing that it does not see for gone, nor keep others from it:
 // no lease and no note may stay once another reaper is back. The policies come before the process or while it works.
-type tenants struct{ private }
+type tenants struct {
+	private
+	reaper bool // the last strike's tenant was a reaper
+}
 
-func (tenants) role(l *lab) string { return l.schema + "_tenant" }
+func (*tenants) role(l *lab) string { return l.schema + "_tenant" }
 
-func (f tenants) strike(ctx context.Context, l *lab, random *rand.Rand) (detail string, err error) {
+func (f *tenants) strike(ctx context.Context, l *lab, random *rand.Rand) (detail string, err error) {
 	if err := l.grantAll(ctx, f.role(l)); err != nil {
 		return "", err
 	}
@@ -35,9 +38,9 @@ func (f tenants) strike(ctx context.Context, l *lab, random *rand.Rand) (detail 
 	}
 	defer owner.Close()
 	hide := func() error { return l.retryEach(ctx, owner, f.hiding(l)) }
-	strikeAt := f.strikeReaper
-	if random.IntN(2) == 0 {
-		strikeAt = f.strikeWorker
+	strikeAt := f.strikeWorker
+	if f.reaper = !f.reaper; f.reaper {
+		strikeAt = f.strikeReaper
 	}
 	before, after, when := hide, nothing, "after the policies"
 	if random.IntN(2) == 0 {
@@ -52,7 +55,7 @@ func (f tenants) strike(ctx context.Context, l *lab, random *rand.Rand) (detail 
 func nothing() error { return nil }
 
 // strikeWorker lets a worker be the tenant.
-func (f tenants) strikeWorker(ctx context.Context, l *lab, random *rand.Rand, hide func() error) (string, error) {
+func (f *tenants) strikeWorker(ctx context.Context, l *lab, random *rand.Rand, hide func() error) (string, error) {
 	return l.as(ctx, random, inRole(f.role(l)), nil, func() error {
 		if err := hide(); err != nil {
 			return err
@@ -67,7 +70,7 @@ func (f tenants) strikeWorker(ctx context.Context, l *lab, random *rand.Rand, hi
 }
 
 // strikeReaper lets a reaper be the tenant, while the other one is stopped for longer than its leadership lasts.
-func (f tenants) strikeReaper(ctx context.Context, l *lab, random *rand.Rand, hide func() error) (string, error) {
+func (f *tenants) strikeReaper(ctx context.Context, l *lab, random *rand.Rand, hide func() error) (string, error) {
 	reapers := l.crew.of(roleReaper)
 	i := random.IntN(len(reapers))
 	victim, other := reapers[i], reapers[1-i]
@@ -113,7 +116,7 @@ func (l *lab) stopped(ctx context.Context, s *slot, do func() error) error {
 }
 
 // hiding returns statements that give the tables policies for the tenant. Owners and superusers see all rows still.
-func (f tenants) hiding(l *lab) (all []string) {
+func (f *tenants) hiding(l *lab) (all []string) {
 	for _, table := range maintained {
 		all = append(all, strings.NewReplacer("{table}", l.schema+"."+table, "{role}", f.role(l)).Replace(`
 			DROP POLICY IF EXISTS half ON {table};
@@ -123,7 +126,7 @@ func (f tenants) hiding(l *lab) (all []string) {
 	return all
 }
 
-func (tenants) showing(l *lab) (all []string) {
+func (*tenants) showing(l *lab) (all []string) {
 	for _, table := range maintained {
 		all = append(all, fmt.Sprintf("ALTER TABLE %s.%s DISABLE ROW LEVEL SECURITY", l.schema, table))
 	}
