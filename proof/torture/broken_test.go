@@ -188,7 +188,7 @@ var breakages = map[string]breakage{
 			{"migrations/sql/001_outbox.up.sql", seesAll, "false AND " + seesAll},
 			{"migrations/sql/006_jobs.up.sql", seesAll, "false AND " + seesAll},
 		},
-		fault: "tenants", finds: []string{"nobody took over", "I10"},
+		fault: "tenants", finds: []string{"nobody took over", "I8", "I10"}, takes: 45 * time.Second,
 	},
 	"an announcer keeps the lock and announces nothing": {
 		edits: []edit{

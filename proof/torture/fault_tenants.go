@@ -5,7 +5,6 @@ package torture
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -22,8 +21,11 @@ import (
 // no lease and no note may stay once another reaper is back. The policies come before the process or while it works.
 type tenants struct {
 	private
-	reaper bool // the last strike's tenant was a reaper
+	strikes int
 }
+
+// tenancies take turns. Without policies of the side tables, a tenant sees the notes of rows that it does not see.
+var tenancies = []struct{ worker, sides bool }{{true, false}, {false, true}, {true, true}, {false, false}}
 
 func (*tenants) role(l *lab) string { return l.schema + "_tenant" }
 
@@ -37,19 +39,24 @@ func (f *tenants) strike(ctx context.Context, l *lab, random *rand.Rand) (detail
 		return "", err
 	}
 	defer owner.Close()
-	hide := func() error { return l.retryEach(ctx, owner, f.hiding(l)) }
-	strikeAt := f.strikeWorker
-	if f.reaper = !f.reaper; f.reaper {
-		strikeAt = f.strikeReaper
-	}
-	before, after, when := hide, nothing, "after the policies"
+	tenancy := tenancies[f.strikes%len(tenancies)]
+	f.strikes++
+	hide := func() error { return f.hide(ctx, l, owner, tenancy.sides) }
+	first, then, order := hide, nothing, "policies first"
 	if random.IntN(2) == 0 {
-		before, after, when = nothing, hide, "before the policies"
+		first, then, order = nothing, hide, "policies later"
 	}
-	if err = before(); err == nil {
-		detail, err = strikeAt(ctx, l, random, after)
+	if !tenancy.sides {
+		order += ", none on side tables"
 	}
-	return detail + ", started " + when, errors.Join(err, l.retryEach(ctx, owner, f.showing(l)))
+	strike := f.strikeReaper
+	if tenancy.worker {
+		strike = f.strikeWorker
+	}
+	if err = first(); err == nil {
+		detail, err = strike(ctx, l, random, then)
+	}
+	return detail + ", " + order, errors.Join(err, f.show(ctx, l, owner))
 }
 
 func nothing() error { return nil }
@@ -115,38 +122,46 @@ func (l *lab) stopped(ctx context.Context, s *slot, do func() error) error {
 	return do()
 }
 
-// hiding returns statements that give the tables policies for the tenant. Owners and superusers see all rows still.
-func (f *tenants) hiding(l *lab) (all []string) {
+// hide gives the tables policies for the tenant. Owners and superusers see all rows still.
+func (f *tenants) hide(ctx context.Context, l *lab, owner *pgxpool.Pool, sides bool) (err error) {
 	for _, table := range maintained {
-		all = append(all, strings.NewReplacer("{table}", l.schema+"."+table, "{role}", f.role(l)).Replace(`
+		err = errors.Join(err, l.persist(ctx, owner, strings.NewReplacer("{table}", l.schema+"."+table, "{role}",
+			f.role(l)).Replace(`
 			DROP POLICY IF EXISTS half ON {table};
 			CREATE POLICY half ON {table} TO {role} USING (get_byte(uuid_send(id), 15) % 2 = 0);
-			ALTER TABLE {table} ENABLE ROW LEVEL SECURITY`))
+			ALTER TABLE {table} ENABLE ROW LEVEL SECURITY`)))
 	}
-	return all
+	if sides {
+		err = errors.Join(err, l.sidesFollow(ctx, owner))
+	}
+	return err
 }
 
-func (*tenants) showing(l *lab) (all []string) {
+func (*tenants) show(ctx context.Context, l *lab, owner *pgxpool.Pool) (err error) {
 	for _, table := range maintained {
-		all = append(all, fmt.Sprintf("ALTER TABLE %s.%s DISABLE ROW LEVEL SECURITY", l.schema, table))
+		err = errors.Join(err, l.persist(ctx, owner, "ALTER TABLE "+l.schema+"."+table+" DISABLE ROW LEVEL SECURITY"))
 	}
-	return all
+	return errors.Join(err, l.sidesFollow(ctx, owner))
 }
 
-// retryEach executes statements, and then makes the policies of side tables follow those of the rows. Each is repeated
-// until it gets its locks.
-func (l *lab) retryEach(ctx context.Context, owner *pgxpool.Pool, statements []string) error {
+// sidesFollow makes the policies of side tables follow those of the rows.
+func (l *lab) sidesFollow(ctx context.Context, owner *pgxpool.Pool) error {
 	rows, err := owner.Query(ctx, `SELECT format('SELECT %s()', oid::regproc) FROM pg_proc
-		WHERE pronamespace = to_regnamespace($1) AND proname LIKE '%\_policies'`, l.schema)
+		WHERE pronamespace = to_regnamespace($1) AND proname LIKE '%\_policies' ORDER BY proname`, l.schema)
 	if err != nil {
 		return err
 	}
-	follow, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	for _, statement := range append(statements, follow...) {
-		err = errors.Join(err, l.retry(ctx, func(ctx context.Context) error {
-			_, err := owner.Exec(ctx, statement)
-			return err
-		}))
+	calls, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, call := range calls {
+		err = errors.Join(err, l.persist(ctx, owner, call))
 	}
 	return err
+}
+
+// persist executes a statement until it gets its locks.
+func (l *lab) persist(ctx context.Context, pool *pgxpool.Pool, statement string) error {
+	return l.retry(ctx, func(ctx context.Context) error {
+		_, err := pool.Exec(ctx, statement)
+		return err
+	})
 }
