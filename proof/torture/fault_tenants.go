@@ -17,7 +17,7 @@ import (
 )
 
 // tenants hides half of all rows from one process, by row-level security: from a worker, or from the only reaper that
-// runs. Then a worker is killed. The process may take nothing that it does not see for gone, nor keep others from it:
+// runs. Then workers are killed. The process may take nothing that it does not see for gone, nor keep others from it:
 // no lease and no note may stay once another reaper is back. The policies come before the process or while it works.
 type tenants struct {
 	private
@@ -68,9 +68,12 @@ func (f *tenants) strikeWorker(ctx context.Context, l *lab, random *rand.Rand, h
 			return err
 		}
 		time.Sleep(episode)
-		if err := l.killOne(ctx, random); err != nil {
+		_, m, err := l.crew.pick(ctx, random)
+		if err != nil {
 			return err
 		}
+		l.hit = time.Now()
+		m.signal(syscall.SIGKILL)
 		time.Sleep(episode)
 		return l.awaitServed(ctx, "", "")
 	})
@@ -88,8 +91,9 @@ func (f *tenants) strikeReaper(ctx context.Context, l *lab, random *rand.Rand, h
 			if err := hide(); err != nil {
 				return err
 			}
-			if err := l.killOne(ctx, random); err != nil {
-				return err
+			l.hit = time.Now()
+			for _, m := range l.crew.presentWorkers() {
+				m.signal(syscall.SIGKILL) // there are hidden leases of every table
 			}
 			time.Sleep(episode)
 			return nil
@@ -99,16 +103,6 @@ func (f *tenants) strikeReaper(ctx context.Context, l *lab, random *rand.Rand, h
 		err = l.awaitServed(ctx, "", "")
 	}
 	return victim.name, errors.Join(err, victim.become(ctx, nil, nil))
-}
-
-// killOne kills a worker, whose leases expire.
-func (l *lab) killOne(ctx context.Context, random *rand.Rand) error {
-	_, m, err := l.crew.pick(ctx, random)
-	if err == nil {
-		l.hit = time.Now()
-		m.signal(syscall.SIGKILL)
-	}
-	return err
 }
 
 // stopped stops a process while do runs.
