@@ -74,7 +74,7 @@ func (f *tenants) strikeWorker(ctx context.Context, l *lab, random *rand.Rand, h
 		}
 		l.hit = time.Now()
 		m.signal(syscall.SIGKILL)
-		time.Sleep(episode)
+		time.Sleep(afterKill)
 		return l.awaitServed(ctx, "", "")
 	})
 }
@@ -95,7 +95,7 @@ func (f *tenants) strikeReaper(ctx context.Context, l *lab, random *rand.Rand, h
 			for _, m := range l.crew.presentWorkers() {
 				m.signal(syscall.SIGKILL) // there are hidden leases of every table
 			}
-			time.Sleep(episode)
+			time.Sleep(afterKill)
 			return nil
 		})
 	}

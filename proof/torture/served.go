@@ -14,13 +14,18 @@ import (
 // successorLimit is how long the others may take to do what one process cannot do.
 const successorLimit = time.Minute
 
+// unserved is how long ago a lease expired, or a note was due, that somebody should have served.
+const unserved = lease
+
+// afterKill is when leases of a killed process are overdue. To await earlier that they are served would show nothing.
+const afterKill = lease + unserved + reapEvery
+
 // maintained are the tables that a reaper leads and that lose rows to killed workers.
 var maintained = []string{"outbox", "inbox", "timers", "jobs"}
 
 // awaitServed waits until the holder no longer leads the table, and no lease is left that expired a while ago, nor any
 // note that was due then. If that takes too long, the run has failed.
 func (l *lab) awaitServed(ctx context.Context, table, holder string) error {
-	const overdue = lease
 	parts := []string{"SELECT name || ' is led by a process that cannot serve it' FROM " + l.schema + ".leader " +
 		"WHERE name = $2 AND holder::text = $3 AND expires_at > clock_timestamp()"}
 	for _, table := range maintained {
@@ -33,7 +38,7 @@ func (l *lab) awaitServed(ctx context.Context, table, holder string) error {
 	}
 	query := strings.Join(parts, " UNION ALL ")
 	for {
-		rows, err := l.admin.Query(ctx, query, overdue.Microseconds(), l.schema+"."+table, holder)
+		rows, err := l.admin.Query(ctx, query, unserved.Microseconds(), l.schema+"."+table, holder)
 		if err != nil {
 			return err
 		}
