@@ -181,3 +181,35 @@ func TestATableWithoutItsComment(t *testing.T) {
 	}
 	w.finds("unserved", []string{"letters"})
 }
+
+// Rows with errors behind those that are looked at are not taken for sound.
+func TestMoreRowsThanAreLookedAtForErrors(t *testing.T) {
+	w := newWard(t)
+	const unhandled = `no handler is registered for topic "order.placed"`
+	w.enqueue(messages("order.placed", 1)...)
+	w.exec("UPDATE outbox SET attempts = 1, last_error = $1, due_at = now() + interval '10 minutes', headers = headers || "+
+		"jsonb_build_object('txwork-lost-alone', 2, 'txwork-lost-at', '2026-01-01T00:00:00Z')", unhandled)
+	fill := func(n int, due string) {
+		w.exec("INSERT INTO outbox (topic, payload, due_at) SELECT 'a', '{}', now() + $1::interval FROM "+
+			"generate_series(1, $2::int) AS g (i)", due, n)
+	}
+	fill(6000, "5 minutes")
+	w.finds("unknown-handler", []string{unhandled})
+	fill(15000, "5 minutes")
+	for _, check := range []string{"unknown-handler", "ends-process"} {
+		w.unseen(check, "outbox", "more than 20000 rows are due, or become due within 60 min")
+	}
+	w.exec("DELETE FROM outbox WHERE topic = 'a'")
+	fill(21000, "2 hours") // whose turn comes after that of any row that is retried within the hour
+	w.finds("unknown-handler", []string{unhandled})
+	w.exec("SET session_replication_role = replica; INSERT INTO outbox (topic, payload, status, attempts, completed_at, " +
+		"failed_at, last_error) SELECT 'b', '{}', 3, 1, now(), now(), 'declined' FROM generate_series(1, 1100); " +
+		"RESET session_replication_role")
+	for _, check := range []string{"unknown-handler", "ends-process", "poison"} {
+		w.unseen(check, "outbox", "more than 1000 rows have failed within 60 min")
+	}
+	r := w.unseen("poison", "outbox", "failed")
+	if found := titles(r, "poison"); len(found) != 1 || !strings.Contains(found[0], "at least 1 dead-letter kind") {
+		t.Errorf("%q", found)
+	}
+}

@@ -43,6 +43,39 @@ type letters struct {
 // deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
+// An unread is which rows a check that looks for errors did not look at. Rows whose next attempt is more than an hour away
+// do not count: they were found at the attempts before, and will be at that one.
+type unread struct{ Due, Soon, Dead bool }
+
+// readErrors reads findings about rows with errors, and tells whether there may be more: live ones, unless only dead
+// letters are meant, and the latest dead letters. What was not looked at is said.
+func readErrors[T any](ctx context.Context, x *examination, t *table, file string, live bool, args ...any) (list []T,
+	more bool, err error) {
+	if _, err := x.readHeads(ctx, t); err != nil { // which says if there are more lanes than are looked at
+		return nil, false, err
+	}
+	far := *t
+	far.HeadRows = maxErrors
+	if list, err = readRows[T](ctx, x, file, &far, args...); err != nil {
+		return nil, false, err
+	}
+	rest, err := readRows[unread](ctx, x, "unread", &far, deadLettersOf.Seconds(), maxSample)
+	if err != nil || len(rest) == 0 {
+		return list, false, err
+	}
+	if live && (rest[0].Due || rest[0].Soon) {
+		more = true
+		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows are due, or become due within %s: the rest "+
+			"was not looked at", maxErrors, rough(deadLettersOf)), "start workers, or look when there are fewer"})
+	}
+	if rest[0].Dead {
+		more = true
+		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows have failed within %s: only the latest "+
+			"were looked at", maxSample, rough(deadLettersOf)), "mend those that are found, and look again"})
+	}
+	return list, more, nil
+}
+
 // An unhandled group is rows of one kind that found no handler.
 type unhandled struct {
 	letters
@@ -54,7 +87,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 	if t.LabelName() == "" {
 		return nil, nil
 	}
-	list, err := readRows[unhandled](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxSample,
+	list, more, err := readErrors[unhandled](ctx, x, t, "unknown", true, deadLettersOf.Seconds(), maxSample, maxSample,
 		x.Thresholds.Unserved.Seconds())
 	for _, l := range list {
 		state, remedy := x.unhandled(t, l)
@@ -68,7 +101,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 			Remedy:   remedy,
 		})
 	}
-	return t.shown(all, int64(len(all)), false, "unhandled "+t.LabelName()), err
+	return t.shown(all, int64(len(all)), more, "unhandled "+t.LabelName()), err
 }
 
 // leftFor is for how long the first of the rows has been left to other workers.
@@ -105,12 +138,12 @@ func (x *examination) unhandled(t *table, l unhandled) (state string, r Remedy) 
 }
 
 func poison(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := readRows[letters](ctx, x, "poison", t, deadLettersOf.Seconds(), maxSample, x.Thresholds.Poison,
-		maxSample, deadlyFrom)
+	list, more, err := readErrors[letters](ctx, x, t, "poison", false, deadLettersOf.Seconds(), maxSample,
+		x.Thresholds.Poison, maxSample, deadlyFrom)
 	for _, l := range list {
 		all = append(all, x.poisonFinding(t, l))
 	}
-	return t.shown(all, int64(len(all)), false, "dead-letter kind"), err
+	return t.shown(all, int64(len(all)), more, "dead-letter kind"), err
 }
 
 func (x *examination) poisonFinding(t *table, l letters) Finding {

@@ -147,7 +147,8 @@ const (
 )
 
 func endsProcess(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := readRows[deadly](ctx, x, "deadly", t, deadlyFrom, deadLettersOf.Seconds(), maxSample, maxSample)
+	list, more, err := readErrors[deadly](ctx, x, t, "deadly", true, deadlyFrom, deadLettersOf.Seconds(), maxSample,
+		maxSample)
 	for _, d := range list {
 		last, wrong := time.Parse(time.RFC3339, d.Last)
 		ago := x.report.At.Sub(last)
@@ -173,7 +174,7 @@ func endsProcess(ctx context.Context, x *examination, t *table) (all []Finding, 
 			Remedy: remedy,
 		})
 	}
-	return t.shown(all, int64(len(all)), len(list) >= maxSample, "such row"), err
+	return t.shown(all, int64(len(all)), more || len(list) >= maxSample, "such row"), err
 }
 
 func times(n int64) string {
