@@ -1,5 +1,6 @@
--- The rules of queues, how many jobs run in those with a limit, and whether a rate holds jobs back now: no job could have
--- started a quarter of a second ago. Workers ask again once a job may start, so a token that is older waits for a worker.
+-- The rules of queues, how many jobs run in those with a limit, and whether a rate holds jobs back now: no job could
+-- have started a quarter of a second ago. Workers ask again once a job may start, so a token that is older waits for a
+-- worker.
 SELECT q.name, q.paused, q.max_running, q.rate,
        CASE WHEN q.max_running IS NULL THEN 0 ELSE (
            SELECT count(*) FROM (
