@@ -2,7 +2,8 @@
 -- within $1 seconds, and dead letters of the last $1 seconds behind the latest $2.
 {{define "behind"}}
         {{- template "in lane" .}}
-        OFFSET {{if .Lanes}}(SELECT greatest({{.MaxHead}} / greatest(count(*), 1), 50) FROM few){{else}}{{.MaxHead}}{{end}}
+        OFFSET {{if .Lanes}}(
+            SELECT greatest({{.MaxHead}} / greatest(count(*), 1), 50) FROM few){{else}}{{.MaxHead}}{{end}}
         LIMIT 1{{end}}
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT EXISTS (
