@@ -65,8 +65,9 @@ func readErrors[T any](ctx context.Context, x *examination, t *table, file strin
 	}
 	if live && (rest[0].Due || rest[0].Soon) {
 		more = true
-		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows are due, or become due within %s: the "+
-			"rest was not looked at", maxErrors, rough(deadLettersOf)), "start workers, or look when there are fewer"})
+		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows are due, or become due within "+
+			"%s: the rest was not looked at", maxErrors, rough(deadLettersOf)),
+			"start workers, or look when there are fewer"})
 	}
 	if rest[0].Dead {
 		more = true
