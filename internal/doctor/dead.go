@@ -43,8 +43,8 @@ type letters struct {
 // deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
-// An unread is which rows a check that looks for errors did not look at. Rows whose next attempt is more than an hour away
-// do not count: they were found at the attempts before, and will be at that one.
+// An unread is which rows a check that looks for errors did not look at. Rows whose next attempt is more than an hour
+// away do not count: they were found at the attempts before, and will be at that one.
 type unread struct{ Due, Soon, Dead bool }
 
 // readErrors reads findings about rows with errors, and tells whether there may be more: live ones, unless only dead
