@@ -24,7 +24,8 @@ var runningChecks = []check{
 	{
 		code: "ends-process", severity: Critical,
 		title: "rows that may end their process: it died repeatedly while they ran alone in it",
-		from:  fmt.Sprintf("the second lease that is lost alone, within %s", rough(endsProcessOf)),
+		from: fmt.Sprintf("the second lease that is lost alone, within %s; of dead letters, those of the last %s",
+			rough(endsProcessOf), rough(deadLettersOf)),
 		meaning: "Each attempt of such a row probably ends its process, such as by running out of memory, and with it the " +
 			"work of everything else in that process.",
 		remedy: "look at the row, and why its processes ended; `txwork cancel` keeps it from running again",
