@@ -158,6 +158,7 @@ var notFollowed = map[string][]string{
 		"look as the owner of the tables",                                      // TestRowLevelSecurity
 		"GRANT SELECT ON cron.job", "look as the role that scheduled the jobs", // TestJobsOfPgCronThatAreHidden
 		"raise the timeout", "raise the statement timeout", // TestTheTimeoutOfAnExamination
+		"COMMENT ON TABLE %s IS 'txwork core %d'",                      // TestATableWithoutItsComment
 		"try again when that has ended, or with a longer lock timeout", // TestTableInUse
 		"set pool_mode = transaction or session",                       // TestWorkersRefuseAPoolerInStatementMode
 		// TestATransactionWritesABoundedNumberOfOrderedKeys
@@ -171,7 +172,7 @@ var notFollowed = map[string][]string{
 		"txwork roles after it", "or `txwork migrate up`",
 	},
 	"it tells to wait, or to look": {
-		"start workers, or look when there are fewer", "run it again", "wait: the last command still runs",
+		"start workers, or look when there are fewer", "look when fewer are open", "run it again", "wait: the last command still runs",
 		"try again later", "roll back, and try again", "keep inserting and deleting timer", "failed, see below",
 		"'txwork doctor' names these", "see 'txwork jobs queues'", "'txwork list' shows them",
 	},

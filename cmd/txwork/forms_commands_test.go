@@ -135,6 +135,7 @@ func (c *cli) everyForm() []jsonRun {
 	failedJob := value[string](c, "SELECT id::text FROM {schema}.jobs WHERE status = 3 LIMIT 1")
 
 	runs := []jsonRun{
+		{line: "outbox pause held"},
 		{line: "top"}, {line: "top", locked: true}, {line: "top", code: exitFailure, nowhere: true},
 		{line: "doctor --fail-on never --statement-timeout 1m --timeout 5m"},
 		{line: "doctor --fail-on never --statement-timeout 1m --timeout 5m", locked: true},
