@@ -43,9 +43,9 @@ type letters struct {
 // deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
-// An unread is which rows a check that looks for errors did not look at. Rows whose next attempt is more than an hour
-// away do not count: they were found at the attempts before, and will be at that one.
-type unread struct{ Due, Soon, Dead bool }
+// An unread is which rows a check that looks for errors did not look at. Rows that are not due yet do not count: they do
+// no harm meanwhile, and are read when few are before them.
+type unread struct{ Due, Dead bool }
 
 // readErrors reads findings about rows with errors, and tells whether there may be more: live ones, unless only dead
 // letters are meant, and the latest dead letters. What was not looked at is said.
@@ -63,11 +63,10 @@ func readErrors[T any](ctx context.Context, x *examination, t *table, file strin
 	if err != nil || len(rest) == 0 {
 		return list, false, err
 	}
-	if live && (rest[0].Due || rest[0].Soon) {
+	if live && rest[0].Due {
 		more = true
-		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows are due, or become due within "+
-			"%s: the rest was not looked at", maxErrors, rough(deadLettersOf)),
-			"start workers, or look when there are fewer"})
+		x.skip(ctx, x.current.code, t.Name, gap{fmt.Sprintf("more than %d rows are due: the rest was not looked at",
+			maxErrors), "start workers, or look when there are fewer"})
 	}
 	if rest[0].Dead {
 		more = true

@@ -1,5 +1,5 @@
--- Whether there are rows behind those that deadly.sql, poison.sql and unknown.sql read: due rows, rows that become due
--- within $1 seconds, and dead letters of the last $1 seconds behind the latest $2.
+-- Whether there are rows behind those that deadly.sql, poison.sql and unknown.sql read: due rows, and dead letters of the
+-- last $1 seconds behind the latest $2.
 {{define "behind"}}
         {{- template "in lane" .}}
         OFFSET {{if .Lanes}}(
@@ -16,17 +16,6 @@ SELECT EXISTS (
           AND NOT r.waiting
           AND r.due_at <= now()
           {{- template "behind" .}}) AS r) AS due,
-    EXISTS (
-    SELECT
-    FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
-    CROSS JOIN LATERAL (
-        SELECT
-        FROM {{.Table}} AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.due_at > now()
-          AND r.due_at <= now() + $1::float8 * interval '1 second'
-          {{- template "behind" .}}) AS r) AS soon,
     EXISTS (
     SELECT
     FROM {{.Table}} AS r
