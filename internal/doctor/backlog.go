@@ -339,8 +339,7 @@ func (x *examination) raise(t *table, w waiting, args []string) Remedy {
 }
 
 // owedBy returns the overdue schedules of a table, and whether there may be more: those that fail at every attempt, or
-// those that are not claimed. If it finds none among many, it says
-// that it did not look at all of them.
+// those that are not claimed. If it finds none among many, the error says that it did not look at all of them.
 func (x *examination) owedBy(ctx context.Context, t *table, failing bool) (list []survey.Overdue, more bool,
 	err error) {
 	list, more, err = survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule, maxSample)
