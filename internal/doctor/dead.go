@@ -43,8 +43,8 @@ type letters struct {
 // deadLettersOf is how far back dead letters are examined.
 const deadLettersOf = time.Hour
 
-// An unread is which rows a check that looks for errors did not look at. Rows that are not due yet do not count: they do
-// no harm meanwhile, and are read when few are before them.
+// An unread is which rows a check that looks for errors did not look at. Rows that are not due yet do not count: they
+// do no harm meanwhile, and are read when few are before them.
 type unread struct{ Due, Dead bool }
 
 // readErrors reads findings about rows with errors, and tells whether there may be more: live ones, unless only dead

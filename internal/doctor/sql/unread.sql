@@ -1,5 +1,5 @@
--- Whether there are rows behind those that deadly.sql, poison.sql and unknown.sql read: due rows, and dead letters of the
--- last $1 seconds behind the latest $2.
+-- Whether there are rows behind those that deadly.sql, poison.sql and unknown.sql read: due rows, and dead letters of
+-- the last $1 seconds behind the latest $2.
 {{define "behind"}}
         {{- template "in lane" .}}
         OFFSET {{if .Lanes}}(
