@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,13 +29,10 @@ type hold struct {
 
 // held returns what holds a row of a table, or nil.
 func (l layout) held(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spec, id uuid.UUID) (h *hold, err error) {
-	has := func(name string) bool {
-		return slices.ContainsFunc(l.plain, func(c column) bool { return c.Name == name })
-	}
 	switch {
 	case spec.Table == jobsTable:
 		h, err = l.heldByQueue(ctx, tx, spec, id)
-	case has("aside"):
+	case l.has("aside"):
 		h, err = l.heldByTopic(ctx, tx, spec, id)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
