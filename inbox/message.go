@@ -64,7 +64,7 @@ type Message struct {
 	BodyHash []byte
 
 	// Headers are delivered with the message: names and values of at most [MaxHeaders] bytes together. The trace
-	// context of the receiving code is added under traceparent and tracestate, unless you set them.
+	// context of the receiving code is added under traceparent and tracestate, unless you set them in whatever case.
 	Headers map[string]string
 
 	// ScheduledAt is the earliest time of processing, by the database's clock. The zero time and times in the past mean

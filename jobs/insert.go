@@ -45,7 +45,7 @@ type InsertOptions struct {
 	ByKey keyed.Rule
 
 	// Headers are delivered with the job: names and values of at most [MaxHeaders] bytes together. The trace context of
-	// the enqueueing code is added under traceparent and tracestate, unless you set them.
+	// the enqueueing code is added under traceparent and tracestate, unless you set them in whatever case.
 	Headers map[string]string
 }
 

@@ -32,7 +32,7 @@ type Timer struct {
 	Value any
 
 	// Headers are delivered with the timer: names and values of at most [MaxHeaders] bytes together. The trace context
-	// of the code that sets it is added under traceparent and tracestate, unless you set them.
+	// of the code that sets it is added under traceparent and tracestate, unless you set them in whatever case.
 	Headers map[string]string
 
 	// MaxAttempts is how often a firing is attempted at most. Zero: [Options].MaxAttempts.

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strconv"
 	"time"
+
+	"github.com/txwork/txwork/internal/header"
 )
 
 // A Matcher selects rows. A row has to match all matchers of a call; without matchers every row matches.
@@ -42,10 +44,10 @@ func Kind(kind string) Matcher { return Column("kind", kind) }
 // Queue matches jobs by their queue.
 func Queue(queue string) Matcher { return Column("queue", queue) }
 
-// Header matches rows that have the header with this value.
+// Header matches rows that have the header with this value. The name's case does not matter.
 func Header(name, value string) Matcher {
 	return Matcher{fmt.Sprintf("header %s is %q", name, value), func(r Row) bool {
-		got, ok := r.Headers[name]
+		got, ok := header.Get(r.Headers, name)
 		return ok && got == value
 	}}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/header"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel"
@@ -340,10 +341,11 @@ func traceHeaders(ctx context.Context) map[string]string {
 // producerLink links a span to the span that enqueued the row. A link, not a parent: the producer's
 // trace ended long ago, and a batch has many of them.
 func producerLink(headers map[string]string) (trace.Link, bool) {
-	if headers["traceparent"] == "" {
+	carrier := header.Carrier(headers)
+	if carrier.Get("traceparent") == "" {
 		return trace.Link{}, false
 	}
-	ctx := propagator.Extract(context.Background(), propagation.MapCarrier(headers))
+	ctx := propagator.Extract(context.Background(), carrier)
 	sc := trace.SpanContextFromContext(ctx)
 	return trace.Link{SpanContext: sc}, sc.IsValid()
 }

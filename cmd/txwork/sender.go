@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -203,6 +204,8 @@ func textField(fields map[string]json.RawMessage, name string) (string, error) {
 		return string(raw), nil
 	case c != '"':
 		return "", fmt.Errorf("has a field %q that is neither text nor a number", name)
+	case postgres.HalfPair(raw):
+		return "", fmt.Errorf("has a field %q with half of a surrogate pair, which is no character", name)
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {

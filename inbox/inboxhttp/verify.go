@@ -9,6 +9,7 @@ import (
 	"net/url"
 
 	"github.com/txwork/txwork/webhook"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Verified is what a [Options].Verify has checked of a request. The inbox deduplicates by ID and selects the handler by
@@ -38,11 +39,12 @@ func StandardWebhooks(s *webhook.Signer, topicOf func(body []byte) (string, erro
 // TypeOf returns the member type of a JSON object, which is where Standard Webhooks recommends to put what a message is
 // about.
 func TypeOf(body []byte) (string, error) {
-	var event struct{ Type string }
-	if err := json.Unmarshal(body, &event); err != nil || event.Type == "" {
+	var members map[string]json.RawMessage // a struct would take a member in any case, such as TYPE, too
+	var topic string
+	if json.Unmarshal(body, &members) != nil || json.Unmarshal(members["type"], &topic) != nil || topic == "" {
 		return "", errors.New("the body is no JSON object with a type")
 	}
-	return event.Type, nil
+	return topic, validate.JSON("the type", members["type"])
 }
 
 // Unsigned returns the id and the topic from headers, by default from [DefaultKeyHeader] and [TopicHeader]. It is for a

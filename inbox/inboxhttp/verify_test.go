@@ -109,3 +109,22 @@ func TestAKeyRecognizesAMessageByTopicAndBody(t *testing.T) {
 		}
 	}
 }
+
+// The topic is the member that is called exactly type, and a text that is one in every language.
+func TestTypeOf(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"type": "order.placed", "TYPE": "order.refunded"}`: "order.placed",
+		`{"Type": "order.placed"}`:                           "",
+		`{"type": "a\ud800"}`:                                "",
+		`{"type": 7}`:                                        "",
+		`{"type": ""}`:                                       "",
+		`[]`:                                                 "",
+		`no JSON`:                                            "",
+	} {
+		got, err := inboxhttp.TypeOf([]byte(body))
+		if (err == nil) != (want != "") || err == nil && got != want {
+			t.Errorf("%s: got %q, %v, want %q", body, got, err, want)
+		}
+	}
+}

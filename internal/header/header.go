@@ -1,20 +1,24 @@
 // Package header encodes and decodes the stored headers of rows.
 package header
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+)
 
-// Encode merges the trace context into the caller's own headers. A header of the caller's overrides one of the trace.
+// Encode merges the trace context into the caller's own headers. A header of the caller's overrides one of the trace,
+// in whatever case its name is written.
 func Encode(own, trace map[string]string) (string, error) {
 	if len(own)+len(trace) == 0 {
 		return "", nil
 	}
 	all := make(map[string]string, len(own)+len(trace))
 	for k, v := range trace {
-		all[k] = v
+		if _, found := Get(own, k); !found {
+			all[k] = v
+		}
 	}
-	for k, v := range own {
-		all[k] = v
-	}
+	maps.Copy(all, own)
 	encoded, err := json.Marshal(all)
 	return string(encoded), err
 }

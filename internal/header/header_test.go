@@ -1,6 +1,7 @@
 package header_test
 
 import (
+	"encoding/json"
 	"maps"
 	"testing"
 
@@ -26,5 +27,37 @@ func TestRead(t *testing.T) {
 	}
 	if got := header.Read(nil); got != nil {
 		t.Errorf("NULL: %#v", got)
+	}
+}
+
+// Names are compared as in HTTP, and the answer never depends on the order of a map.
+func TestGet(t *testing.T) {
+	t.Parallel()
+	headers := map[string]string{"Traceparent": "b", "TRACEPARENT": "a", "exact": "c", "Exact": "d"}
+	for name, want := range map[string]string{"traceparent": "a", "Traceparent": "b", "exact": "c", "EXACT": "d", "x": ""} {
+		for range 20 {
+			if got, found := header.Get(headers, name); got != want || found != (name != "x") {
+				t.Errorf("%s: got %q, %v, want %q", name, got, found, want)
+			}
+		}
+	}
+	if got := header.Carrier(headers).Get("traceParent"); got != "a" {
+		t.Errorf("a propagator reads %q, want a", got)
+	}
+}
+
+func TestOwnHeadersOverrideTheTrace(t *testing.T) {
+	t.Parallel()
+	encoded, err := header.Encode(map[string]string{"Traceparent": "own", "k": "v"},
+		map[string]string{"traceparent": "of the context", "tracestate": "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]string
+	if err := json.Unmarshal([]byte(encoded), &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"Traceparent": "own", "k": "v", "tracestate": "s"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue/validate"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -173,15 +174,9 @@ func (p *Poster) request(ctx context.Context, m Message) (*http.Request, error) 
 
 // forward copies the selected headers of the message. Names are compared without regard to case, as in HTTP.
 func (p *Poster) forward(h http.Header, m Message) {
-	for name, value := range m.Headers {
-		if strings.EqualFold(name, contentType) {
-			setText(h, contentType, value)
-		}
-		for _, wanted := range p.options.ForwardHeaders {
-			if strings.EqualFold(name, wanted) {
-				setText(h, wanted, value)
-			}
-		}
+	for _, name := range append([]string{contentType}, p.options.ForwardHeaders...) {
+		value, _ := header.Get(m.Headers, name)
+		setText(h, name, value)
 	}
 }
 
@@ -190,7 +185,7 @@ func injectTrace(ctx context.Context, h http.Header, headers map[string]string) 
 	propagator := propagation.TraceContext{}
 	propagator.Inject(ctx, propagation.HeaderCarrier(h))
 	if h.Get("traceparent") == "" {
-		propagator.Inject(propagator.Extract(ctx, propagation.MapCarrier(headers)), propagation.HeaderCarrier(h))
+		propagator.Inject(propagator.Extract(ctx, header.Carrier(headers)), propagation.HeaderCarrier(h))
 	}
 }
 

@@ -54,6 +54,10 @@ func badEscape(text []byte) string {
 	return ""
 }
 
+// HalfPair tells whether valid JSON escapes half of a surrogate pair. It is no character: package encoding/json decodes
+// all halves alike, so two texts that differ only there would become one.
+func HalfPair(text []byte) bool { return badEscape(text) == halfPair }
+
 const halfPair = "has half of a surrogate pair, which PostgreSQL's jsonb cannot hold"
 
 // badNumber parses the numbers only if one could be too large: a short text without an exponent cannot contain one.

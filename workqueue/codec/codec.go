@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/header"
 )
 
 // TenantHeader is the header that carries a row's tenant.
@@ -30,5 +32,6 @@ type Envelope struct {
 
 // NewEnvelope returns the envelope of a row's payload. It takes the tenant from the headers, which may be nil.
 func NewEnvelope(table string, id uuid.UUID, headers map[string]string) Envelope {
-	return Envelope{Table: table, ID: id, Headers: headers, Tenant: headers[TenantHeader]}
+	tenant, _ := header.Get(headers, TenantHeader)
+	return Envelope{Table: table, ID: id, Headers: headers, Tenant: tenant}
 }

@@ -27,6 +27,10 @@ func TestEnvelopeHasTheTenantOfTheHeaders(t *testing.T) {
 	if e.Tenant != "acme" {
 		t.Errorf("tenant %q, want acme", e.Tenant)
 	}
+	e = codec.NewEnvelope("txwork.outbox", codec.NewID(), map[string]string{"Txwork-Tenant": "acme"})
+	if e.Tenant != "acme" {
+		t.Errorf("tenant %q by a name with capital letters, want acme", e.Tenant)
+	}
 	if e := codec.NewEnvelope("txwork.outbox", codec.NewID(), nil); e.Tenant != "" {
 		t.Errorf("tenant %q without headers, want none", e.Tenant)
 	}
