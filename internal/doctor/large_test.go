@@ -54,7 +54,8 @@ func TestTheTimeOnALargeTable(t *testing.T) {
 		must(t, err)
 		for _, s := range r.Skipped {
 			// Those that name a bound: more rows wait, or have failed, than are looked at.
-			if !strings.Contains(s.Reason, "rows have failed within 60 min") && !strings.Contains(s.Reason, "rows are due:") {
+			if !strings.Contains(s.Reason, "rows have failed within 60 min") &&
+				!strings.Contains(s.Reason, "rows are due:") {
 				t.Errorf("skipped: %s: %s", s.Check, s.Reason)
 			}
 		}

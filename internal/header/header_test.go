@@ -34,7 +34,9 @@ func TestRead(t *testing.T) {
 func TestGet(t *testing.T) {
 	t.Parallel()
 	headers := map[string]string{"Traceparent": "b", "TRACEPARENT": "a", "exact": "c", "Exact": "d"}
-	for name, want := range map[string]string{"traceparent": "a", "Traceparent": "b", "exact": "c", "EXACT": "d", "x": ""} {
+	for name, want := range map[string]string{
+		"traceparent": "a", "Traceparent": "b", "exact": "c", "EXACT": "d", "x": "",
+	} {
 		for range 20 {
 			if got, found := header.Get(headers, name); got != want || found != (name != "x") {
 				t.Errorf("%s: got %q, %v, want %q", name, got, found, want)
