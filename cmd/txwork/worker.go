@@ -186,7 +186,8 @@ func (w *workerRun) run(ctx context.Context) error {
 		parts = append(parts, beside(func(ctx context.Context) error { return serveHTTP(ctx, probes, listener) }))
 	}
 	s, err = service.New(w.db.pool, service.Options{
-		MaintainedElsewhere: !w.file.Reaper, Logger: w.logger, Reaper: reaper.Options{Schema: w.db.schema},
+		MaintainedElsewhere: !w.file.Reaper, Logger: w.logger,
+		Reaper: reaper.Options{Schema: w.db.schema, Interval: w.file.ReapEvery},
 	}, parts...)
 	if err != nil {
 		return err

@@ -349,6 +349,13 @@ func TestWorkerReaps(t *testing.T) {
 		"SELECT status = 2 FROM {schema}.outbox WHERE id = $1", id).ok()
 }
 
+// Maintenance that comes more often also leads for a shorter time: twice its pause.
+func TestWorkerReapsAsOftenAsItsFileSays(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.workUntil("reap_every: 2s\noutbox: {topics: {'*': {exec: 'cat > /dev/null'}}}",
+		"SELECT count(*) > 0 AND bool_and(expires_at - granted_at <= interval '4 seconds') FROM {schema}.leader").ok()
+}
+
 // After a signal, a command gets the shutdown timeout, then SIGTERM and SIGKILL with all its processes, and its row is
 // requeued.
 func TestWorkerKillsWhatDoesNotEnd(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -26,6 +27,8 @@ type File struct {
 	Health   string // address of the probes; empty for none
 	Shutdown time.Duration
 	Reaper   bool
+	// ReapEvery is the longest pause between two rounds of maintenance; 0: the default of package reaper.
+	ReapEvery time.Duration
 
 	Outbox *Outbox
 	Inbox  *Inbox
@@ -134,14 +137,15 @@ func (r *reader) file(root value, f *File) {
 	})
 	s := &sections{r, f.Shutdown}
 	r.mapping(root, fields{
-		"database": func(v value) { r.database(v, &f.Database) },
-		"health":   r.text(&f.Health),
-		"shutdown": func(value) {},
-		"reaper":   r.boolean(&f.Reaper),
-		"outbox":   func(v value) { f.Outbox = s.outbox(v) },
-		"inbox":    func(v value) { f.Inbox = s.inbox(v) },
-		"timers":   func(v value) { f.Timers = s.timers(v) },
-		"jobs":     func(v value) { f.Jobs = s.jobs(v) },
+		"database":   func(v value) { r.database(v, &f.Database) },
+		"health":     r.text(&f.Health),
+		"shutdown":   func(value) {},
+		"reaper":     r.boolean(&f.Reaper),
+		"reap_every": r.duration(&f.ReapEvery, time.Second, reaper.MaxInterval),
+		"outbox":     func(v value) { f.Outbox = s.outbox(v) },
+		"inbox":      func(v value) { f.Inbox = s.inbox(v) },
+		"timers":     func(v value) { f.Timers = s.timers(v) },
+		"jobs":       func(v value) { f.Jobs = s.jobs(v) },
 	})
 	if len(r.problems) == 0 && f.Outbox == nil && f.Inbox == nil && f.Timers == nil && f.Jobs == nil {
 		r.problems = append(r.problems, Problem{Message: "the file serves nothing: want a section outbox, inbox, " +

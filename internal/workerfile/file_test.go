@@ -34,6 +34,7 @@ func TestAWholeFile(t *testing.T) {
 	health: 127.0.0.1:8081
 	shutdown: 12s
 	reaper: false
+	reap_every: 2s
 	outbox:
 	  concurrency: 3
 	  lease: 1m
@@ -73,7 +74,7 @@ func TestAWholeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := f.Database; d.URL != "postgres://u:s3cret@h/db" || d.Schema != "queues" || d.MaxConnections != 7 ||
-		f.Health != "127.0.0.1:8081" || f.Shutdown != 12*time.Second || f.Reaper {
+		f.Health != "127.0.0.1:8081" || f.Shutdown != 12*time.Second || f.Reaper || f.ReapEvery != 2*time.Second {
 		t.Errorf("got %+v", f)
 	}
 	o := f.Outbox
@@ -212,6 +213,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{"no command", `jobs: {kinds: {k: {exec: {timeout: 1m}}}}`,
 			`worker.yaml:1:20: jobs.kinds.k.exec: has no command: say what is run`},
 		{"schema", `database: {schema: Bad}`, `worker.yaml:1:1: database: schema "Bad" must match`},
+		{"pause", `reap_every: 13h`, `worker.yaml:1:1: reap_every: is 13h, it must be between 1s and 12h0m0s`},
 		{"bool", `reaper: yes please`, `worker.yaml:1:1: reaper: has to be true or false`},
 		{"a long topic", "timers: {topics: {" + strings.Repeat("t", 256) + ": {exec: cat}}}",
 			`topic has 256 bytes, the limit is 255`},
