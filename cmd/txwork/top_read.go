@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +19,7 @@ import (
 const (
 	topRows     = 10_000 // of a table, in each state; more are shown as at least so many
 	topSample   = 1000   // dead letters and rows to be retried, to group errors
-	topGroups   = 8      // claims, errors and groups of sessions
+	topGroups   = 8      // claims, errors and groups of sessions, and topics of each table; the others are counted
 	topWindow   = 10 * time.Second
 	topErrorsOf = time.Hour
 
@@ -36,6 +38,7 @@ type topFrame struct {
 	Leases   []topLease   `json:"leases"`       // claims that hold rows, those that expire first at the top
 	Sessions []topSession `json:"sessions"`     // by program, role and machine
 	Errors   []topError   `json:"errors"`       // the most frequent first
+	More     topMore      `json:"more"`         // how many others there are
 	Skipped  []topSkipped `json:"skipped"`      // what could not be read in time
 
 	counted map[string]topCount // by table, for the rates of the next frame
@@ -118,6 +121,25 @@ type topError struct {
 	ID       string  `json:"id"`                     // id of one of them
 }
 
+// A topMore is what a frame leaves out, because it has only the first of them.
+type topMore struct {
+	Queues   topRest `json:"queues"`   // queues, topics or consumers below tables
+	Topics   topRest `json:"topics"`   // topics of all tables
+	Leases   topRest `json:"leases"`   // claims that hold rows
+	Sessions topRest `json:"sessions"` // groups of sessions
+	Errors   topRest `json:"errors"`   // groups of errors
+}
+
+// A topRest is how many there are beside those in the frame.
+type topRest struct {
+	Number  int64 `json:"number"`   // beside those in the frame
+	AtLeast bool  `json:"at_least"` // there may be more, since not everything was read
+}
+
+func (r *topRest) add(number int64, atLeast bool) {
+	r.Number, r.AtLeast = r.Number+number, r.AtLeast || atLeast
+}
+
 // A topSkipped is what could not be read in time.
 type topSkipped struct {
 	What   string `json:"what"`   // what could not be read
@@ -178,12 +200,21 @@ func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFram
 	return f, tables, err
 }
 
-// trim keeps the leases that expire first and the errors with the most rows.
+// trim keeps the leases that expire first and the errors with the most rows, and counts the others.
 func (f *topFrame) trim() {
 	slices.SortStableFunc(f.Leases, func(a, b topLease) int { return compare(a.Ends, b.Ends) })
-	f.Leases = f.Leases[:min(len(f.Leases), topGroups)]
-	slices.SortStableFunc(f.Errors, func(a, b topError) int { return compare(b.Failed, a.Failed) })
-	f.Errors = f.Errors[:min(len(f.Errors), topGroups)]
+	f.Leases = first(f.Leases, &f.More.Leases)
+	slices.SortStableFunc(f.Errors, func(a, b topError) int {
+		return cmp.Or(compare(b.Failed, a.Failed), compare(b.Retrying, a.Retrying))
+	})
+	f.Errors = first(f.Errors, &f.More.Errors)
+}
+
+// first returns the first lines, and adds the others to those that were not read.
+func first[T any](all []T, rest *topRest) []T {
+	n := min(len(all), topGroups)
+	rest.add(int64(len(all)-n), false)
+	return all[:n]
 }
 
 func compare[T int64 | float64](a, b T) int {
@@ -206,10 +237,14 @@ func (f *topFrame) skip(what string, err error) bool {
 
 // table adds everything about one table to the frame.
 func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, before *topFrame) {
-	parts, err := partsOf(ctx, r, t)
+	parts, cut, err := partsOf(ctx, r, t)
 	if f.skip("queues of "+t.Name, err) {
+		for _, rest := range []*topRest{&f.More.Queues, &f.More.Topics, &f.More.Leases, &f.More.Errors} {
+			rest.AtLeast = true
+		}
 		return // whatever prevents this statement would prevent the others on this table too
 	}
+	f.More.Queues.add(0, cut)
 	whole := topQueue{Table: t.Name, Of: &topWhole{}}
 	for _, p := range parts {
 		whole.Ready, whole.Scheduled, whole.InProgress, whole.Expired = whole.Ready+p.Ready,
@@ -219,6 +254,14 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 		whole.MoreLater = whole.MoreLater || p.MoreLater
 	}
 	f.whole(ctx, r, t, &whole, before)
+	if t.Filtered {
+		f.skip("some rows of "+t.Name, errFiltered)
+		f.More.Queues.AtLeast = true
+		whole.partly()
+		for i := range parts {
+			parts[i].partly()
+		}
+	}
 	f.Queues = append(f.Queues, whole)
 	if len(parts) > 1 || len(parts) == 1 && parts[0].Name != "" {
 		f.Queues = append(f.Queues, parts...)
@@ -228,10 +271,26 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	f.errors(ctx, r, t, whole.AtLeast || whole.Ready+whole.InProgress+whole.Scheduled >= topSample)
 }
 
+// errFiltered is why figures of a table are lower bounds, whatever was read.
+var errFiltered = errors.New("row-level security hides them from the role; look as the owner of the tables, or as a role " +
+	"with BYPASSRLS")
+
+// partly marks all counts as lower bounds.
+func (q *topQueue) partly() {
+	q.AtLeast, q.MoreLater = true, true
+	if w := q.Of; w != nil {
+		w.MoreWaiting, w.MoreDead, w.MoreRecent, w.MoreArrived, w.MoreSettled = true, true, true, true, true
+	}
+}
+
 func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts, more bool) {
 	claims, err := survey.Claims(ctx, r, t, topGroups)
-	f.skip("leases of "+t.Name, err)
-	for _, c := range claims {
+	failed := f.skip("leases of "+t.Name, err)
+	f.More.Leases.add(0, more || failed)
+	for i, c := range claims {
+		if i == 0 {
+			f.More.Leases.add(c.Claims-int64(len(claims)), false)
+		}
 		about := c.Label
 		if c.Labels > 1 {
 			about += fmt.Sprintf(" and %d more", c.Labels-1)
@@ -242,48 +301,53 @@ func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts,
 }
 
 func (f *topFrame) errors(ctx context.Context, r survey.Reader, t *survey.Facts, more bool) {
-	errors, err := survey.GroupedErrors(ctx, r, t, topErrorsOf, topSample, topSample)
-	f.skip("errors of "+t.Name, err)
+	groups, err := survey.GroupedErrors(ctx, r, t, topErrorsOf, topSample, topSample)
+	unread := f.skip("errors of "+t.Name, err)
 	failed := int64(0)
-	for _, e := range errors {
+	for _, e := range groups {
 		failed += e.Failed
 	}
-	for _, e := range errors {
+	f.More.Errors.add(0, unread || more || failed >= topSample)
+	for i, e := range groups {
+		if i == 0 {
+			f.More.Errors.add(e.Groups-int64(len(groups)), false)
+		}
 		f.Errors = append(f.Errors, topError{t.Name, t.LabelName(), e.Label, e.Error, e.Failed, e.Retrying,
-			failed >= topSample, more, e.Latest, e.ID})
+			t.Filtered || failed >= topSample, more, e.Latest, e.ID})
 	}
 }
 
-// partsOf returns a table's queues or consumers or, if it has neither, its topics or kinds.
-func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, err error) {
+// partsOf returns a table's queues or consumers or, if it has neither, its topics or kinds, and whether there may be
+// others.
+func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, cut bool, err error) {
 	if len(t.LaneNames) == 0 {
 		return groupsOf(ctx, r, t)
 	}
 	heads, err := survey.Heads(ctx, r, t, survey.Asked{Within: workqueue.DefaultRunsWithin})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	later, err := survey.LaterRows(ctx, r, t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rules, err := survey.QueueRules(ctx, r, t, topSample)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	l := &topLanes{table: t}
-	l.count(heads, later)
+	cut = l.count(heads, later)
 	l.apply(rules)
 	slices.SortStableFunc(l.parts, func(a, b topQueue) int {
 		return compare(b.Ready+b.InProgress, a.Ready+a.InProgress)*2 + strings.Compare(a.Name, b.Name)
 	})
-	return l.parts, nil
+	return l.parts, cut || len(rules) >= topSample, nil
 }
 
-func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, err error) {
+func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, cut bool, err error) {
 	groups, err := survey.Groups(ctx, r, t, workqueue.DefaultRunsWithin)
 	var due, later int64
-	cut := len(groups) >= survey.MaxLanes // rows of other topics were not counted
+	cut = len(groups) >= survey.MaxLanes // rows of other topics were not counted
 	for _, g := range groups {
 		due, later = due+g.Ready+g.Running, later+g.Later
 	}
@@ -294,7 +358,7 @@ func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []to
 			Overdue: g.Overdue, AtLeast: cut || due >= survey.RunningRows,
 			MoreLater: cut || later >= topRows})
 	}
-	return parts, err
+	return parts, cut, err
 }
 
 // topLanes are the queues or consumers of a table. One of them may have several heads, one for each priority.
@@ -312,7 +376,8 @@ func (l *topLanes) find(name string) *topQueue {
 	return &l.parts[i]
 }
 
-func (l *topLanes) count(heads, later []survey.Head) {
+// count adds the rows, and tells whether there may be other lanes.
+func (l *topLanes) count(heads, later []survey.Head) (cut bool) {
 	for _, h := range heads {
 		q := l.find(h.Name())
 		q.Ready, q.InProgress, q.Expired = q.Ready+h.Ready, q.InProgress+h.Running, q.Expired+h.Expired
@@ -323,11 +388,13 @@ func (l *topLanes) count(heads, later []survey.Head) {
 		q := l.find(h.Name())
 		q.Scheduled, q.MoreLater = q.Scheduled+h.Seen, q.MoreLater || h.More
 	}
-	if len(heads) >= survey.MaxLanes || len(later) >= survey.MaxLanes { // of the others no row was counted
-		for i := range l.parts {
-			l.parts[i].AtLeast, l.parts[i].MoreLater = true, true
-		}
+	if len(heads) < survey.MaxLanes && len(later) < survey.MaxLanes {
+		return false
 	}
+	for i := range l.parts { // of the others no row was counted
+		l.parts[i].AtLeast, l.parts[i].MoreLater = true, true
+	}
+	return true
 }
 
 func (l *topLanes) apply(rules []survey.QueueRule) {
@@ -397,8 +464,11 @@ func (f *topFrame) since(before *topFrame, table string) (topCount, float64) {
 
 func (f *topFrame) sessions(ctx context.Context, r survey.Reader) {
 	all, err := survey.AllSessions(ctx, r, topGroups)
-	f.skip("sessions", err)
-	for _, s := range all {
+	f.More.Sessions.add(0, f.skip("sessions", err))
+	for i, s := range all {
+		if i == 0 {
+			f.More.Sessions.add(s.Groups-int64(len(all)), false)
+		}
 		f.Sessions = append(f.Sessions, topSession{s.Application, s.Role, s.Client, s.Sessions, s.Active, s.Waiting,
 			s.InTransaction, s.OldestTransaction, s.Silent})
 	}

@@ -365,6 +365,83 @@ func TestTopBehindABacklog(t *testing.T) {
 	}
 }
 
+// A frame has the first claims, sessions, errors and topics, and says how many others there are. Of the topics these are
+// the ones that have waited longest, whatever their names, and the mark of a paused one does not depend on that.
+func TestTopCountsWhatItLeavesOut(t *testing.T) {
+	c := newMigratedCLI(t)
+	const n = topGroups + 3
+	c.exec(`INSERT INTO {schema}.outbox (topic, payload, due_at, waiting, aside)
+		SELECT 'topic ' || chr(64 + i), '', now() - i * interval '1 minute', true, true FROM generate_series(1, $1) AS g (i)`,
+		n)
+	c.exec("INSERT INTO {schema}.outbox (topic, payload) VALUES ('quiet', '')")
+	c.exec("SELECT {schema}.outbox_pause('quiet')")
+	for _, table := range []string{"outbox", "timers"} {
+		of := map[string][2]string{"outbox": {"payload", "''"},
+			"timers": {"key, fire_at, generation, payload", "'k' || i, now(), 1, ''"}}
+		c.exec(fmt.Sprintf(`INSERT INTO {schema}.%s (topic, %s, status, attempts, owner_token, locked_until)
+			SELECT 't', %s, 1, 1, gen_random_uuid(), now() + i * interval '1 hour' FROM generate_series(1, 6) AS g (i)`, table,
+			of[table][0], of[table][1]))
+	}
+	c.exec(`INSERT INTO {schema}.outbox (topic, payload, status, attempts, completed_at, failed_at, last_error)
+		SELECT 't', '', 3, 1, now(), now(), repeat('x', i) FROM generate_series(1, $1) AS g (i)`, n)
+	for i := range n {
+		c.session(fmt.Sprintf("program%d", i))
+	}
+	f := decode[topFrame](c.top("--json").ok())
+	if got := f.Topics[0].Topic; len(f.Topics) != topGroups || got != "topic K" {
+		t.Errorf("%d topics, the first of which is %q: %+v", len(f.Topics), got, f.Topics)
+	}
+	if len(f.Leases) != topGroups || len(f.Errors) != topGroups || len(f.Sessions) != topGroups {
+		t.Errorf("%d claims, %d errors, %d sessions, want %d of each", len(f.Leases), len(f.Errors), len(f.Sessions),
+			topGroups)
+	}
+	sessions := f.More.Sessions // whoever else is connected to the server is among them
+	want := topMore{Topics: topRest{Number: 4}, Leases: topRest{Number: 4}, Errors: topRest{Number: 3}, Sessions: sessions}
+	if f.More != want || sessions.Number < 3 || sessions.AtLeast {
+		t.Errorf("beside these there are %+v, want %+v", f.More, want)
+	}
+	if !f.find(t, "outbox", "quiet").Paused {
+		t.Error("a paused topic without a line of its own is not marked")
+	}
+	c.top("--once").ok().prints("and 3 more\n", "and 4 more\n", "quiet (paused)")
+}
+
+// What was not read is not said to be nothing.
+func TestTopDoesNotTakeTheUnreadForNothing(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.exec("DROP TABLE {schema}.jobs, {schema}.inbox, {schema}.timers CASCADE")
+	c.enqueue(outbox.Message{Topic: "t"})
+	conn := c.session("by_hand")
+	for _, statement := range []string{"BEGIN", "LOCK TABLE " + c.db.Schema + ".outbox"} {
+		_, err := conn.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	r := c.top("--once").ok().prints("not read: queues of outbox")
+	for _, wrong := range []string{"no table has a row", "no row is in progress", "nothing has failed"} {
+		if strings.Contains(r.stdout, wrong) {
+			t.Errorf("a table was not read, and %q:\n%s", wrong, r.stdout)
+		}
+	}
+}
+
+// Figures of a role from which row-level security hides rows are lower bounds, and say so.
+func TestTopOfATenant(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.enqueue(outbox.Message{Topic: "t"})
+	c.tenants()
+	tenant := c.role(workerRights)
+	f := decode[topFrame](tenant.top("--json").ok())
+	q := f.find(t, "outbox", "")
+	if !q.AtLeast || !q.MoreLater || !q.Of.MoreDead || !q.Of.MoreWaiting || f.find(t, "jobs", "").AtLeast ||
+		!f.More.Leases.AtLeast || !f.More.Topics.AtLeast || !f.More.Errors.AtLeast {
+		t.Errorf("the outbox is %+v, %+v, beside that %+v", q, q.Of, f.More)
+	}
+	r := tenant.top("--once").ok().prints("not read: some rows of outbox: row-level security")
+	if strings.Contains(r.stdout, "no row is in progress") {
+		t.Errorf("hidden rows are taken for none:\n%s", r.stdout)
+	}
+}
+
 // However large a table is, a frame reads a bounded number of its pages in a bounded number of statements.
 func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 	t.Parallel()

@@ -25,11 +25,15 @@ type topTopic struct {
 // topics adds the topics of a table to the frame. The frame already has its parts, which are topics if the table has no
 // lanes.
 func (f *topFrame) topics(ctx context.Context, r survey.Reader, t *survey.Facts) {
-	list, err := survey.Topics(ctx, r, t, topGroups)
-	f.skip("topics of "+t.Name, err)
-	for _, s := range list {
-		f.Topics = append(f.Topics, topTopic{t.Name, s.Lane, s.Topic, s.Paused, s.Aside, s.More, max(s.Oldest, 0),
-			s.Changed})
+	list, more, err := survey.Topics(ctx, r, t)
+	failed := f.skip("topics of "+t.Name, err)
+	shown := min(len(list), topGroups)
+	f.More.Topics.add(int64(len(list)-shown), more || failed || t.Filtered)
+	for i, s := range list {
+		if i < shown {
+			f.Topics = append(f.Topics, topTopic{t.Name, s.Lane, s.Topic, s.Paused, s.Aside, s.More || t.Filtered,
+				max(s.Oldest, 0), s.Changed})
+		}
 		for i, q := range f.Queues {
 			if q.pausable() && q.Table == t.Name && q.Name == s.Topic {
 				f.Queues[i].Paused = s.Paused
@@ -43,10 +47,11 @@ func (f *topFrame) topics(ctx context.Context, r survey.Reader, t *survey.Facts)
 func (q topQueue) pausable() bool { return q.Table == "outbox" && q.By == "topic" }
 
 func (f *topFrame) topicTable() topTable {
-	t := topTable{title: "TOPICS that are paused, or whose rows wait for room", columns: []topColumn{
+	t := topTable{title: "TOPICS that are paused, or whose rows wait for room", rest: f.More.Topics}
+	t.columns = []topColumn{
 		{head: "TABLE", left: true}, {head: "TOPIC", left: true, grows: true}, {head: "STATE", left: true},
 		{head: "ASIDE"}, {head: "OLDEST"}, {head: "SINCE", left: true},
-	}}
+	}
 	for _, s := range f.Topics {
 		r := topRow{item: s.key(), cells: []string{s.Table, dashedName(s.name()), "behind", brief(s.Aside, s.AtLeast),
 			"-", "-"}}

@@ -48,6 +48,7 @@ type topTable struct {
 	columns []topColumn
 	rows    []topRow
 	none    string // shown if there are no rows
+	rest    topRest
 }
 
 type topRow struct {
@@ -60,7 +61,11 @@ type topRow struct {
 func (t topTable) lines(width int) []styledLine {
 	lines := []styledLine{{text: ""}, {text: fit(t.title, width), style: bold}}
 	if len(t.rows) == 0 {
-		return append(lines, styledLine{text: fit("  "+t.none, width)})
+		none := t.none
+		if t.rest.AtLeast {
+			none = "none among what was read"
+		}
+		return append(lines, styledLine{text: fit("  "+none, width)})
 	}
 	shown, widths := t.layout(width - 2)
 	gap := gapOf(width)
@@ -89,7 +94,21 @@ func (t topTable) lines(width int) []styledLine {
 	for _, r := range t.rows {
 		lines = append(lines, styledLine{fit("  "+line(r.cells), width), r.style, r.item})
 	}
+	if rest := t.rest.String(); rest != "" {
+		lines = append(lines, styledLine{text: fit("  "+rest, width)})
+	}
 	return lines
+}
+
+// String tells how many others there are; it is empty if there are none.
+func (r topRest) String() string {
+	switch {
+	case r.Number > 0:
+		return "and " + brief(r.Number, r.AtLeast) + " more"
+	case r.AtLeast:
+		return "and perhaps others: not everything was read"
+	}
+	return ""
 }
 
 func gapOf(width int) int {
@@ -181,13 +200,14 @@ func (f *topFrame) lines(width int) []styledLine {
 func seconds(s float64) time.Duration { return postgres.Seconds(s) }
 
 func (f *topFrame) queueTable() topTable {
-	t := topTable{title: "QUEUES", none: "no table has a row", columns: []topColumn{
+	t := topTable{title: "QUEUES", none: "no table has a row", rest: f.More.Queues}
+	t.columns = []topColumn{
 		{head: "NAME", left: true, grows: true}, {head: "READY"}, {head: "SCHED"}, {head: "RUN"}, {head: "EXPIR"},
 		{head: "WAIT"}, {head: "DEAD"},
 		{head: "IN/s"}, {head: "CLAIM/s"}, {head: "OUT/s"}, {head: "OLDEST"}, {head: "RUNS", beside: true},
 		{head: "DEAD 1H", beside: true}, {head: "WAITING FOR", beside: true},
 		{head: "RULES", left: true, beside: true},
-	}}
+	}
 	for _, q := range f.Queues {
 		t.rows = append(t.rows, q.row())
 	}
@@ -248,11 +268,12 @@ func (q topQueue) rules() string {
 func (q topQueue) key() string { return "queue " + q.Table + " " + q.By + " " + q.Name }
 
 func (f *topFrame) leaseTable() topTable {
-	t := topTable{title: "LEASES, the first to expire", none: "no row is in progress", columns: []topColumn{
+	t := topTable{title: "LEASES, the first to expire", none: "no row is in progress", rest: f.More.Leases}
+	t.columns = []topColumn{
 		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "ROWS"}, {head: "EXPIR"},
 		{head: "RUNS", beside: true}, {head: "LEASE", left: true},
 		{head: "OWNER TOKEN", left: true, grows: true},
-	}}
+	}
 	for _, l := range f.Leases {
 		runs := "-"
 		if l.Longest > 0 {
@@ -276,11 +297,12 @@ func lease(ends float64) string {
 }
 
 func (f *topFrame) sessionTable() topTable {
-	t := topTable{title: "SESSIONS of the database, by program", none: "nobody is connected", columns: []topColumn{
+	t := topTable{title: "SESSIONS of the database, by program", none: "nobody is connected", rest: f.More.Sessions}
+	t.columns = []topColumn{
 		{head: "APPLICATION", left: true, grows: true}, {head: "ROLE", left: true, grows: true},
 		{head: "CLIENT", left: true}, {head: "CONNS"}, {head: "ACTIVE"}, {head: "IN TX"},
 		{head: "LOCKED"}, {head: "OLDEST TX"}, {head: "SEEN", left: true},
-	}}
+	}
 	for _, s := range f.Sessions {
 		client, oldest := s.Client, "-"
 		if client == "" {
@@ -301,10 +323,11 @@ func (f *topFrame) sessionTable() topTable {
 }
 
 func (f *topFrame) errorTable() topTable {
-	t := topTable{title: "ERRORS of the last hour, by kind or topic", none: "nothing has failed", columns: []topColumn{
+	t := topTable{title: "ERRORS of the last hour, by kind or topic", none: "nothing has failed", rest: f.More.Errors}
+	t.columns = []topColumn{
 		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "DEAD"}, {head: "RETRY"},
 		{head: "LATEST"}, {head: "ERROR", left: true, grows: true},
-	}}
+	}
 	for _, e := range f.Errors {
 		latest := "-"
 		if e.Failed > 0 {

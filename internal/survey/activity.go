@@ -45,6 +45,7 @@ type Claim struct {
 	Label         string  // topic or kind of one of the rows
 	Labels        int64   // number of different labels
 	Longest       float64 // for how long a row has run, in seconds; 0 if no lease was renewed yet
+	Claims        int64   // how many claims there are in all
 }
 
 // Claims returns at most limit claims of the table, those whose leases expire first at the front.
@@ -58,6 +59,7 @@ type Sessions struct {
 	Sessions, Active, Waiting, InTransaction int64 // InTransaction counts sessions idle in a transaction
 	OldestTransaction                        float64
 	Silent                                   float64 // seconds since the last activity of any of them
+	Groups                                   int64   // how many groups there are in all
 }
 
 // AllSessions returns at most limit groups of the database's sessions, the largest first.
@@ -71,6 +73,7 @@ type Errors struct {
 	Failed, Retrying int64
 	Latest           float64 // seconds since the last of them became a dead letter
 	ID               string  // id of that row
+	Groups           int64   // how many groups there are in all
 }
 
 // GroupedErrors returns at most limit groups. It reads up to sample of the latest dead letters, none of them older than
@@ -131,15 +134,27 @@ type Topic struct {
 	Topics  int64    // how many topics there are in all of which the same is asked
 }
 
-// topicRows is how many rows aside are counted, of all topics together, and how many topics are looked for.
+// topicRows is how many rows aside are counted, of all topics together, and how many topics that are paused, and how
+// many with rows aside, are looked for.
 const topicRows = 2000
 
-// Topics returns at most limit topics of the table that are paused or have rows aside.
-func Topics(ctx context.Context, r Reader, f *Facts, limit int) ([]Topic, error) {
+// Topics returns the topics of the table that are paused or have rows aside, those whose rows have waited longest first,
+// and whether there may be more of them.
+func Topics(ctx context.Context, r Reader, f *Facts) (list []Topic, more bool, err error) {
 	if !f.Has("aside") {
-		return nil, nil
+		return nil, false, nil
 	}
-	return rows[Topic](ctx, r, "topics", f, limit, topicRows)
+	list, err = rows[Topic](ctx, r, "topics", f, topicRows)
+	paused, aside := 0, 0
+	for _, t := range list {
+		if t.Paused {
+			paused++
+		}
+		if t.Aside > 0 {
+			aside++
+		}
+	}
+	return list, paused >= topicRows || aside >= topicRows, err
 }
 
 // TopicsAside returns at most limit topics of the table, paused or not, with rows that have been aside for as long as

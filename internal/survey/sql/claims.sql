@@ -3,7 +3,8 @@
 SELECT r.owner_token::text AS owner, count(*) AS rows, count(*) FILTER (WHERE r.locked_until < now()) AS expired,
        extract(epoch FROM min(r.locked_until) - now())::float8 AS ends, coalesce(min({{.Label}}), '') AS label,
        count(DISTINCT {{.Label}}) AS labels,
-       coalesce(max({{.RunningFor "r"}}), 0)::float8 AS longest
+       coalesce(max({{.RunningFor "r"}}), 0)::float8 AS longest,
+       count(*) OVER () AS claims
 FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
 CROSS JOIN LATERAL (
     {{template "running" .}}

@@ -6,7 +6,8 @@ SELECT coalesce(a.application_name, '') AS application, coalesce(a.usename, ''):
        count(*) FILTER (WHERE a.wait_event_type = 'Lock') AS waiting,
        count(*) FILTER (WHERE a.state LIKE 'idle in transaction%') AS idle_in_transaction,
        coalesce(extract(epoch FROM clock_timestamp() - min(a.xact_start)), 0)::float8 AS oldest_transaction,
-       coalesce(extract(epoch FROM clock_timestamp() - max(a.state_change)), 0)::float8 AS silent
+       coalesce(extract(epoch FROM clock_timestamp() - max(a.state_change)), 0)::float8 AS silent,
+       count(*) OVER () AS groups
 FROM pg_stat_activity AS a
 WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
 GROUP BY 1, 2, 3
