@@ -34,7 +34,7 @@ func (f lostRights) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 	name, err := l.as(ctx, random, as, nil, func() error {
 		time.Sleep(episode)
 		return f.without(ctx, l, "ALL", table, func() error {
-			time.Sleep(episode)
+			time.Sleep(afterKill) // it may be unable to renew its leases
 			return l.awaitServed(ctx, "", "")
 		})
 	})
@@ -57,6 +57,7 @@ func (f lostRights) strikeReaper(ctx context.Context, l *lab, random *rand.Rand,
 			led, err := l.leads(ctx, table)
 			if _, m, pickErr := l.crew.pick(ctx, random); pickErr == nil {
 				m.signal(syscall.SIGKILL) // its leases expire
+				time.Sleep(afterKill)
 			}
 			return errors.Join(err, l.awaitServed(ctx, table, led))
 		})

@@ -17,7 +17,8 @@ const successorLimit = time.Minute
 // unserved is how long ago a lease expired, or a note was due, that somebody should have served.
 const unserved = lease
 
-// afterKill is when leases of a killed process are overdue. To await earlier that they are served would show nothing.
+// afterKill is when leases of a process are overdue that was killed, or cannot renew them. To await earlier that they
+// are served would show nothing.
 const afterKill = lease + unserved + reapEvery
 
 // maintained are the tables that a reaper leads and that lose rows to killed workers.
