@@ -114,8 +114,8 @@ func sign(secret []byte, id, timestamp string, body []byte) []byte {
 
 // Verify verifies a received message and returns its id. Pass the body unchanged. One of its signatures must be by one
 // of the secrets, and its time must be within the tolerance of this machine's clock; 0 means [DefaultTolerance]. The
-// error is [ErrSignature] or [ErrStale]. A valid message may still arrive twice: remember its id for at least as long
-// as the tolerance. Package inboxhttp does.
+// error is [ErrSignature] or [ErrStale]. A valid message may still arrive twice: remember its id for at least twice the
+// tolerance, since the sender's clock may be ahead. Package inboxhttp does.
 func (s *Signer) Verify(h http.Header, body []byte, tolerance time.Duration) (id string, err error) {
 	id, timestamp := only(h, HeaderID), only(h, HeaderTimestamp)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)

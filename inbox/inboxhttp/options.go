@@ -14,6 +14,7 @@ import (
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/webhook"
 )
 
 // Defaults of [Options].
@@ -55,6 +56,9 @@ type Options struct {
 	// Verify checks that a request comes from the source, and returns the message's id and topic, taken from what it
 	// has checked. If it returns an error, the request is refused and the error logged. [StandardWebhooks] is a Verify
 	// for senders that sign. [Unsigned] helps with tokens. Default: every request is accepted.
+	//
+	// The inbox's DedupWindow has to be at least twice [webhook.DefaultTolerance]: for so long a request that was
+	// captured can be sent again, if the sender's clock is ahead. A Verify that accepts older requests needs more.
 	Verify func(r *http.Request, body []byte) (Verified, error)
 
 	// RetryAfter is how long a sender is asked to wait if the message is in progress or the database is unavailable. It
@@ -90,6 +94,10 @@ func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
 	case o.Verify != nil && (o.KeyHeader != "" || o.Topic != nil):
 		return validate.Errorf("verify", "returns the id and the topic, so key header and topic have to be empty: what "+
 			"the signature does not cover can be changed by whoever has seen a request. Unsigned reads them from headers")
+	case o.Verify != nil && box.Table().Spec().Retention < 2*webhook.DefaultTolerance:
+		return validate.Errorf("verify", "needs a dedup window of at least %v, it is %v: a signature is valid for as long, "+
+			"and a request that was captured would take effect again", 2*webhook.DefaultTolerance,
+			box.Table().Spec().Retention)
 	case o.MaxBody < 0:
 		return validate.Errorf("max body", "is %d, it cannot be negative", o.MaxBody)
 	case o.RetryAfter < 0:

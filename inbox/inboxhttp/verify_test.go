@@ -74,6 +74,26 @@ func TestVerifyHasToReturnAnID(t *testing.T) {
 	}
 }
 
+// An inbox that forgets an id while its signature is still valid would let a captured request take effect again.
+func TestVerifyNeedsAWindowOfTheSignature(t *testing.T) {
+	f := newFixture(t)
+	for window, want := range map[time.Duration]bool{2*webhook.DefaultTolerance - time.Second: false,
+		2 * webhook.DefaultTolerance: true} {
+		box, err := inbox.Open(inbox.Options{Schema: f.Schema, DedupWindow: window, MaxAttempts: 1})
+		must(t, err)
+		for _, verify := range []bool{true, false} {
+			_, err = inboxhttp.Process(f.Pool, box, f.options(func(o *inboxhttp.Options) {
+				if verify {
+					o.Verify = unverified
+				}
+			}), func(context.Context, pgx.Tx, *inboxhttp.Message) error { return nil })
+			if accepted := err == nil; accepted != (want || !verify) {
+				t.Errorf("a window of %v, verified %t: %v", window, verify, err)
+			}
+		}
+	}
+}
+
 // The same id with another topic is another message, whether it is processed or stored, and whatever its body may be.
 func TestTheStoredHashCoversTheTopic(t *testing.T) {
 	f := newFixture(t)
