@@ -3,7 +3,6 @@ package timers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -162,13 +162,11 @@ func positive(n int64) *int64 {
 // encodeHeaders encodes a timer's headers, and the trace context of ctx unless the timer has its own, as the core does
 // for new rows.
 func encodeHeaders(ctx context.Context, own map[string]string) (*string, error) {
-	all := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, all)
-	maps.Copy(all, own)
-	if len(all) == 0 {
-		return nil, nil
+	trace := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, trace)
+	text, err := header.Encode(own, trace)
+	if text == "" {
+		return nil, err
 	}
-	encoded, err := json.Marshal(all)
-	text := string(encoded)
 	return &text, err
 }

@@ -6,8 +6,13 @@ import (
 	"maps"
 )
 
+// history are the headers in which the database keeps what happened to a row. A new row has no history, also if it gets
+// the headers of another, such as of the message whose handler writes it.
+var history = []string{"txwork-lost-alone", "txwork-lost-together", "txwork-lost-at", "txwork-lost-beside",
+	"txwork-running", "txwork-redriven-by", "txwork-redriven-at"}
+
 // Encode merges the trace context into the caller's own headers. A header of the caller's overrides one of the trace,
-// in whatever case its name is written.
+// in whatever case its name is written. What happened to another row is left out.
 func Encode(own, trace map[string]string) (string, error) {
 	if len(own)+len(trace) == 0 {
 		return "", nil
@@ -19,6 +24,12 @@ func Encode(own, trace map[string]string) (string, error) {
 		}
 	}
 	maps.Copy(all, own)
+	for _, name := range history {
+		delete(all, name)
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
 	encoded, err := json.Marshal(all)
 	return string(encoded), err
 }

@@ -8,6 +8,24 @@ import (
 	"github.com/txwork/txwork/internal/header"
 )
 
+// A row that gets the headers of another does not get its history.
+func TestAHistoryIsNotCopied(t *testing.T) {
+	t.Parallel()
+	own := map[string]string{"a": "b", "txwork-lost-alone": "2", "txwork-lost-at": "2026-01-01T00:00:00Z",
+		"txwork-batch": "kept"}
+	got, err := header.Encode(own, map[string]string{"traceparent": "t"})
+	if want := `{"a":"b","traceparent":"t","txwork-batch":"kept"}`; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	if len(own) != 4 {
+		t.Errorf("the caller's headers were changed: %v", own)
+	}
+	got, err = header.Encode(map[string]string{"txwork-lost-together": "5"}, nil)
+	if err != nil || got != "" {
+		t.Errorf("got %s, %v, want no headers", got, err)
+	}
+}
+
 // Headers that were written by hand are read as far as possible.
 func TestRead(t *testing.T) {
 	t.Parallel()
