@@ -175,6 +175,9 @@ func endsProcess(ctx context.Context, x *examination, t *table) (all []Finding, 
 			Remedy: remedy,
 		})
 	}
+	if err == nil && len(all) == 0 && len(list) >= maxSample {
+		err = gap{"more rows have lost leases alone than are looked at", "start workers, or look when there are fewer"}
+	}
 	return t.shown(all, int64(len(all)), more || len(list) >= maxSample, "such row"), err
 }
 

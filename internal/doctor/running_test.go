@@ -178,6 +178,18 @@ func TestARowThatEndsItsProcess(t *testing.T) {
 	w.goneAfter(f, byWord, nil)
 }
 
+// Rows that lost leases long ago do not hide that there are others behind them.
+func TestManyRowsThatLostLeasesLongAgo(t *testing.T) {
+	w := newWard(t)
+	const lost = "INSERT INTO outbox (topic, payload, headers) SELECT 't', '', jsonb_build_object('txwork-lost-alone', " +
+		"$1::text, 'txwork-lost-at', $2::text) FROM generate_series(1, $3)"
+	w.exec(lost, "9", "2020-01-01T00:00:00Z", 999)
+	w.goneNow("ends-process", nil)
+	w.exec(lost, "9", "2020-01-01T00:00:00Z", 1)
+	w.exec(lost, "2", time.Now().UTC().Format(time.RFC3339), 1)
+	w.unseen("ends-process", "outbox", "more rows have lost leases alone than are looked at")
+}
+
 // Dead letters whose processes ended are no failures of a handler, and are not told as such.
 func TestDeadLettersOfLostLeases(t *testing.T) {
 	w := newWard(t)
