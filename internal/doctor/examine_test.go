@@ -440,14 +440,33 @@ func (w *ward) enqueueOverdueJob() {
 		"('letter', 'mail', 2, '{}', now() - interval '1 hour'); RESET session_replication_role")
 }
 
-// Jobs of pg_cron that the role may not see could be what maintains the tables.
+// Jobs of pg_cron that the role may not see could be what maintains the tables. Those that it sees count for the table
+// that they name, in this database, if it was maintained in the last days.
 func TestJobsOfPgCronThatAreHidden(t *testing.T) {
 	w := newServerWard(t, sound)
 	w.enqueue(messages("a", 1)...)
 	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
 	must(t, err)
-	w.exec("CREATE SCHEMA cron; CREATE TABLE cron.job (active bool, command text, username name)")
+	w.exec("CREATE SCHEMA cron; CREATE TABLE cron.job (active bool, command text, username name, database text)")
 	w.finds("no-reaper", nil)
+	job := func(command, database string) {
+		w.exec("DELETE FROM cron.job")
+		w.exec("INSERT INTO cron.job VALUES (true, $1, current_user, $2)", command, database)
+	}
+	call := "CALL " + w.Schema + ".outbox_maintain()"
+	job(call, w.Pool.Config().ConnConfig.Database)
+	w.finds("no-reaper", nil) // it has never run to its end
+	w.exec("SELECT leader_note($1)", w.Schema+".outbox")
+	w.exec("UPDATE leader SET expires_at = now() - interval '3 hours', granted_at = now() - interval '3 hours'")
+	w.goneNow("no-reaper", nil)
+	for _, other := range []string{"CALL " + w.Schema + ".jobs_maintain()", "CALL my_outbox_maintain()",
+		"SELECT outbox_maintain_partitions()"} {
+		job(other, w.Pool.Config().ConnConfig.Database)
+		w.finds("no-reaper", nil)
+	}
+	job(call, "another")
+	w.finds("no-reaper", nil)
+	w.exec("DELETE FROM cron.job")
 	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
 		"GRANT pg_read_all_stats TO {role}")
 	hidden := func(reason string) {
@@ -465,8 +484,29 @@ func TestJobsOfPgCronThatAreHidden(t *testing.T) {
 	hidden("permission denied for table job")
 	w.exec("GRANT SELECT ON cron.job TO PUBLIC; ALTER TABLE cron.job ENABLE ROW LEVEL SECURITY")
 	hidden("a part of cron.job only")
-	w.exec("INSERT INTO cron.job VALUES (true, 'CALL txwork.outbox_maintain()', current_user)")
+	job(call, w.Pool.Config().ConnConfig.Database)
 	w.goneNow("no-reaper", nil)
+	w.exec("UPDATE leader SET expires_at = now() - interval '3 days', granted_at = now() - interval '3 days'")
+	w.finds("no-reaper", nil) // the job fails, or was scheduled for another day
+}
+
+// If leaders are hidden, so may be what they could not do.
+func TestLeadersThatAreHidden(t *testing.T) {
+	w := newWard(t)
+	w.exec("SELECT leader_note($1, 'a row is in the way')", w.Schema+".outbox")
+	w.finds("failing-maintenance", nil)
+	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+		"GRANT EXECUTE ON ALL ROUTINES IN SCHEMA {schema} TO {role}", "GRANT pg_read_all_stats TO {role}")
+	w.exec("ALTER TABLE leader ENABLE ROW LEVEL SECURITY")
+	r, err := doctor.Examine(t.Context(), pool, w.options())
+	must(t, err)
+	for _, check := range []string{"failing-maintenance", "no-reaper"} {
+		if !slices.ContainsFunc(r.Skipped, func(s doctor.Skipped) bool {
+			return s.Check == check && strings.Contains(s.Reason, "a part of the rows only") && s.Remedy != ""
+		}) {
+			t.Errorf("%s is not named: %+v", check, r.Skipped)
+		}
+	}
 }
 
 // Every check that looks at the lanes says that there are more than it looks at.

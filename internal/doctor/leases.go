@@ -85,9 +85,25 @@ func (x *examination) readLeaders(ctx context.Context) ([]survey.Leader, error) 
 				err = nil
 			}
 		}
+		if err == nil {
+			err = x.seesLeaders(ctx)
+		}
 		x.leaders = &leaders{all, err}
 	}
 	return x.leaders.all, x.leaders.err
+}
+
+// seesLeaders returns an error if row-level security hides leaders: a problem that one of them noted could be missing.
+func (x *examination) seesLeaders(ctx context.Context) (err error) {
+	var hidden bool
+	err = x.read(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT coalesce(row_security_active(to_regclass($1)), false)",
+			quoted(x.Schema, "leader")).Scan(&hidden)
+	})
+	if err == nil && hidden {
+		err = x.filtered()
+	}
+	return err
 }
 
 // reaped says which reaper maintains a table, or maintained it last.
@@ -255,16 +271,10 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 	if len(x.tables) == 0 {
 		return nil, nil
 	}
-	if _, err := x.readLeaders(ctx); err != nil {
-		return nil, err
-	}
-	names, calls, found := x.unmaintained(ctx, func(t *table) bool {
+	names, calls, found, err := x.unmaintained(ctx, func(t *table) bool {
 		return !t.Secured && x.busy(ctx, t) // if nothing has been claimed, no lease can expire
 	})
 	if len(names) == 0 {
-		return nil, nil
-	}
-	if scheduled, err := x.maintainedByCron(ctx); err != nil || scheduled {
 		return nil, err
 	}
 	return []Finding{{
@@ -287,14 +297,8 @@ func nobodySeesAll(ctx context.Context, x *examination) ([]Finding, error) {
 	if !slices.ContainsFunc(x.tables, func(t *table) bool { return t.Secured }) {
 		return nil, nil
 	}
-	if _, err := x.readLeaders(ctx); err != nil {
-		return nil, err
-	}
-	names, calls, found := x.unmaintained(ctx, func(t *table) bool { return t.Secured })
+	names, calls, found, err := x.unmaintained(ctx, func(t *table) bool { return t.Secured })
 	if len(names) == 0 {
-		return nil, nil
-	}
-	if scheduled, err := x.maintainedByCron(ctx); err != nil || scheduled {
 		return nil, err
 	}
 	return []Finding{{
@@ -309,19 +313,33 @@ func nobodySeesAll(ctx context.Context, x *examination) ([]Finding, error) {
 	}}, nil
 }
 
-// unmaintained returns those tables without a reaper, and the calls that maintain them.
+// cronWithin is how long ago a table was maintained at most for a job of pg_cron to count that runs more rarely than the
+// threshold. Of one that has not run in this time, or always fails, nothing is known.
+const cronWithin = 48 * time.Hour
+
+// unmaintained returns those tables without a reaper, and the calls that maintain them. The error says of which tables it
+// is not known.
 func (x *examination) unmaintained(ctx context.Context, of func(*table) bool) (names, calls []string,
-	found []Evidence) {
+	found []Evidence, unknown error) {
+	if _, err := x.readLeaders(ctx); err != nil {
+		return nil, nil, nil, err
+	}
 	for _, t := range x.tables {
 		leads, ended, text := x.reaped(ctx, t)
 		if leads || ended > 0 && ended < x.Thresholds.Reaper || !of(t) {
 			continue
 		}
+		if ended > 0 && ended < cronWithin {
+			scheduled, err := x.maintainedByCron(ctx, t)
+			if unknown = errors.Join(unknown, err); err != nil || scheduled {
+				continue
+			}
+		}
 		names = append(names, t.Name)
 		calls = append(calls, fmt.Sprintf("CALL %s();", t.Q("_maintain")))
 		found = append(found, evidence("table", t.Name, "state", text, "ended_seconds", ended))
 	}
-	return names, calls, found
+	return names, calls, found, unknown
 }
 
 // busy tells whether workers work on the table.
@@ -346,8 +364,8 @@ func (x *examination) worked(ctx context.Context, t *table) (bool, error) {
 	return r.Ended > 0, err
 }
 
-// maintainedByCron tells whether pg_cron calls one of the maintenance procedures.
-func (x *examination) maintainedByCron(ctx context.Context) (found bool, err error) {
+// maintainedByCron tells whether a job of pg_cron calls the maintenance procedure of the table in this database.
+func (x *examination) maintainedByCron(ctx context.Context, t *table) (found bool, err error) {
 	var there, whole bool
 	err = x.read(ctx, func(tx pgx.Tx) error {
 		const seen = `SELECT c.oid IS NOT NULL, c.oid IS NULL OR NOT row_security_active(c.oid)
@@ -357,8 +375,9 @@ func (x *examination) maintainedByCron(ctx context.Context) (found bool, err err
 		if err := tx.QueryRow(ctx, seen).Scan(&there, &whole); err != nil || !there {
 			return err
 		}
-		return tx.QueryRow(ctx,
-			`SELECT EXISTS (SELECT FROM cron.job AS j WHERE j.active AND j.command LIKE '%\_maintain%')`).Scan(&found)
+		return tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM cron.job AS j
+			WHERE j.active AND j.command ~ ('(^|[^a-zA-Z0-9_])' || $1 || '_maintain"?\s*\(')
+			  AND coalesce(to_jsonb(j) ->> 'database', current_database()) = current_database())`, t.Name).Scan(&found)
 	})
 	var pg *pgconn.PgError
 	switch {
