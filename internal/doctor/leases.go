@@ -313,12 +313,12 @@ func nobodySeesAll(ctx context.Context, x *examination) ([]Finding, error) {
 	}}, nil
 }
 
-// cronWithin is how long ago a table was maintained at most for a job of pg_cron to count that runs more rarely than the
-// threshold. Of one that has not run in this time, or always fails, nothing is known.
+// cronWithin is how long ago a table was maintained at most for a job of pg_cron to count that runs more rarely than
+// the threshold. Of one that has not run in this time, or always fails, nothing is known.
 const cronWithin = 48 * time.Hour
 
-// unmaintained returns those tables without a reaper, and the calls that maintain them. The error says of which tables it
-// is not known.
+// unmaintained returns those tables without a reaper, and the calls that maintain them. The error says of which tables
+// it is not known.
 func (x *examination) unmaintained(ctx context.Context, of func(*table) bool) (names, calls []string,
 	found []Evidence, unknown error) {
 	if _, err := x.readLeaders(ctx); err != nil {

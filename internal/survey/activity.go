@@ -138,8 +138,8 @@ type Topic struct {
 // many with rows aside, are looked for.
 const topicRows = 2000
 
-// Topics returns the topics of the table that are paused or have rows aside, those whose rows have waited longest first,
-// and whether there may be more of them.
+// Topics returns the topics of the table that are paused or have rows aside, those whose rows have waited longest
+// first, and whether there may be more of them.
 func Topics(ctx context.Context, r Reader, f *Facts) (list []Topic, more bool, err error) {
 	if !f.Has("aside") {
 		return nil, false, nil
