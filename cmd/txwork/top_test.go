@@ -365,8 +365,8 @@ func TestTopBehindABacklog(t *testing.T) {
 	}
 }
 
-// A frame has the first claims, sessions, errors and topics, and says how many others there are. Of the topics these are
-// the ones that have waited longest, whatever their names, and the mark of a paused one does not depend on that.
+// A frame has the first claims, sessions, errors and topics, and says how many others there are. Of the topics these
+// are the ones that have waited longest, whatever their names, and the mark of a paused one does not depend on that.
 func TestTopCountsWhatItLeavesOut(t *testing.T) {
 	c := newMigratedCLI(t)
 	const n = topGroups + 3
@@ -396,7 +396,8 @@ func TestTopCountsWhatItLeavesOut(t *testing.T) {
 			topGroups)
 	}
 	sessions := f.More.Sessions // whoever else is connected to the server is among them
-	want := topMore{Topics: topRest{Number: 4}, Leases: topRest{Number: 4}, Errors: topRest{Number: 3}, Sessions: sessions}
+	want := topMore{Topics: topRest{Number: 4}, Leases: topRest{Number: 4}, Errors: topRest{Number: 3},
+		Sessions: sessions}
 	if f.More != want || sessions.Number < 3 || sessions.AtLeast {
 		t.Errorf("beside these there are %+v, want %+v", f.More, want)
 	}
