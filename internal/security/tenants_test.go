@@ -233,10 +233,39 @@ func TestATenantsReaperIsNotElected(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "row-level security") || report.Tables[0].Leader {
 		t.Errorf("a tenant's round: %+v, %v; want a refusal", report, err)
 	}
+	led := "SELECT coalesce((SELECT holder || ' ' || term FROM {schema}.leader WHERE name LIKE '%.outbox'), 'nobody')"
+	if leader := ask[string](f, led); leader != "nobody" {
+		t.Errorf("outbox is led by %s, want nobody", leader)
+	}
 	report, err = reaper.RunOnce(t.Context(), f.db.Pool, all, o)
 	must(t, err)
 	if !report.Tables[0].Leader || report.Tables[0].Requeued != 1 {
 		t.Errorf("the owner's round: %+v, want one requeued row", report)
+	}
+	f.exec(f.db.Pool, "UPDATE leader SET expires_at = now() - interval '1 minute', granted_at = now() - interval '1 hour'")
+	before := ask[string](f, led)
+	if _, err := reaper.RunOnce(t.Context(), f.tenant("acme"), all, o); err == nil {
+		t.Error("a tenant leads when the leader is gone")
+	}
+	if leader := ask[string](f, led); leader != before {
+		t.Errorf("outbox is led by %s, want no change of %s", leader, before)
+	}
+}
+
+// Row-level security of a table that has the same name in another schema keeps nobody from leading.
+func TestATablesNamesakeIsNotLookedAt(t *testing.T) {
+	f := newFixture(t)
+	other := f.db.Schema + "_other"
+	f.exec(f.db.Pool, fmt.Sprintf("CREATE SCHEMA %[1]s; CREATE TABLE %[1]s.outbox (); "+
+		"ALTER TABLE %[1]s.outbox ENABLE ROW LEVEL SECURITY", other))
+	t.Cleanup(func() {
+		_, err := f.db.Pool.Exec(context.WithoutCancel(t.Context()), "DROP SCHEMA "+other+" CASCADE")
+		must(t, err)
+	})
+	report, err := reaper.RunOnce(t.Context(), f.tenant("acme"), []*workqueue.Table{f.outbox.Table()},
+		reaper.Options{Schema: f.db.Schema, Logger: quiet.Logger})
+	if err != nil || !report.Tables[0].Leader {
+		t.Errorf("the round beside a namesake: %+v, %v", report, err)
 	}
 }
 

@@ -95,7 +95,7 @@ var sources = listSources(
 	in("reaper/sql", beside("reaper", "TestElection|TestOneLeads|TestStop|TestStale|TestTerm|TestNames|TestFounding"),
 		"verify", "withdraw"),
 	in("reaper/sql", slices.Concat(beside("reaper", "TestElection|TestOneLeads|TestFounding"),
-		[]suite{{dir: "internal/security", run: "TestATenantsReaper"}}), "elect"),
+		[]suite{{dir: "internal/security", run: "TestATenantsReaper|TestATablesNamesake"}}), "elect"),
 	in("migrations/sql", beside("reaper", "TestMaintenanceBy"), "002_reaper.up"),
 )
 
