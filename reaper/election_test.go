@@ -3,6 +3,7 @@ package reaper_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,6 +127,17 @@ func TestElectionsAreByTable(t *testing.T) {
 	}
 	if l := db.leader(others); l.Term != 3 || db.count(others, workqueue.InProgress) != 10 {
 		t.Errorf("leadership %+v of a table that the reaper was not given", l)
+	}
+}
+
+// A term that somebody wrote by hand does not stop elections when it cannot grow.
+func TestTermsBeginAgain(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "last"})
+	db.lead(table, uuid.New(), math.MaxInt64, "-1 hour")
+	if r := db.runOnce(db.options(), table).Tables[0]; !r.Leader || r.Term != 1 {
+		t.Errorf("the round after the last term: %+v, want a leader with term 1", r)
 	}
 }
 
