@@ -29,6 +29,9 @@ func Spec(schema string) workqueue.Spec {
 		Unique:    []string{"consumer", "source", "message_id"},
 		Retention: maxWindow,
 		Sweeps:    []string{stripSweep},
+
+		MaxAttempts: DefaultMaxAttempts,
+		MaxLost:     workqueue.DefaultMaxLost,
 	}
 }
 

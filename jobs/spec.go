@@ -50,6 +50,9 @@ func Spec(schema string) workqueue.Spec {
 		Sweeps:    []string{slotSweep, join.Sweep, keyed.SweepSuffix},
 		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
+
+		MaxAttempts: DefaultMaxAttempts,
+		MaxLost:     workqueue.DefaultMaxLost,
 	}
 }
 

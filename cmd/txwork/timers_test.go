@@ -121,7 +121,7 @@ func TestTimersList(t *testing.T) {
 
 	first := c.run("timers", "list", "--prefix", "trial/", "--limit",
 		"3").ok().says("there is more: --after 'trial/2'").
-		prints("KEY", "trial/0", "(in 59m)", "0/10")
+		prints("KEY", "trial/0", "(in 59m)", "0/15")
 	if strings.Contains(first.stdout, "trial/3") || strings.Contains(first.stdout, "other") ||
 		strings.Contains(first.stdout, "secret") {
 		t.Errorf("the page is\n%s", first.stdout)
@@ -131,7 +131,7 @@ func TestTimersList(t *testing.T) {
 	if len(rest.Timers) != 2 || rest.Timers[0].Key != "trial/3" || rest.Next != "" || rest.Timers[0].PayloadBytes != 6 {
 		t.Errorf("the rest is %+v", rest)
 	}
-	failed := c.run("timers", "list", "--status", "failed").ok().prints("other", `t\x1b`, "no…", "1/10")
+	failed := c.run("timers", "list", "--status", "failed").ok().prints("other", `t\x1b`, "no…", "1/15")
 	if strings.Contains(failed.stdout, "trial") {
 		t.Errorf("failed timers are\n%s", failed.stdout)
 	}

@@ -24,7 +24,7 @@ CREATE TABLE "{{schema}}"."timers" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     due_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
-    max_attempts integer NOT NULL DEFAULT 10,
+    max_attempts integer NOT NULL DEFAULT 15,
     "fire_at" "{{schema}}"."timers_time" NOT NULL,
     "generation" integer NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
