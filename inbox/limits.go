@@ -17,8 +17,8 @@ const (
 	MaxTopic = topics.MaxLength
 
 	// DefaultMaxAttempts is how often a message is attempted unless it or [Options] say otherwise, if the dedup window
-	// covers so many. With [workqueue.DefaultRetry] that takes a day at least, see [workqueue.Retry.Span]: a message has
-	// left its sender, who will not send it again, and what its handler calls may be down for a night.
+	// covers so many. With [workqueue.DefaultRetry] that takes a day at least, see [workqueue.Retry.Span]: a message
+	// has left its sender, who will not send it again, and what its handler calls may be down for a night.
 	DefaultMaxAttempts = 130
 
 	// MinAttempts is how many attempts the dedup window has to cover if [Options] name no number. It covers more if it

@@ -48,8 +48,8 @@ type Options struct {
 	MaxPayload int
 
 	// MaxAttempts is how often a message that does not set its own maximum is attempted. It is stored in the row, so it
-	// applies to every worker. Default: as many as the window covers if workers have the default lease, but no more than
-	// [DefaultMaxAttempts], which last for a day. The window must cover [MinAttempts] of them.
+	// applies to every worker. Default: as many as the window covers if workers have the default lease, but no more
+	// than [DefaultMaxAttempts], which last for a day. The window must cover [MinAttempts] of them.
 	MaxAttempts int
 
 	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry]. Its [workqueue.Retry.Span] says

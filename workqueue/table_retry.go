@@ -51,10 +51,10 @@ func (r Retry) Delay(attempt int) time.Duration {
 	return time.Duration(d * (1 - r.Jitter*rand.Float64()))
 }
 
-// Span returns for how long a row is retried whose attempts fail at once: the time from its first attempt to its last, if
-// it may have maxAttempts. Most is without jitter, and least with as much as there can be. So what a row calls may be down
-// for least without making it a dead letter. Attempts that take time before they fail, such as those that end by a
-// timeout, last longer by that. The result is [math.MaxInt64] if it does not fit a Duration.
+// Span returns for how long a row is retried whose attempts fail at once: the time from its first attempt to its last,
+// if it may have maxAttempts. Most is without jitter, and least with as much as there can be. So what a row calls may
+// be down for least without making it a dead letter. Attempts that take time before they fail, such as those that end
+// by a timeout, last longer by that. The result is [math.MaxInt64] if it does not fit a Duration.
 func (r Retry) Span(maxAttempts int) (least, most time.Duration) {
 	shortest, longest := 0.0, 0.0
 	for attempt := 1; attempt < maxAttempts; attempt++ {

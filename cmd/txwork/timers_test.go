@@ -141,6 +141,18 @@ func TestTimersList(t *testing.T) {
 	}
 }
 
+// A definition with a higher version is not replaced, and the command says so.
+func TestANewerDefinitionIsNotReplaced(t *testing.T) {
+	c := newMigratedCLI(t)
+	put := func(expr string, flags ...string) result {
+		return c.run(append([]string{"schedules", "put", "poll", expr, "--topic", "poll"}, flags...)...)
+	}
+	put("@every 5m", "--version", "7").ok()
+	put("@every 6m").exits(exitFailure).says("schedule poll has version 7, and was not changed: --version 7 or higher")
+	put("@every 6m", "--version", "-1").exits(exitUsage).says("--version is -1")
+	put("@every 8m", "--version", "8", "--json").ok().prints(`"expr":"@every 8m"`, `"version":8`)
+}
+
 func TestScheduleIsPutAndListed(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.run("schedules", "put", "report", "30 6 * * *", "--zone", "Europe/Paris", "--topic", "report", "--payload",

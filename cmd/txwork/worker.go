@@ -238,7 +238,8 @@ func (w *workerRun) run(ctx context.Context) error {
 func (w *workerRun) tellRetries() error {
 	all, err := w.file.Retries()
 	for _, r := range all {
-		w.logger.Info("retries", "what", r.What, "attempts", r.Attempts, "last_at_least", r.Least, "last_at_most", r.Most)
+		w.logger.Info("retries", "what", r.What, "attempts", r.Attempts, "last_at_least", r.Least, "last_at_most",
+			r.Most)
 	}
 	return err
 }

@@ -1048,6 +1048,9 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
     "next_at" "{{schema}}"."timers_schedule_time",
     "last_at" "{{schema}}"."timers_schedule_time",
     "buffered_at" "{{schema}}"."timers_schedule_time",
+    "owed" jsonb,
+    "anchor" "{{schema}}"."timers_schedule_time",
+    "version" bigint,
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3).
