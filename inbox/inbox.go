@@ -14,7 +14,7 @@ import (
 type Inbox struct {
 	table      *workqueue.Table
 	statements statements
-	window     time.Duration
+	covers     func(lease time.Duration) error // whether the dedup window covers the retries of workers with this lease
 	retention  time.Duration
 	maxPayload int
 	codec      codec.Codec
@@ -37,7 +37,7 @@ func Open(o Options) (*Inbox, error) {
 	return &Inbox{
 		table:      table,
 		statements: renderStatements(table.Spec()),
-		window:     o.DedupWindow,
+		covers:     func(lease time.Duration) error { return o.checkWindow(table.Spec(), lease) },
 		retention:  o.Retention,
 		maxPayload: maxPayload,
 		codec:      o.Codec,

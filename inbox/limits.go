@@ -16,6 +16,15 @@ const (
 	// MaxTopic is in bytes, as in the outbox that a message may come from.
 	MaxTopic = topics.MaxLength
 
+	// DefaultMaxAttempts is how often a message is attempted unless it or [Options] say otherwise, if the dedup window
+	// covers so many. With [workqueue.DefaultRetry] that takes a day at least, see [workqueue.Retry.Span]: a message
+	// has left its sender, who will not send it again, and what its handler calls may be down for a night.
+	DefaultMaxAttempts = 130
+
+	// MinAttempts is how many attempts the dedup window has to cover if [Options] name no number. It covers more if it
+	// is longer: then as many are made, up to [DefaultMaxAttempts].
+	MinAttempts = 10
+
 	// DefaultMaxPayload is the largest payload unless [Options] say otherwise. A table is no file store: keep larger
 	// content in a file store, and its address in the message.
 	DefaultMaxPayload = 1 << 20

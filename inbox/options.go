@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -47,10 +48,12 @@ type Options struct {
 	MaxPayload int
 
 	// MaxAttempts is how often a message that does not set its own maximum is attempted. It is stored in the row, so it
-	// applies to every worker. Default: [workqueue.DefaultMaxAttempts].
+	// applies to every worker. Default: as many as the window covers if workers have the default lease, but no more
+	// than [DefaultMaxAttempts], which last for a day. The window must cover [MinAttempts] of them.
 	MaxAttempts int
 
-	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
+	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry]. Its [workqueue.Retry.Span] says
+	// for how long MaxAttempts last.
 	Retry workqueue.Retry
 
 	// Telemetry receives spans, metrics, logs and events.
@@ -62,16 +65,24 @@ type Options struct {
 // it, because a message that is still being attempted is not yet processed. The result is [math.MaxInt64] if it does
 // not fit a Duration.
 func RetryHorizon(retry workqueue.Retry, maxAttempts int, lease time.Duration) time.Duration {
-	retry.Jitter = 0 // jitter only shortens a delay
-	horizon := lease
-	for attempt := 1; attempt < maxAttempts; attempt++ {
-		more := retry.Delay(attempt) + lease
-		if horizon > math.MaxInt64-more {
-			return math.MaxInt64
-		}
-		horizon += more
+	_, pauses := retry.Span(maxAttempts)
+	attempts := time.Duration(max(maxAttempts, 1))
+	if lease > (math.MaxInt64-pauses)/attempts {
+		return math.MaxInt64
 	}
-	return horizon
+	return pauses + attempts*lease
+}
+
+// attempts returns the MaxAttempts, or its default.
+func (o Options) attempts() int {
+	if o.MaxAttempts != 0 {
+		return o.MaxAttempts
+	}
+	retry, n := cmp.Or(o.Retry, workqueue.DefaultRetry), MinAttempts
+	for n < DefaultMaxAttempts && RetryHorizon(retry, n+1, workqueue.DefaultLease) <= o.DedupWindow {
+		n++
+	}
+	return n
 }
 
 // withDefaults sets the defaults of the inbox's own options. The core sets those of the others.
@@ -98,7 +109,7 @@ func (o Options) validate(spec workqueue.Spec) error {
 			"is %v, shorter than the dedup window of %v: a dead letter's key would be free before", o.FailedRetention,
 			o.DedupWindow)
 	}
-	return checkWindow(o.DedupWindow, spec, workqueue.DefaultLease)
+	return o.checkWindow(spec, workqueue.DefaultLease)
 }
 
 // checkGiven refuses a window that is missing or out of range, before other defaults are derived from it.
@@ -114,13 +125,18 @@ func (o Options) checkGiven() error {
 	return nil
 }
 
-// checkWindow refuses a window that is shorter than the retry horizon of a table whose workers use the lease.
-func checkWindow(window time.Duration, spec workqueue.Spec, lease time.Duration) error {
-	horizon := RetryHorizon(spec.Retry, spec.MaxAttempts, lease)
-	if window < horizon {
+// checkWindow refuses a window that is shorter than the retry horizon of a table whose workers use the lease. If no
+// number of attempts was asked for, a long lease is no reason to refuse more of them than [MinAttempts].
+func (o Options) checkWindow(spec workqueue.Spec, lease time.Duration) error {
+	attempts := spec.MaxAttempts
+	if o.MaxAttempts == 0 {
+		attempts = MinAttempts
+	}
+	horizon := RetryHorizon(spec.Retry, attempts, lease)
+	if o.DedupWindow < horizon {
 		return validate.Errorf("dedup window", "is %v, shorter than the retry horizon of %v (%d attempts, each with "+
 			"a lease of %v, and the backoff between them): a message could be delivered again while it is still "+
-			"being tried", window, horizon, spec.MaxAttempts, lease)
+			"being tried", o.DedupWindow, horizon, attempts, lease)
 	}
 	return nil
 }
@@ -128,7 +144,10 @@ func checkWindow(window time.Duration, spec workqueue.Spec, lease time.Duration)
 // spec describes the table with these options.
 func (o Options) spec() workqueue.Spec {
 	spec := Spec(o.Schema)
-	spec.MaxAttempts = o.MaxAttempts
+	spec.MaxAttempts = o.attempts()
+	if o.MaxAttempts != 0 { // whoever sets the attempts sets them for crashes, too
+		spec.MaxLost = 0
+	}
 	spec.Retry = o.Retry
 	spec.Retention = o.DedupWindow
 	spec.FailedRetention = o.FailedRetention

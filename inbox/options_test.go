@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -64,6 +65,46 @@ func TestTheWindowIsHeldAgainstTheWorkersLease(t *testing.T) {
 	_, err := inbox.NewWorker(f.Pool, f.box, o)
 	expectInvalid(t, err, "dedup window is 24h0m0s, shorter than the retry horizon of 39h0m0s (10 attempts, each "+
 		"with a lease of 3h0m0s")
+}
+
+// The default number of attempts fits the window, so a window that covers MinAttempts is enough, whatever lease the
+// workers have.
+func TestTheDefaultAttemptsFitTheWindow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t).Pool
+	constant := workqueue.Retry{Growth: workqueue.Constant, Base: time.Minute}
+	for name, c := range map[string]struct {
+		o     inbox.Options
+		lease time.Duration
+		want  int
+	}{
+		"the least":       {inbox.Options{DedupWindow: 811 * time.Second}, 30 * time.Second, inbox.MinAttempts},
+		"an hour":         {inbox.Options{DedupWindow: time.Hour}, 5 * time.Minute, 13},
+		"a day":           {inbox.Options{DedupWindow: day}, 2 * time.Hour, 102},
+		"a month":         {inbox.Options{DedupWindow: 30 * day}, time.Hour, inbox.DefaultMaxAttempts},
+		"its own backoff": {inbox.Options{DedupWindow: time.Hour, Retry: constant}, 5 * time.Minute, 40},
+		"its own attempts": {inbox.Options{DedupWindow: 30 * day, MaxAttempts: 2000,
+			Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Second}}, time.Minute, 2000},
+	} {
+		box, err := inbox.Open(c.o)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		spec := box.Table().Spec()
+		if spec.MaxAttempts != c.want {
+			t.Errorf("%s: %d attempts, want %d", name, spec.MaxAttempts, c.want)
+		}
+		horizon := func(n int) time.Duration { return inbox.RetryHorizon(spec.Retry, n, workqueue.DefaultLease) }
+		if n := spec.MaxAttempts; horizon(n) > c.o.DedupWindow ||
+			c.o.MaxAttempts == 0 && n < inbox.DefaultMaxAttempts && horizon(n+1) <= c.o.DedupWindow {
+			t.Errorf("%s: %d attempts have a horizon of %v in a window of %v", name, n, horizon(n), c.o.DedupWindow)
+		}
+		if _, err := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "c",
+			WorkerOptions: workqueue.WorkerOptions{Lease: c.lease}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestDefaultsAreThoseOfTheMigration(t *testing.T) {

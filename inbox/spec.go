@@ -30,6 +30,9 @@ func Spec(schema string) workqueue.Spec {
 		Retention: maxWindow,
 		Sweeps:    []string{stripSweep},
 		Writer:    writer,
+
+		MaxAttempts: DefaultMaxAttempts,
+		MaxLost:     workqueue.DefaultMaxLost,
 	}
 }
 

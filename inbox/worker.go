@@ -47,7 +47,7 @@ func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 		return nil, validate.Errorf("inbox", "is nil")
 	}
 	lease := cmp.Or(o.Lease, workqueue.DefaultLease)
-	err := cmp.Or(input.Name("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))
+	err := cmp.Or(input.Name("consumer", o.Consumer, MaxKeyPart), b.covers(lease))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,11 @@ const (
 	MaxQueue = 255
 	MaxKey   = 255
 
+	// DefaultMaxAttempts is how often a job is attempted unless it, its kind or [Options] say otherwise. With
+	// [workqueue.DefaultRetry] that takes four hours at least, see [workqueue.Retry.Span]: longer than most outages of
+	// a single service, and short enough that a batch, a workflow or a person learns of the failure on the same day.
+	DefaultMaxAttempts = 30
+
 	// DefaultMaxArgs is the largest size of encoded args in bytes, unless [Options] set another. Store larger data
 	// elsewhere, and its address in the args. Outputs and the results of steps have the same limit.
 	DefaultMaxArgs = 1 << 20

@@ -29,10 +29,12 @@ type Options struct {
 	MaxArgs int
 
 	// MaxAttempts is how often a job is attempted if neither the job nor its kind sets a maximum. Default:
-	// [workqueue.DefaultMaxAttempts].
+	// [DefaultMaxAttempts], which last for four hours. A job that never succeeds holds the key of a [keyed.Ordered] for
+	// as long: have its handler return [workqueue.Permanent], or set fewer.
 	MaxAttempts int
 
-	// Retry is the backoff of a job if neither the job nor its kind sets one. Default: [workqueue.DefaultRetry].
+	// Retry is the backoff of a job if neither the job nor its kind sets one. Default: [workqueue.DefaultRetry]. Its
+	// [workqueue.Retry.Span] says for how long MaxAttempts last.
 	Retry workqueue.Retry
 
 	// Retention is how long done and cancelled jobs are kept, with their output. Default: [workqueue.DefaultRetention].
@@ -47,7 +49,9 @@ type Options struct {
 
 func (o Options) spec() workqueue.Spec {
 	spec := Spec(o.Schema)
-	spec.MaxAttempts = o.MaxAttempts
+	if o.MaxAttempts != 0 { // whoever sets the attempts sets them for crashes, too
+		spec.MaxAttempts, spec.MaxLost = o.MaxAttempts, 0
+	}
 	spec.Retry = o.Retry
 	spec.Retention = o.Retention
 	spec.FailedRetention = o.FailedRetention

@@ -33,6 +33,9 @@ type Schedule struct {
 	// Rule says what happens to occurrences that are late or overlap, and spreads them in time.
 	Rule schedule.Rule
 
+	// Version is that of the definition: one with a higher version is not replaced, see [periodic.Schedule].
+	Version int64
+
 	// Args are the args of every job.
 	Args Args
 
@@ -113,7 +116,8 @@ func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Sched
 		if err != nil {
 			return &partError{fmt.Sprintf("schedule %q", sc.Name), err}
 		}
-		list[i] = periodic.Schedule{Name: sc.Name, Expr: sc.Expr, Zone: sc.Zone, Rule: sc.Rule, Template: template}
+		list[i] = periodic.Schedule{Name: sc.Name, Expr: sc.Expr, Zone: sc.Zone, Rule: sc.Rule, Version: sc.Version,
+			Template: template}
 	}
 	return s.Plan.Put(ctx, tx, list...)
 }

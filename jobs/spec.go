@@ -53,6 +53,9 @@ func Spec(schema string) workqueue.Spec {
 		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
 		Writer:    writer,
+
+		MaxAttempts: DefaultMaxAttempts,
+		MaxLost:     workqueue.DefaultMaxLost,
 	}
 }
 

@@ -163,7 +163,7 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"constraint jobs_step_pkey of {schema}.jobs_step is missing"}},
 		"a column's default": {
 			[]string{"ALTER TABLE outbox ALTER COLUMN max_attempts SET DEFAULT 1"},
-			[]string{"column {schema}.outbox.max_attempts has the default 1, needs 10"}},
+			[]string{"column {schema}.outbox.max_attempts has the default 1, needs 130"}},
 		"a column without its default": {
 			[]string{"ALTER TABLE outbox_join ALTER COLUMN look_at DROP DEFAULT"},
 			[]string{"column {schema}.outbox_join.look_at has no default, needs (now() + '00:01:00'::interval)"}},

@@ -124,7 +124,7 @@ func TestZeroValuesAreUsable(t *testing.T) {
 		t.Errorf("payload is %v, want an empty one", got.Payload)
 	case got.Key != nil, got.DedupKey != nil, sdktest.Untraced(got.Headers) != nil:
 		t.Errorf("key %v, dedup key %v, headers %v: want none", got.Key, got.DedupKey, got.Headers)
-	case got.Max != 10, got.DueIn != 0:
+	case got.Max != outbox.DefaultMaxAttempts, got.DueIn != 0:
 		t.Errorf("max attempts %d, due in %v", got.Max, got.DueIn)
 	}
 }

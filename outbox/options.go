@@ -30,10 +30,12 @@ type Options struct {
 	MaxPayload int
 
 	// MaxAttempts is how often a message that does not set its own maximum is attempted. It is stored in the row, so it
-	// applies to every relay. Default: [workqueue.DefaultMaxAttempts].
+	// applies to every relay. Default: [DefaultMaxAttempts], which last for a day. A message that never succeeds holds
+	// its key for as long if the ordering is [PerKey]: have its handler return [workqueue.Permanent], or set fewer.
 	MaxAttempts int
 
-	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
+	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry]. Its [workqueue.Retry.Span] says
+	// for how long MaxAttempts last.
 	Retry workqueue.Retry
 
 	// Retention is how long delivered and cancelled messages are kept, with their dedup keys. Default:
@@ -62,7 +64,9 @@ type Options struct {
 
 func (o Options) spec() workqueue.Spec {
 	spec := Spec(o.Schema)
-	spec.MaxAttempts = o.MaxAttempts
+	if o.MaxAttempts != 0 { // whoever sets the attempts sets them for crashes, too
+		spec.MaxAttempts, spec.MaxLost = o.MaxAttempts, 0
+	}
 	spec.Retry = o.Retry
 	spec.Retention = o.Retention
 	spec.FailedRetention = o.FailedRetention

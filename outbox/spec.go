@@ -27,6 +27,9 @@ func Spec(schema string) workqueue.Spec {
 		Sweeps:    []string{keyed.SweepSuffix, join.Sweep},
 		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
+
+		MaxAttempts: DefaultMaxAttempts,
+		MaxLost:     workqueue.DefaultMaxLost,
 	}
 }
 

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -77,19 +78,40 @@ func (r Rule) Due(s *Schedule, next, now time.Time) (fire []time.Time, skipped i
 	return nil, s.count(next, last.Add(1)), following, ok
 }
 
-// choose returns the occurrences to fire, oldest first: it goes back from the newest due one for as long as the rule
-// wants more.
+// Choose is [Rule.Due] for occurrences that have been computed before: due are nominal times that have come, oldest
+// first. It returns those to fire, and how many others are skipped.
+func (r Rule) Choose(due []time.Time, now time.Time) (fire []time.Time, skipped int) {
+	fire = r.newestFirst(now, func(yield func(time.Time) bool) {
+		for _, t := range slices.Backward(due) {
+			if !yield(t) {
+				return
+			}
+		}
+	})
+	return fire, len(due) - len(fire)
+}
+
+// choose returns the occurrences to fire, oldest first.
 func (r Rule) choose(s *Schedule, next, last, now time.Time) []time.Time {
+	return r.newestFirst(now, func(yield func(time.Time) bool) {
+		for t := last; yield(t) && t.After(next); {
+			t = s.newest(next, t.Add(-1))
+		}
+	})
+}
+
+// newestFirst returns the occurrences to fire, oldest first: it goes back from the newest due one for as long as the
+// rule wants more.
+func (r Rule) newestFirst(now time.Time, due iter.Seq[time.Time]) []time.Time {
 	var fire []time.Time
 	misfires := 0
-	for t := last; len(fire) < MaxFire; t = s.newest(next, t.Add(-1)) {
+	for t := range due {
 		if now.Sub(t) > r.grace() {
 			if misfires++; misfires > r.wanted(len(fire)) {
 				break
 			}
 		}
-		fire = append(fire, t)
-		if !t.After(next) {
+		if fire = append(fire, t); len(fire) == MaxFire {
 			break
 		}
 	}

@@ -168,3 +168,54 @@ func TestCheck(t *testing.T) {
 		t.Error("a cap over MaxFire is taken")
 	}
 }
+
+// What is known to be due is judged like what is computed.
+func TestChooseAgreesWithDue(t *testing.T) {
+	t.Parallel()
+	s := parse(t, "@every 10m", "")
+	next := on(t, "06:00")
+	for _, misfire := range []schedule.Misfire{schedule.MisfireOnce, schedule.MisfireSkip, schedule.MisfireAll} {
+		for _, limit := range []int{0, 1, 3, schedule.MaxFire} {
+			for _, grace := range []time.Duration{0, 15 * time.Minute, 10 * time.Hour} {
+				for n := range 40 {
+					r := schedule.Rule{Misfire: misfire, Cap: limit, Grace: grace}
+					now := next.Add(time.Duration(n)*10*time.Minute + 5*time.Minute)
+					due := append([]time.Time{next}, s.Between(next, now, schedule.MaxFire)...)
+					fire, skipped := r.Choose(due, now)
+					wantFire, wantSkipped, _, _ := r.Due(s, next, now)
+					if !slices.EqualFunc(fire, wantFire, time.Time.Equal) || skipped != wantSkipped {
+						t.Errorf("%+v of %d: %v and %d, want %v and %d", r, len(due), show(fire), skipped,
+							show(wantFire), wantSkipped)
+					}
+				}
+			}
+		}
+	}
+	if fire, skipped := (schedule.Rule{}).Choose(nil, next); fire != nil || skipped != 0 {
+		t.Errorf("of nothing: %v and %d", fire, skipped)
+	}
+}
+
+func TestEqual(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, zoneA, b, zoneB string
+		want               bool
+	}{
+		{"@daily", "", "0  0 * * *", "UTC", true},
+		{"@annually", "", "0 0 1 JAN *", "", true},
+		{"0 0 * * 0", "", "0 0 * * 7", "", true},
+		{"@every 90m", "Asia/Tokyo", "@every 1h30m", "Europe/Paris", true},
+		{"@every 1h", "", "@hourly", "", false},
+		{"@every 1h", "", "@every 2h", "", false},
+		{"@daily", "Asia/Tokyo", "@daily", "", false},
+		{"0 0 * * *", "", "1 0 * * *", "", false},
+		{"0 0 1 * 1", "", "0 0 1 * *", "", false},
+		{"0 1 * * *", "Europe/Paris", "0 1-1/1 * * *", "Europe/Paris", false}, // they differ when the clock is set back
+	} {
+		a, b := parse(t, c.a, c.zoneA), parse(t, c.b, c.zoneB)
+		if a.Equal(b) != c.want || b.Equal(a) != c.want || !a.Equal(a) {
+			t.Errorf("%q in %q and %q in %q: %v", c.a, c.zoneA, c.b, c.zoneB, a.Equal(b))
+		}
+	}
+}

@@ -20,6 +20,15 @@ func (s *Schedule) Zone() string { return s.zone.String() }
 // IsInterval reports whether the schedule is an "@every".
 func (s *Schedule) IsInterval() bool { return s.interval > 0 }
 
+// Equal reports whether two schedules mean the same, however they are written: the same fields in the same zone, or the
+// same interval. Zones are the same if their names are. It may report false for texts with the same times.
+func (s *Schedule) Equal(other *Schedule) bool {
+	if s.IsInterval() || other.IsInterval() {
+		return s.interval == other.interval // its times are the same in every zone
+	}
+	return s.calendar == other.calendar && s.fixed == other.fixed && s.Zone() == other.Zone()
+}
+
 // The range of years in which schedules are due, which RFC 3339 can represent.
 var (
 	firstYear = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -23,10 +23,11 @@ type Options struct {
 	MaxPayload int
 
 	// MaxAttempts is how often a timer that does not set its own maximum is attempted. Default:
-	// [workqueue.DefaultMaxAttempts].
+	// [workqueue.DefaultMaxAttempts], which last for an hour: what fires much later than that seldom has a use.
 	MaxAttempts int
 
-	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
+	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry]. Its [workqueue.Retry.Span] says
+	// for how long MaxAttempts last.
 	Retry workqueue.Retry
 
 	// Retention is how long timers are kept that have fired or were cancelled. Default: [workqueue.DefaultRetention].

@@ -22,6 +22,9 @@ type Schedule struct {
 	Zone string // the IANA time zone of Expr. Default: UTC
 	Rule schedule.Rule
 
+	// Version is that of the definition: one with a higher version is not replaced, see [periodic.Schedule].
+	Version int64
+
 	// Topic, Payload or Value, Headers and MaxAttempts are those of every occurrence, as with a [Timer].
 	Topic       string
 	Payload     []byte
@@ -40,6 +43,7 @@ type ScheduleInfo struct {
 	BufferedAt *time.Time
 	Fired      int64
 	Skipped    int64
+	Owed       int // see [periodic.Info]
 	Failures   int // see [periodic.Info]
 	LastError  string
 	CreatedAt  time.Time
@@ -155,18 +159,20 @@ func (s *Schedules) planned(ctx context.Context, in Schedule) (periodic.Schedule
 		return periodic.Schedule{}, err
 	}
 	encoded, err := json.Marshal(t)
-	return periodic.Schedule{Name: in.Name, Expr: in.Expr, Zone: in.Zone, Rule: in.Rule, Template: encoded}, err
+	return periodic.Schedule{Name: in.Name, Expr: in.Expr, Zone: in.Zone, Rule: in.Rule, Version: in.Version,
+		Template: encoded}, err
 }
 
 func scheduleInfo(i periodic.Info) (ScheduleInfo, error) {
 	t, err := decodeTemplate(i.Template)
 	return ScheduleInfo{
 		Schedule: Schedule{
-			Name: i.Name, Expr: i.Expr, Zone: i.Zone, Rule: i.Rule,
+			Name: i.Name, Expr: i.Expr, Zone: i.Zone, Rule: i.Rule, Version: i.Version,
 			Topic: t.Topic, Payload: t.Payload, Headers: t.Headers, MaxAttempts: t.MaxAttempts,
 		},
 		Status: i.Status, Paused: i.Paused, NextAt: i.NextAt, LastAt: i.LastAt, BufferedAt: i.BufferedAt,
-		Fired: i.Fired, Skipped: i.Skipped, Failures: i.Failures, LastError: i.LastError, CreatedAt: i.CreatedAt,
+		Fired: i.Fired, Skipped: i.Skipped, Owed: i.Owed, Failures: i.Failures, LastError: i.LastError,
+		CreatedAt: i.CreatedAt,
 	}, err
 }
 

@@ -94,7 +94,7 @@ var (
 	liveTimes     = []string{"created_at", "due_at", "locked_until", "cancelled_at"}
 	endedTimes    = []string{"created_at", "due_at", "completed_at", "failed_at", "cancelled_at"}
 	timerTimes    = []string{"rearm_at"}
-	scheduleTimes = []string{"next_at", "last_at", "buffered_at"} // nominal: they stay, and the schedule's clock moves
+	scheduleTimes = []string{"next_at", "last_at", "buffered_at", "anchor"} // they stay, and the schedule's clock moves
 )
 
 // belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move.

@@ -4,8 +4,8 @@ import "testing"
 
 // Bounds of a drain. A drain that exceeds them would probably never end.
 const (
-	// MaxRunsOfRow is how often [Drain] and [DrainAll] let one row be handled. A row has ten attempts by default.
-	MaxRunsOfRow = 100
+	// MaxRunsOfRow is how often [Drain] and [DrainAll] let one row be handled: more than it has attempts by default.
+	MaxRunsOfRow = 200
 	// MaxRuns is how many times handlers may run in one call.
 	MaxRuns = 10_000
 )

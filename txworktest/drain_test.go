@@ -161,13 +161,13 @@ func TestAnEndlessLoopFailsTheTest(t *testing.T) {
 			*outbox.Delivery) error {
 			return workqueue.RetryNow(errors.New("boom"))
 		}))
-	}, "was handled 100 times", "does its handler put it back for ever?", "boom")
+	}, "was handled 200 times", "does its handler put it back for ever?", "boom")
 	fails(t, func(t testing.TB) {
 		txworktest.DrainAll(t, f.Begin(t), f.relay(func(context.Context,
 			*outbox.Delivery) error {
 			return workqueue.Snooze(time.Hour)
 		}))
-	}, "was handled 100 times")
+	}, "was handled 200 times")
 }
 
 func TestAnEndlessChainFailsTheTest(t *testing.T) {

@@ -198,3 +198,6 @@ func (t *Table) checkNewRow(row NewRow) error {
 
 // maxAttemptsLimit is far more than anybody tries and far from overflowing anything.
 const maxAttemptsLimit = 1_000_000
+
+// maxLostLimit is how far the reaper counts the leases that a row has lost.
+const maxLostLimit = 9999

@@ -95,7 +95,7 @@ type view struct {
 	spec                   Spec
 	Table                  string
 	Columns, Lanes, Unique []columnView
-	MaxAttempts            int
+	MaxAttempts, MaxLost   int
 	DeleteDone             bool
 	Admission              string
 	WholeRows              bool   // a claim returns whole rows, in one column
@@ -125,6 +125,7 @@ func newView(spec Spec) view {
 		spec:        spec,
 		Table:       quote(spec.Schema) + "." + quote(spec.Table),
 		MaxAttempts: spec.MaxAttempts,
+		MaxLost:     spec.MaxLost,
 		DeleteDone:  spec.DeleteDone,
 		Admission:   spec.Admission,
 	}
@@ -233,6 +234,16 @@ func (v view) Labels() (quoted []string) {
 
 // MaxReturns bounds how often a lease that was lost together with others does not count.
 func (view) MaxReturns() int { return MaxReturns }
+
+// ReapSpent is the condition under which a row whose lease has expired is not tried again.
+func (v view) ReapSpent() string {
+	used := "t.attempts >= t.max_attempts"
+	if v.MaxLost > 0 {
+		used = fmt.Sprintf("(%s OR NOT l.shared AND 1 + l.alone >= %d AND t.max_attempts = %d)", used, v.MaxLost,
+			v.MaxAttempts)
+	}
+	return "NOT l.returned AND " + used + " OR t.cancelled_at IS NOT NULL"
+}
 
 // ReapDue is the due time after an expired lease.
 func (v view) ReapDue() string {

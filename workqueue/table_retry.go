@@ -31,7 +31,8 @@ type Retry struct {
 }
 
 // DefaultRetry waits 1 s after the first attempt and doubles up to 15 minutes, spread by a fifth so
-// that rows which failed together do not come back together.
+// that rows which failed together do not come back together. So what has come back is found within 15 minutes. For how
+// long rows are retried is decided by their number of attempts, see [Retry.Span].
 var DefaultRetry = Retry{Growth: Exponential, Base: time.Second, Cap: 15 * time.Minute, Jitter: 0.2}
 
 // maxDelay bounds every delay that a caller may name: ten years, far from overflow in Go and in SQL.
@@ -48,6 +49,26 @@ const maxExponent = 60
 func (r Retry) Delay(attempt int) time.Duration {
 	d := r.grown(max(attempt, 1))
 	return time.Duration(d * (1 - r.Jitter*rand.Float64()))
+}
+
+// Span returns for how long a row is retried whose attempts fail at once: the time from its first attempt to its last,
+// if it may have maxAttempts. Most is without jitter, and least with as much as there can be. So what a row calls may
+// be down for least without making it a dead letter. Attempts that take time before they fail, such as those that end
+// by a timeout, last longer by that. The result is [math.MaxInt64] if it does not fit a Duration.
+func (r Retry) Span(maxAttempts int) (least, most time.Duration) {
+	shortest, longest := 0.0, 0.0
+	for attempt := 1; attempt < maxAttempts; attempt++ {
+		d := r.grown(attempt)
+		shortest, longest = shortest+d*(1-r.Jitter), longest+d
+	}
+	return saturated(shortest), saturated(longest)
+}
+
+func saturated(d float64) time.Duration {
+	if d >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(d)
 }
 
 // limit is the Cap or its default.

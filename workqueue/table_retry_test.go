@@ -135,3 +135,30 @@ func TestDefaultOfTheCap(t *testing.T) {
 		}
 	}
 }
+
+// The span is the sum of the pauses, which jitter makes shorter by its share at most.
+func TestRetrySpan(t *testing.T) {
+	t.Parallel()
+	century := Retry{Growth: Constant, Base: maxDelay, Cap: maxDelay}
+	for name, c := range map[string]struct {
+		retry       Retry
+		attempts    int
+		least, most time.Duration
+	}{
+		"never":      {DefaultRetry, 0, 0, 0},
+		"one":        {DefaultRetry, 1, 0, 0},
+		"ten":        {DefaultRetry, 10, 511 * time.Second * 8 / 10, 511 * time.Second},
+		"capped":     {DefaultRetry, 12, (1023 + 900) * time.Second * 8 / 10, (1023 + 900) * time.Second},
+		"no jitter":  {Retry{Growth: Quadratic, Base: time.Second}, 3, 5 * time.Second, 5 * time.Second},
+		"all jitter": {Retry{Growth: Constant, Base: time.Second, Jitter: 1}, 3, 0, 2 * time.Second},
+		"centuries":  {century, maxAttemptsLimit, math.MaxInt64, math.MaxInt64},
+	} {
+		least, most := c.retry.Span(c.attempts)
+		if (least-c.least).Abs() > time.Millisecond || (most-c.most).Abs() > time.Millisecond {
+			t.Errorf("%s: %v to %v, want %v to %v", name, least, most, c.least, c.most)
+		}
+	}
+	if least, most := DefaultRetry.Span(DefaultMaxAttempts); least < time.Hour || most > 80*time.Minute {
+		t.Errorf("by default %v to %v, want about an hour", least, most)
+	}
+}

@@ -13,9 +13,14 @@ const (
 	// DefaultSchema is where txwork keeps its tables unless told otherwise.
 	DefaultSchema = "txwork"
 
-	// DefaultMaxAttempts bounds how often a row is started. With the default backoff ten attempts
-	// span about a quarter of an hour: longer than a deploy or a failover, shorter than a day of noise.
-	DefaultMaxAttempts = 10
+	// DefaultMaxAttempts bounds how often a row is started. With [DefaultRetry] the attempts take an hour at least, see
+	// [Retry.Span]: longer than a failover, or a deployment that is rolled back. A domain that usually calls other
+	// systems has a default of its own, which lasts longer.
+	DefaultMaxAttempts = 15
+
+	// DefaultMaxLost is the MaxLost of the domains whose attempts last for hours: their attempts are meant for calls
+	// that fail, and each lost lease may have cost a process.
+	DefaultMaxLost = 10
 
 	// DefaultRetention is how long a Done or cancelled row is kept: a week answers most "did it run?" questions. Dead
 	// letters are kept until an operator decides.
@@ -78,7 +83,13 @@ type Spec struct {
 	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
 	MaxAttempts int
 
+	// MaxLost is how many leases a row may lose alone, with which it probably ended its process each time: then it is a
+	// dead letter, whatever attempts are left. It concerns only rows with the table's own MaxAttempts, since who sets
+	// another number sets it for such losses, too. Default 0: only the attempts count.
+	MaxLost int
+
 	// Retry is the backoff between attempts if neither the handler nor the row names another. Default: [DefaultRetry].
+	// Its [Retry.Span] says how long MaxAttempts last.
 	Retry Retry
 
 	// Retention is how long the reaper keeps Done rows, and rows that were cancelled. Default: [DefaultRetention].
@@ -289,6 +300,10 @@ func (s Spec) validateSweeps() error {
 func (s Spec) validateLimits() error {
 	if s.MaxAttempts < 1 || s.MaxAttempts > maxAttemptsLimit {
 		return invalid("max attempts", "is %d, it must be between 1 and %d", s.MaxAttempts, maxAttemptsLimit)
+	}
+	if s.MaxLost < 0 || s.MaxLost > maxLostLimit {
+		return invalid("max lost", "is %d, it must be between 1 and %d, or 0 for no limit of its own", s.MaxLost,
+			maxLostLimit)
 	}
 	if s.Retention < 0 {
 		return invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)

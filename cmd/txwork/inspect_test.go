@@ -121,7 +121,7 @@ func TestListEachState(t *testing.T) {
 			t.Errorf("%s has %d rows, want %d; next is %q", status, len(p.Rows), want, p.Next)
 		}
 	}
-	r := c.run("list", "outbox", "--status", "failed").ok().prints("TOPIC", "DEDUP_KEY", "1/10", "no…", "Z (", " ago)")
+	r := c.run("list", "outbox", "--status", "failed").ok().prints("TOPIC", "DEDUP_KEY", "1/130", "no…", "Z (", " ago)")
 	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "PAYLOAD") {
 		t.Errorf("the payload is shown: %s", r.stdout)
 	}
@@ -329,7 +329,7 @@ func TestShow(t *testing.T) {
 	c.fail("first line\nsecond\x1b line", id)
 
 	r := c.run("show", "outbox", id.String()).ok()
-	r.prints("status       failed", "attempts     1 of 10", "topic        orders", "key          k1", `{"a": "b"}`,
+	r.prints("status       failed", "attempts     1 of 130", "topic        orders", "key          k1", `{"a": "b"}`,
 		"payload      15 bytes (--payload shows them)", "  first line\n", `  second\x1b line`, "dedup_key    -")
 	if strings.Contains(r.stdout, "4242") {
 		t.Error("the payload is shown without being asked for")

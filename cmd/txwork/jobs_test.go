@@ -69,7 +69,7 @@ func TestJobsList(t *testing.T) {
 		jobs.InsertOptions{Priority: jobs.High, Delay: time.Hour})
 	c.failJobs("mail")
 
-	all := c.run("jobs", "list").ok().prints("KIND", "greeting", "mail", "high", "(in 59m)", "failed", "1/10", "no…")
+	all := c.run("jobs", "list").ok().prints("KIND", "greeting", "mail", "high", "(in 59m)", "failed", "1/30", "no…")
 	if strings.Contains(all.stdout, "secret") || strings.Index(all.stdout, ids[2].String()) > strings.Index(all.stdout,
 		ids[0].String()) {
 		t.Errorf("the list is\n%s", all.stdout)

@@ -34,6 +34,7 @@ type putOptions struct {
 	zone             string
 	misfire, overlap string
 	rule             schedule.Rule
+	version          int64
 	json             bool
 }
 
@@ -49,6 +50,7 @@ func newSchedulesPutCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.overlap, "overlap", "allow",
 		"what becomes of a time while an earlier timer has not ended: allow, skip or buffer")
 	flags.DurationVar(&o.rule.Jitter, "jitter", 0, "delay each firing by up to this, to spread load")
+	flags.Int64Var(&o.version, "version", 0, "version of the definition; a higher one is not replaced")
 	jsonVar(flags, &o.json, jsonUsage, shownSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.check(args[1]); err != nil {
@@ -61,7 +63,7 @@ func newSchedulesPutCommand(a *app) *cobra.Command {
 		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
 			return a.putSchedule(cmd.Context(), d, t.Schedules(), o.json, timers.Schedule{
 				Name: args[0], Expr: args[1], Zone: o.zone, Rule: o.rule, Topic: o.topic, Payload: payload,
-				MaxAttempts: o.maxAttempts,
+				MaxAttempts: o.maxAttempts, Version: o.version,
 			})
 		})
 	}
@@ -82,6 +84,9 @@ func (o *putOptions) check(expr string) (err error) {
 	if err := o.rule.Check(); err != nil {
 		return usageError{err}
 	}
+	if o.version < 0 {
+		return usagef("--version is %d, it cannot be negative", o.version)
+	}
 	if _, err := schedule.Parse(expr, o.zone); err != nil {
 		return usageError{err}
 	}
@@ -98,6 +103,10 @@ func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules,
 		}
 		return err
 	})
+	if err == nil && made.Version > put.Version {
+		err = fmt.Errorf("schedule %s has version %d, and was not changed: --version %d or higher replaces it",
+			harmless(made.Name), made.Version, made.Version)
+	}
 	if err != nil {
 		return err
 	}
@@ -130,6 +139,7 @@ type shownSchedule struct {
 	NextAt       *time.Time `json:"next_at,omitempty"`     // next occurrence
 	LastAt       *time.Time `json:"last_at,omitempty"`     // last occurrence that became a timer
 	BufferedAt   *time.Time `json:"buffered_at,omitempty"` // an occurrence that waits for the previous timer to end
+	Owed         int        `json:"owed,omitempty"`        // occurrences of earlier definitions that are still to be written
 	Fired        int64      `json:"fired"`                 // number of occurrences that became timers
 	Skipped      int64      `json:"skipped"`               // number of occurrences skipped by its rules
 	Misfire      string     `json:"misfire"`               // rule for missed occurrences: skip, once or all
@@ -138,6 +148,7 @@ type shownSchedule struct {
 	Overlap      string     `json:"overlap"`               // rule while the previous timer is live: skip, buffer or allow
 	Jitter       float64    `json:"jitter_seconds"`        // by how much an occurrence may be delayed
 	MaxAttempts  int        `json:"max_attempts"`          // maximum number of attempts of its timers
+	Version      int64      `json:"version"`               // version of the definition
 	PayloadBytes int        `json:"payload_bytes"`         // size of the payload of its timers
 	Failures     int        `json:"failures,omitempty"`    // how many times in a row its timers could not be written
 	LastError    string     `json:"last_error,omitempty"`  // why it failed
@@ -156,7 +167,8 @@ func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
 	}
 	return shownSchedule{
 		Name: i.Name, Expr: i.Expr, Zone: i.Zone, Topic: i.Topic, State: state,
-		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Fired: i.Fired, Skipped: i.Skipped,
+		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Owed: i.Owed,
+		Fired: i.Fired, Skipped: i.Skipped, Version: i.Version,
 		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
 		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),
 		MaxAttempts: i.MaxAttempts, PayloadBytes: len(i.Payload), Failures: i.Failures, LastError: i.LastError,

@@ -121,7 +121,7 @@ func TestTimersList(t *testing.T) {
 
 	first := c.run("timers", "list", "--prefix", "trial/", "--limit",
 		"3").ok().says("there is more: --after 'trial/2'").
-		prints("KEY", "trial/0", "(in 59m)", "0/10")
+		prints("KEY", "trial/0", "(in 59m)", "0/15")
 	if strings.Contains(first.stdout, "trial/3") || strings.Contains(first.stdout, "other") ||
 		strings.Contains(first.stdout, "secret") {
 		t.Errorf("the page is\n%s", first.stdout)
@@ -131,7 +131,7 @@ func TestTimersList(t *testing.T) {
 	if len(rest.Timers) != 2 || rest.Timers[0].Key != "trial/3" || rest.Next != "" || rest.Timers[0].PayloadBytes != 6 {
 		t.Errorf("the rest is %+v", rest)
 	}
-	failed := c.run("timers", "list", "--status", "failed").ok().prints("other", `t\x1b`, "no…", "1/10")
+	failed := c.run("timers", "list", "--status", "failed").ok().prints("other", `t\x1b`, "no…", "1/15")
 	if strings.Contains(failed.stdout, "trial") {
 		t.Errorf("failed timers are\n%s", failed.stdout)
 	}
@@ -139,6 +139,18 @@ func TestTimersList(t *testing.T) {
 		"\n" {
 		t.Errorf("no timers are %s", empty)
 	}
+}
+
+// A definition with a higher version is not replaced, and the command says so.
+func TestANewerDefinitionIsNotReplaced(t *testing.T) {
+	c := newMigratedCLI(t)
+	put := func(expr string, flags ...string) result {
+		return c.run(append([]string{"schedules", "put", "poll", expr, "--topic", "poll"}, flags...)...)
+	}
+	put("@every 5m", "--version", "7").ok()
+	put("@every 6m").exits(exitFailure).says("schedule poll has version 7, and was not changed: --version 7 or higher")
+	put("@every 6m", "--version", "-1").exits(exitUsage).says("--version is -1")
+	put("@every 8m", "--version", "8", "--json").ok().prints(`"expr":"@every 8m"`, `"version":8`)
 }
 
 func TestScheduleIsPutAndListed(t *testing.T) {

@@ -93,13 +93,42 @@ type checked struct {
 	File     string               `json:"file"`     // file name as given
 	OK       bool                 `json:"ok"`       // there are no problems
 	Serves   []string             `json:"serves"`   // what the worker would serve
+	Retries  []retrying           `json:"retries"`  // for how long rows are retried before they are dead letters
 	Problems []workerfile.Problem `json:"problems"` // in the order of their lines
 }
 
+// retrying is for how long rows are retried whose attempts fail at once.
+type retrying struct {
+	What         string  `json:"what"`          // section, or handler with limits of its own, such as jobs thumbnail
+	Attempts     int     `json:"attempts"`      // attempts of a row that names no number
+	LeastSeconds float64 `json:"least_seconds"` // from the first attempt to the last, with as much jitter as there can be
+	MostSeconds  float64 `json:"most_seconds"`  // without jitter
+}
+
+func (r retrying) String() string {
+	least, most := rough(seconds(r.LeastSeconds)), rough(seconds(r.MostSeconds))
+	if least != most {
+		most = least + " to " + most
+	}
+	return fmt.Sprintf("%s: %d attempts, which last %s", r.What, r.Attempts, most)
+}
+
+// retries says for how long the rows of the file's sections and handlers are retried.
+func (f *workerFile) retries() (list []retrying, err error) {
+	all, err := f.Retries()
+	for _, r := range all {
+		list = append(list, retrying{r.What, r.Attempts, r.Least.Seconds(), r.Most.Seconds()})
+	}
+	return list, err
+}
+
 func (a *app) reportWorkerFile(name string, f *workerFile, err error, asJSON bool) error {
-	result := checked{File: name, OK: err == nil, Serves: []string{}, Problems: []workerfile.Problem{}}
+	result := checked{File: name, OK: err == nil, Serves: []string{}, Retries: []retrying{},
+		Problems: []workerfile.Problem{}}
 	if f != nil {
 		result.Serves = f.Serves()
+		result.Retries, err = f.retries()
+		result.OK = err == nil
 	}
 	var problems *workerfile.Problems
 	if errors.As(err, &problems) {
@@ -111,6 +140,10 @@ func (a *app) reportWorkerFile(name string, f *workerFile, err error, asJSON boo
 		printErr = a.printJSON(result)
 	case err == nil:
 		_, printErr = fmt.Fprintf(a.stdout, "%s is valid: %s\n", name, joined(result.Serves))
+		for _, r := range result.Retries {
+			_, err := fmt.Fprintln(a.stdout, r)
+			printErr = errors.Join(printErr, err)
+		}
 	}
 	return errors.Join(err, printErr)
 }
@@ -169,6 +202,9 @@ func (w *workerRun) run(ctx context.Context) error {
 	if err != nil {
 		return conclude(err)
 	}
+	if err := w.tellRetries(); err != nil {
+		return err
+	}
 	var s *service.Service
 	if w.file.Health != "" {
 		listener, err := net.Listen("tcp", w.file.Health)
@@ -195,6 +231,16 @@ func (w *workerRun) run(ctx context.Context) error {
 	err = s.Run(ctx)
 	done, retried, failed := w.settled.done.Load(), w.settled.retried.Load(), w.settled.failed.Load()
 	w.logger.Info("worker stopped", "done", done, "retried", retried, "failed", failed)
+	return err
+}
+
+// tellRetries logs for how long rows are retried, before the first one fails.
+func (w *workerRun) tellRetries() error {
+	all, err := w.file.Retries()
+	for _, r := range all {
+		w.logger.Info("retries", "what", r.What, "attempts", r.Attempts, "last_at_least", r.Least, "last_at_most",
+			r.Most)
+	}
 	return err
 }
 

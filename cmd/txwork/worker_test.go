@@ -181,7 +181,9 @@ func TestTheDocumentedWorkerFile(t *testing.T) {
 		"thumbnail": `echo "$@" > width; ` + keep("picture"),
 	}, "BILLING_URL="+billing.URL, "BILLING_TOKEN=s3cret")
 	if got, want := w.check(), "worker.yaml is valid: outbox (2 topics), inbox of warehouse (1 topic), timers (1 "+
-		"topic), jobs (1 kind)\n"; got != want {
+		"topic), jobs (1 kind)\noutbox: 130 attempts, which last 24h to 30h\n"+
+		"inbox: 130 attempts, which last 24h to 30h\ntimers: 15 attempts, which last 61m to 77m\n"+
+		"jobs: 30 attempts, which last 4h to 5h\njobs thumbnail: 5 attempts, which last 32s to 40s\n"; got != want {
 		t.Errorf("--check says %q, want %q", got, want)
 	}
 
@@ -200,7 +202,7 @@ func TestTheDocumentedWorkerFile(t *testing.T) {
 		env     []string
 	}{
 		"archived": {"lost", []string{"TXWORK_DOMAIN=outbox\n", "TXWORK_TOPIC=order.lost\n", "TXWORK_KEY=k\n",
-			"TXWORK_ATTEMPT=1\n", "TXWORK_MAX_ATTEMPTS=10\n"}},
+			"TXWORK_ATTEMPT=1\n", "TXWORK_MAX_ATTEMPTS=130\n"}},
 		"shipped": {"paid", []string{"TXWORK_DOMAIN=inbox\n", "TXWORK_CONSUMER=warehouse\n", "TXWORK_SOURCE=shop\n",
 			"TXWORK_MESSAGE_ID=m1\n", "TXWORK_KEY=m1\n"}},
 		"reminded": {`"now"`, []string{"TXWORK_DOMAIN=timers\n", "TXWORK_TOPIC=reminder\n", "TXWORK_KEY=order/7\n",
@@ -228,7 +230,8 @@ func TestTheDocumentedWorkerFile(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	w.stop()
-	contains(t, "the log", w.logged(), "maintenance=here", "worker stopped", "done=5 retried=0 failed=0")
+	contains(t, "the log", w.logged(), "maintenance=here",
+		"msg=retries what=outbox attempts=130 last_at_least=24h1m38", "worker stopped", "done=5 retried=0 failed=0")
 	if strings.Contains(w.logged(), "s3cret") {
 		t.Errorf("the log contains a secret: %s", w.logged())
 	}
@@ -415,7 +418,8 @@ func TestWorkerFilesThatAreWrong(t *testing.T) {
 	right := file("right.yaml", "outbox: {topics: {t: {http: '${HOOK}'}}}")
 	execute(t, t.Context(), nil, map[string]string{"HOOK": "http://127.0.0.1:1/"}, "worker", "--check", "--json",
 		right).ok().
-		prints(`"ok":true,"serves":["outbox (1 topic)"],"problems":[]`)
+		prints(`"ok":true,"serves":["outbox (1 topic)"],"retries":[{"what":"outbox","attempts":130,"least_seconds":86498`,
+			`"most_seconds":108123}],"problems":[]`)
 	execute(t, t.Context(), nil, nil, "worker", "--check", right).exits(exitUsage).says("HOOK, which is not set")
 	execute(t, t.Context(), nil, nil, "worker", filepath.Join(dir, "none.yaml")).exits(exitUsage).says("no such file")
 	execute(t, t.Context(), nil, nil, "worker",

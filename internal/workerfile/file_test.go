@@ -119,6 +119,38 @@ func TestAWholeFile(t *testing.T) {
 	}
 }
 
+// A handler can give a row up earlier than the row's own attempts do, and not later.
+func TestForHowLongRowsAreRetried(t *testing.T) {
+	t.Parallel()
+	f, err := read(dedent(`
+	outbox:
+	  retry: {growth: constant, base: 1m, jitter: 0}
+	  topics:
+	    few: {exec: cat, max_attempts: 3}
+	    many: {exec: cat, max_attempts: 1000}
+	    own: {exec: cat, retry: {growth: linear, base: 1s, jitter: 0.5}, max_attempts: 4}
+	    plain: {exec: cat}
+	inbox:
+	  dedup_window: 1h
+	  consumers: {billing: {topics: {t: {exec: cat, max_attempts: 2}}}}
+	`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Retries()
+	least, most := workqueue.DefaultRetry.Span(13)
+	if want := []workerfile.Retrying{
+		{"outbox", 130, 129 * time.Minute, 129 * time.Minute},
+		{"outbox few", 3, 2 * time.Minute, 2 * time.Minute},
+		{"outbox many", 130, 129 * time.Minute, 129 * time.Minute},
+		{"outbox own", 4, 3 * time.Second, 6 * time.Second},
+		{"inbox", 13, least, most},
+		{"inbox of billing t", 2, 800 * time.Millisecond, time.Second},
+	}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+}
+
 // A command that hangs would hold its place for ever.
 func TestCommandsHaveATimeout(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ CREATE TABLE "{{schema}}"."timers" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     due_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
-    max_attempts integer NOT NULL DEFAULT 10,
+    max_attempts integer NOT NULL DEFAULT 15,
     "fire_at" "{{schema}}"."timers_time" NOT NULL,
     "generation" integer NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
@@ -1228,6 +1228,9 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
     "next_at" "{{schema}}"."timers_schedule_time",
     "last_at" "{{schema}}"."timers_schedule_time",
     "buffered_at" "{{schema}}"."timers_schedule_time",
+    "owed" jsonb,
+    "anchor" "{{schema}}"."timers_schedule_time",
+    "version" bigint,
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3).

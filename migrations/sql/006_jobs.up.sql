@@ -36,7 +36,7 @@ CREATE TABLE "{{schema}}"."jobs" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     due_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
-    max_attempts integer NOT NULL DEFAULT 10,
+    max_attempts integer NOT NULL DEFAULT 30,
     "priority" smallint NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
@@ -484,10 +484,10 @@ WITH taken AS MATERIALIZED (
         SELECT k.rows > 1 OR k.noted OR k.process = ANY (ARRAY(SELECT b.process FROM beside AS b)) AS shared) AS s
 ), changed AS (
     UPDATE "{{schema}}"."jobs" AS t
-    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    SET status = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
         owner_token = NULL,
         attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
@@ -906,10 +906,10 @@ WITH taken AS MATERIALIZED (
         SELECT k.rows > 1 OR k.noted AS shared) AS s
 ), changed AS (
     UPDATE "{{schema}}"."jobs" AS t
-    SET status = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    SET status = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 30) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
         owner_token = NULL,
         attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
@@ -3503,6 +3503,9 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     "next_at" "{{schema}}"."jobs_schedule_time",
     "last_at" "{{schema}}"."jobs_schedule_time",
     "buffered_at" "{{schema}}"."jobs_schedule_time",
+    "owed" jsonb,
+    "anchor" "{{schema}}"."jobs_schedule_time",
+    "version" bigint,
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3).

@@ -8,12 +8,13 @@ import (
 )
 
 // Pause stops a schedule until [Plan.Resume]. Pausing a paused schedule does nothing. Occurrences that were already
-// written are left to the domain; one that waits for the end of another is dropped.
+// written are left to the domain; those that are due and not written are dropped.
 func (p *Plan) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
-	if _, err := p.find(ctx, tx, name); err != nil {
+	s, err := p.find(ctx, tx, name)
+	if err != nil {
 		return err
 	}
-	_, err := p.table.In(tx).Exec(ctx, p.statements.pause, name)
+	_, err = p.table.In(tx).Exec(ctx, p.statements.pause, name, s.Owed)
 	return err
 }
 

@@ -44,7 +44,8 @@ func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
 		checkName(s.Name),
 		validate.Size("expression", len(s.Expr), MaxExpr),
 		validate.Size("template", len(s.Template), MaxTemplate),
-		p.table.Check(&workqueue.NewRow{Values: values(s, nil)}),
+		checkVersion(s),
+		p.table.Check(&workqueue.NewRow{Values: values(s, nil, nil)}),
 	)
 	if err != nil {
 		return nil, err
@@ -57,6 +58,13 @@ func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
 		return nil, refuse(s.Name, err)
 	}
 	return parsed, nil
+}
+
+func checkVersion(s Schedule) error {
+	if s.Version < 0 {
+		return validate.Errorf("version", "of schedule %q is %d, it cannot be negative", s.Name, s.Version)
+	}
+	return nil
 }
 
 func checkName(name string) error {

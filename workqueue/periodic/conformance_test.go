@@ -15,7 +15,8 @@ func TestTablesOfSchedulesConform(t *testing.T) {
 	conformance.Run(t, conformance.Case{
 		Spec: spec,
 		Values: func(n int) []any {
-			return []any{fmt.Sprint(n), "@daily", "UTC", "once", 0, 0, "allow", 0, []byte{}, false, nil, nil, nil, 0, 0}
+			return []any{fmt.Sprint(n), "@daily", "UTC", "once", 0, 0, "allow", 0, []byte{}, false, nil, nil, nil, 0, 0,
+				nil, nil, 0}
 		},
 	})
 }

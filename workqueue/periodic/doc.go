@@ -59,8 +59,10 @@
 // see [workqueue.TxLimits]. The reaper's next round takes its claim back. A scheduler waits [DefaultLockWait] for an
 // application, and then continues with other schedules.
 //
-//   - Put: a new expression or zone is planned anew from now; any other change keeps the next time.
-//   - Pause: no occurrence is written. Resume: the schedule continues from now, without catching up.
+//   - Put: concerns what is due after it; what is due already is written first, by its own definition. A new expression
+//     or zone is planned anew from now, where intervals keep their phase; any other change keeps the next time. A
+//     definition with a lower version than that of the stored one changes nothing.
+//   - Pause: no occurrence is written, also none that is due. Resume: the schedule continues from now.
 //   - Trigger: writes one occurrence now, in addition to the plan, regardless of the policies, under a key of its own.
 //   - Backfill: writes the occurrences of a range in the past, at most [MaxBackfill], except those that exist.
 //   - Delete: deletes the schedule; occurrences that were already written stay in the domain's table.

@@ -59,7 +59,7 @@ func (r row) between(from, to time.Time) ([]time.Time, error) {
 	}
 	after := from.Add(-1)
 	if parsed.IsInterval() {
-		after = parsed.OnGrid(r.anchor(), after)
+		after = parsed.OnGrid(r.phase(), after)
 	}
 	times := parsed.Between(after, to, MaxBackfill+1)
 	if len(times) > MaxBackfill {
@@ -70,8 +70,9 @@ func (r row) between(from, to time.Time) ([]time.Time, error) {
 	return times, nil
 }
 
-func (r row) anchor() time.Time {
-	for _, at := range []*time.Time{r.NextAt, r.LastAt} {
+// phase is one of the times of the schedule's interval.
+func (r row) phase() time.Time {
+	for _, at := range []*time.Time{r.NextAt, r.LastAt, r.anchor} {
 		if at != nil {
 			return *at
 		}

@@ -294,6 +294,9 @@ func TestAChangeBeforeTheLockOfTheDecision(t *testing.T) {
 		"put": {func(f *fixture, tx workqueue.Tx) error {
 			return f.plan.Put(f.Context(), tx, periodic.Schedule{Name: "s", Expr: "@every 1h", Template: []byte("new")})
 		}, 1},
+		"put anew": {func(f *fixture, tx workqueue.Tx) error {
+			return f.plan.Put(f.Context(), tx, periodic.Schedule{Name: "s", Expr: "@every 2h", Template: []byte("new")})
+		}, 1},
 		"pause":  {func(f *fixture, tx workqueue.Tx) error { return f.plan.Pause(f.Context(), tx, "s") }, 0},
 		"delete": {func(f *fixture, tx workqueue.Tx) error { return f.plan.Delete(f.Context(), tx, "s") }, 0},
 	} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -17,8 +18,13 @@ import (
 // maxVanished is how often in a row a schedule may be deleted and created again while Put tries to change it.
 const maxVanished = 10
 
-// Put creates schedules and changes existing ones, by name. A new expression or zone is planned anew from now. Any
-// other change keeps the next occurrence, so a program may put its schedules whenever it starts. A paused schedule
+// Put creates schedules and changes existing ones, by name. It compares what they mean and not their texts, so a
+// program may put its schedules whenever it starts.
+//
+// A change concerns what is due after it. What is due already and not yet written is written by the definition that it
+// was due under, with the template of the new one. A new expression or zone is planned anew from now; an interval
+// counts from the time at which its schedule was created, so it keeps its phase. Any other change keeps the next
+// occurrence. A schedule whose stored [Schedule].Version is higher is left alone, which is logged. A paused schedule
 // stays paused. A schedule that has ended, or that has failed for good, begins again.
 //
 // Schedules are validated before the first one is written. If one is refused, such as a schedule that is never due
@@ -85,29 +91,75 @@ func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool,
 	if err != nil {
 		return false, err
 	}
-	next, err := d.first(nil, now)
+	anchor := now.Truncate(time.Second)
+	next, err := d.first(&anchor, now)
 	if err != nil {
 		return false, err
 	}
 	var inserted []workqueue.Enqueued
 	err = p.bounded(ctx, tx, &LockedError{Schedule: d.Name}, func() (err error) {
 		inserted, err = p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next),
-			Values: values(d.Schedule, next)})
+			Values: values(d.Schedule, next, anchor)})
 		return err
 	})
 	return err == nil && !inserted[0].Duplicate, err
 }
 
-func (p *Plan) change(ctx context.Context, tx workqueue.Tx, old row, d definition) (err error) {
-	var next time.Time
-	if old.NextAt != nil && old.Expr == d.Expr && old.Zone == d.Zone && old.Status < workqueue.Done {
-		next = *old.NextAt
-	} else if next, err = d.first(nil, old.now); err != nil {
+func (p *Plan) change(ctx context.Context, tx workqueue.Tx, old row, d definition) error {
+	if d.Version < old.Version {
+		cmp.Or(p.options.Telemetry.Logger, slog.Default()).InfoContext(ctx, "schedule keeps its newer definition",
+			"table", p.table.Name(), "schedule", d.Name, "version", old.Version, "put", d.Version)
+		return nil
+	}
+	next, owed, dropped, err := old.become(d)
+	if err != nil {
 		return err
 	}
-	v := values(d.Schedule, nil)
+	stored, err := owed.stored()
+	if err != nil {
+		return err
+	}
+	v := values(d.Schedule, nil, nil)
 	return p.table.In(tx).Query(ctx, discard, p.statements.put, old.ID, v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
-		next, p.dueAt(d.Rule, next).Add(-old.ahead))
+		next, p.dueAt(d.Rule, next).Add(-old.ahead), stored, dropped, old.origin(), d.Version)
+}
+
+// become returns what is next under a new definition, what is owed under those before it, and how many occurrences that
+// were due are dropped by their own rule.
+func (r row) become(d definition) (next time.Time, owed debts, dropped int, err error) {
+	plans := r.NextAt != nil && r.Status < workqueue.Done
+	old, err := schedule.Parse(r.Expr, r.Zone) // an error means that nothing is known to be due
+	same := plans && err == nil && old.Equal(d.parsed)
+	if same {
+		next = *r.NextAt
+	}
+	if plans && !r.Paused {
+		owed = r.owed
+		if err == nil && !r.NextAt.After(r.now) && !(same && misfires(r.Rule) == misfires(d.Rule)) {
+			due, missed, following, ok := r.Rule.Due(old, *r.NextAt, r.now)
+			owed, dropped = owed.with(r.Rule, due, r.now)
+			next, dropped, same = following, dropped+missed, same && ok
+		}
+	}
+	if !same {
+		origin := r.origin()
+		next, err = d.first(&origin, r.now)
+		return next, owed, dropped, err
+	}
+	return next, owed, dropped, nil
+}
+
+// misfires is the part of a rule that decides about what is late.
+func misfires(r schedule.Rule) schedule.Rule {
+	return schedule.Rule{Misfire: r.Misfire, Cap: r.Cap, Grace: r.Grace}
+}
+
+// origin is a time from which every interval of the schedule counts.
+func (r row) origin() time.Time {
+	if r.anchor != nil {
+		return *r.anchor
+	}
+	return r.phase()
 }
 
 func (d definition) first(anchor *time.Time, now time.Time) (time.Time, error) {

@@ -70,7 +70,7 @@ func TestPuttingAgain(t *testing.T) {
 		}
 		for _, s := range []periodic.Schedule{
 			{Name: "s", Expr: "@every 2h"},
-			{Name: "s", Expr: "@every 2h", Zone: "Asia/Tokyo"},
+			{Name: "s", Expr: "@every 3h", Zone: "Asia/Tokyo"},
 			{Name: "s", Expr: "@daily", Zone: "Asia/Tokyo"},
 		} {
 			put(s)

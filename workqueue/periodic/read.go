@@ -72,6 +72,9 @@ type row struct {
 	// database's.
 	ahead time.Duration
 
+	owed   debts
+	anchor *time.Time // one of the times of every interval; nil for a schedule of an earlier version of the table
+
 	unreadable error // what SQL has written as a policy is none; the Rule has the default
 }
 
@@ -107,11 +110,11 @@ func scanRow(scan func(...any) error) (row, error) {
 	var r row
 	var misfire, overlap string
 	var grace, jitter int64
-	var ahead string
+	var ahead, owed string
 	err := scan(&r.ID, &r.Name, &r.Expr, &r.Zone, &misfire, &r.Rule.Cap, &grace, &overlap, &jitter, &r.Template,
 		&r.Paused,
 		&r.NextAt, &r.LastAt, &r.BufferedAt, &r.Fired, &r.Skipped, &r.Status, &r.LastError, &r.CreatedAt,
-		&r.Failures, &ahead, &r.now)
+		&r.Failures, &ahead, &owed, &r.anchor, &r.Version, &r.now)
 	if err != nil {
 		return r, err
 	}
@@ -122,6 +125,9 @@ func scanRow(scan func(...any) error) (row, error) {
 	var unknown [2]error
 	r.Rule.Misfire, unknown[0] = schedule.ParseMisfire(misfire)
 	r.Rule.Overlap, unknown[1] = schedule.ParseOverlap(overlap)
-	r.unreadable = cmp.Or(unknown[0], unknown[1])
+	var unreadable error
+	r.owed, unreadable = readDebts(owed)
+	r.Owed = r.owed.count()
+	r.unreadable = cmp.Or(unknown[0], unknown[1], unreadable)
 	return r, nil
 }

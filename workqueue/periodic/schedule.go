@@ -28,6 +28,11 @@ type Schedule struct {
 	// Rule says what happens to late and to overlapping occurrences, and spreads occurrences in time.
 	Rule schedule.Rule
 
+	// Version is that of the definition, such as a number that you raise whenever you change it. [Plan.Put] leaves a
+	// schedule alone whose version is higher, so that programs of an earlier release, which start again during a
+	// deployment, do not undo the change. Default: 0; among equal versions the last one that is put wins.
+	Version int64
+
 	// Template is the data from which the domain makes an occurrence: at most [MaxTemplate] bytes, opaque to this
 	// package.
 	Template []byte
@@ -44,6 +49,7 @@ type Info struct {
 	BufferedAt *time.Time // nominal time of the occurrence that waits for the end of another
 	Fired      int64      // planned occurrences that were written
 	Skipped    int64      // planned occurrences that were dropped, by the misfire or the overlap policy
+	Owed       int        // occurrences of earlier definitions that are still to be written
 	Failures   int        // how many times in a row its occurrences could not be written
 	LastError  string     // the last error of writing occurrences
 	CreatedAt  time.Time

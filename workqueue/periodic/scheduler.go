@@ -219,17 +219,25 @@ func unlessDeleted(err error) error {
 // A decision is a verdict and the time of the next decision.
 type decision struct {
 	verdict
-	missed int        // skipped by the misfire policy
-	next   *time.Time // nominal; nil for never
-	wake   *time.Time // nil for never
+	missed  int        // skipped by the misfire policy
+	earlier int        // how many of the owed occurrences come before the plan's: buffered, or of earlier definitions
+	left    debts      // of those, what is left to the next decision
+	next    *time.Time // nominal; nil for never
+	wake    *time.Time // nil for never
 }
 
 // owed returns the nominal times that should fire by the misfire policy, and when the schedule is due next.
 func (p *Plan) owed(r row) (owed []time.Time, d decision, err error) {
+	if r.Paused {
+		return nil, d, nil
+	}
 	if r.BufferedAt != nil {
 		owed = []time.Time{*r.BufferedAt}
 	}
-	if r.NextAt == nil || r.Paused {
+	due, dropped := r.owed.judged(r.now)
+	owed, d.missed = append(owed, due...), dropped
+	d.earlier = len(owed)
+	if r.NextAt == nil {
 		return owed, d, nil
 	}
 	parsed, err := schedule.Parse(r.Expr, r.Zone)
@@ -237,7 +245,7 @@ func (p *Plan) owed(r row) (owed []time.Time, d decision, err error) {
 		return nil, d, err
 	}
 	fire, missed, following, ok := r.Rule.Due(parsed, *r.NextAt, r.now.Add(p.lead(r.Rule)))
-	d.missed = missed
+	d.missed += missed
 	if ok {
 		wake := p.dueAt(r.Rule, following)
 		d.next, d.wake = &following, &wake
@@ -270,7 +278,13 @@ const hiddenPause = time.Minute
 func (d *decision) limit(r row, most int) {
 	switch {
 	case len(d.start) > most:
-		d.next, d.wake = &d.start[most], &r.now
+		if most < d.earlier {
+			d.left = settled(d.start[most:d.earlier])
+		}
+		if planned := max(most, d.earlier); planned < len(d.start) {
+			d.next = &d.start[planned]
+		}
+		d.wake = &r.now
 		d.start = d.start[:most]
 	case d.buffered != nil:
 		again := r.now.Add(bufferPoll)
@@ -295,9 +309,13 @@ func (p *Plan) carryOut(ctx context.Context, tx workqueue.Tx, r row, d decision)
 		}
 		last = &d.start[n-1]
 	}
+	left, err := d.left.stored()
+	if err != nil {
+		return err
+	}
 	var now time.Time
-	err := p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
-		p.statements.advance, r.ID, d.next, last, d.buffered, fired, d.missed+d.skipped)
+	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
+		p.statements.advance, r.ID, d.next, last, d.buffered, fired, d.missed+d.skipped, left)
 	if err != nil || d.wake == nil {
 		return err
 	}

@@ -30,6 +30,9 @@ func Spec(schema, table string) workqueue.Spec {
 			{Name: "buffered_at", Type: "timestamptz"}, // nominal
 			{Name: "fired", Type: "bigint", NotNull: true},
 			{Name: "skipped", Type: "bigint", NotNull: true},
+			{Name: "owed", Type: "jsonb", Internal: true},         // what was due under earlier definitions, see debts
+			{Name: "anchor", Type: "timestamptz", Internal: true}, // a time of every interval; NULL: unknown
+			{Name: "version", Type: "bigint", Internal: true},     // of the definition; NULL is 0
 		},
 		Unique:      []string{"name"},
 		Labels:      []string{"name"},
@@ -45,7 +48,7 @@ func DDL(schema, table string) (up, down string, err error) {
 }
 
 // values are a new schedule's columns as the Spec orders them.
-func values(s Schedule, next any) []any {
+func values(s Schedule, next, anchor any) []any {
 	template := s.Template
 	if template == nil {
 		template = []byte{} // because a nil slice is NULL
@@ -53,5 +56,6 @@ func values(s Schedule, next any) []any {
 	return []any{
 		s.Name, s.Expr, s.Zone, s.Rule.Misfire.String(), s.Rule.Cap, s.Rule.Grace.Microseconds(),
 		s.Rule.Overlap.String(), s.Rule.Jitter.Microseconds(), template, false, next, nil, nil, 0, 0,
+		nil, anchor, s.Version,
 	}
 }

@@ -11,6 +11,11 @@
 -- times. Of all those rows only the last could then look as if it had been alone. So a call that leaves one row of a
 -- process leaves a note in it, which names the claim. The scan for such rows does not run if no lease has expired. The
 -- function each has looked for them before its parts, and leaves no note: the row may be one that is in the way.
+{{- if .MaxLost}}
+--
+-- The table's attempts last for hours, because they are meant for calls that fail. A row that has lost {{.MaxLost}}
+-- leases alone is a dead letter before that, unless its attempts were chosen.
+{{- end}}
 {{if not .Lists -}}
 WITH taken AS MATERIALIZED (
 {{end}}    SELECT {{if .Lists}}r.id{{else}}r.ctid, r.id, {{template "process" "r"}} AS process,
@@ -63,7 +68,7 @@ WITH taken AS MATERIALIZED (
 ), changed AS (
     UPDATE {{.Table}} AS t
     SET {{template "retry_or_fail"
-            retry "NOT l.returned AND t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL" .ReapDue}}
+            retry .ReapSpent .ReapDue}}
         owner_token = NULL,
         attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
         headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers

@@ -38,7 +38,7 @@ CREATE TABLE "billing"."invoices" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     due_at "billing"."invoices_time" NOT NULL DEFAULT now(),
     created_at "billing"."invoices_time" NOT NULL DEFAULT now(),
-    max_attempts integer NOT NULL DEFAULT 10,
+    max_attempts integer NOT NULL DEFAULT 15,
     "cents" bigint NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,

@@ -1,7 +1,8 @@
 -- Changes a schedule that find.sql has locked. A schedule that has ended becomes Ready again. A schedule that a
 -- scheduler holds stays claimed, and due, so that the reaper finds it: the scheduler waits for the lock and then
 -- decides by the new values. Schedulers are notified, since the schedule may be due earlier than before. It is due at
--- once if an occurrence waits for another one, because the policy that made it wait may have changed.
+-- once if an occurrence waits for another one, because the policy that made it wait may have changed, and if
+-- occurrences of earlier definitions are owed.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET expr = $2,
@@ -13,9 +14,13 @@ WITH changed AS (
         jitter = $8::bigint,
         template = $9::bytea,
         next_at = $10::timestamptz,
+        owed = $12::text::jsonb,
+        skipped = t.skipped + $13::bigint,
+        anchor = coalesce(t.anchor, $14::timestamptz),
+        version = $15::bigint,
         due_at = CASE
             WHEN t.status = 1 OR t.paused THEN t.due_at
-            WHEN t.buffered_at IS NOT NULL THEN now()
+            WHEN t.buffered_at IS NOT NULL OR $12::text IS NOT NULL THEN now()
             ELSE greatest($11::timestamptz, now())
         END,
         status = CASE WHEN t.status = 1 THEN 1 ELSE 0 END,

@@ -9,7 +9,7 @@
 -- $9 column_payload
 -- $10 column_dedup_key
 INSERT INTO "txwork"."outbox" (id, due_at, max_attempts, waiting, headers, retry, "topic", "key", "payload", "dedup_key")
-SELECT s.id, greatest(s.due_at, pg_catalog.now()), coalesce(s.max_attempts, 10), coalesce(s.waiting, false), s.headers::pg_catalog.jsonb, s.retry::pg_catalog.jsonb, s.c1, s.c2, s.c3, s.c4
+SELECT s.id, greatest(s.due_at, pg_catalog.now()), coalesce(s.max_attempts, 15), coalesce(s.waiting, false), s.headers::pg_catalog.jsonb, s.retry::pg_catalog.jsonb, s.c1, s.c2, s.c3, s.c4
 FROM unnest(
     $1::pg_catalog.uuid[],
     $2::pg_catalog.timestamptz[],
