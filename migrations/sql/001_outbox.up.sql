@@ -922,7 +922,7 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
         VALUES (id,
             greatest($7, now()),
-            coalesce($9, 10),
+            coalesce($9, 130),
             $8,
             $1,
             nullif($3, ''),
@@ -945,7 +945,7 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
         VALUES (id,
             greatest($7, now()),
-            coalesce($9, 10),
+            coalesce($9, 130),
             $8,
             $1,
             nullif($3, ''),

@@ -928,7 +928,7 @@ BEGIN
         INSERT INTO "{{schema}}"."inbox" (id, due_at, max_attempts, headers, "consumer", "source", "message_id", "body_hash", "topic", "payload")
         VALUES (id,
             greatest($7, now()),
-            coalesce($9, 10),
+            coalesce($9, 130),
             $8,
             $1,
             $2,

@@ -537,7 +537,7 @@ BEGIN
     FOR attempt IN 1..10 LOOP
 WITH wanted AS MATERIALIZED (
     SELECT s.ord, s.key, s.topic, s.payload, s.headers::jsonb AS headers,
-           coalesce(s.max_attempts, 10) AS max_attempts,
+           coalesce(s.max_attempts, 15) AS max_attempts,
            coalesce(s.fire_at, clock_timestamp() + s.delay * interval '1 microsecond') AS fire_at
     FROM unnest(ARRAY[$1]::text[], ARRAY[$2]::text[], ARRAY[$4]::bytea[], ARRAY[$5]::text[], ARRAY[$6]::bigint[], ARRAY[$3]::timestamptz[], ARRAY[NULL]::bigint[])
         WITH ORDINALITY AS s (key, topic, payload, headers, max_attempts, fire_at, delay, ord)
@@ -587,7 +587,7 @@ LEFT JOIN changed AS c ON c.key = w.key
         INSERT INTO "{{schema}}"."timers" (id, due_at, max_attempts, headers, "key", "topic", "payload", "fire_at", "generation")
         VALUES (id,
             greatest($3, now()),
-            coalesce($6, 10),
+            coalesce($6, 15),
             $5,
             $1,
             $2,

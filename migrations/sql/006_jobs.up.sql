@@ -623,7 +623,7 @@ BEGIN
         INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
         VALUES (id,
             greatest($13, now()),
-            coalesce($15, 10),
+            coalesce($15, 30),
             $14,
             $1,
             $3,
@@ -650,7 +650,7 @@ BEGIN
         INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
         VALUES (id,
             greatest($13, now()),
-            coalesce($15, 10),
+            coalesce($15, 30),
             $14,
             $1,
             $3,
