@@ -25,8 +25,9 @@ var ownColumns = []workqueue.Column{
 	{Name: "args", Type: "bytea", NotNull: true},
 	// NULL once the job has entered a state that does not hold the key
 	{Name: "unique_key", Type: "text", Internal: true},
-	{Name: "unique_states", Type: "smallint", Internal: true}, // the ended states that hold the key: a bit for each
-	{Name: "schedule", Type: "text"},                          // the schedule that wrote the job
+	// the ended states that hold the key: a bit for each; 2 is a key that is free when the job starts
+	{Name: "unique_states", Type: "smallint", Internal: true},
+	{Name: "schedule", Type: "text"}, // the schedule that wrote the job
 	// the job counts against its queue's limit, see table jobs_slot
 	{Name: "slot", Type: "boolean", Internal: true},
 	{Name: "trail", Type: "boolean"},                     // true: steps are recorded; false: they are void; NULL: none
@@ -50,6 +51,8 @@ func Spec(schema string) workqueue.Spec {
 		Sweeps:    []string{slotSweep, join.Sweep, keyed.SweepSuffix},
 		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
+
+		PriorityColumn: "priority",
 	}
 }
 

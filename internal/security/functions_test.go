@@ -79,6 +79,8 @@ var definers = map[string]string{
 	"_key_enter":    "a trigger; it writes a note, which no other writer may",
 	"_key_wait":     "the same",
 	"_key_note":     "the same",
+	"_key_leave":    "the same",
+	"_key_level":    "the same",
 	"_join_settled": "the same",
 	"_join_row":     "a row that is hidden is not one that is gone; it returns an id, and nothing else",
 	"_record":       "a trigger; it writes a history, which no other writer may",
