@@ -49,9 +49,9 @@
 // text that you choose, or what [KindOptions].UniqueKey derives from the args, such as the id of an order. A unique
 // index of the table decides, so it holds across transactions and processes. A key is taken while its job is ready or
 // in progress, and in those ended states that you name. A [Conflict] decides what happens to the second job: it is
-// dropped, it replaces the first if that has not started, or it is an error. With [UntilStart] a key is taken only until
-// its job starts, so that a change which arrives later leads to another run; with [UntilStartInTurn] that run comes
-// after this one. In [Delivery.Tx] a job may enqueue its successor under its own key.
+// dropped, it replaces the first if that has not started, or it is an error. With [UntilStart] a key is taken only
+// until its job starts, so that a change which arrives later leads to another run; with [UntilStartInTurn] that run
+// comes after this one. In [Delivery.Tx] a job may enqueue its successor under its own key.
 //
 // A kind's settings hold for every job of it, whether it is enqueued, written by a schedule, part of a batch or
 // workflow, redriven, or takes the place of another. Only batches and workflows refuse unique jobs. SQL that inserts

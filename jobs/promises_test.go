@@ -120,7 +120,9 @@ type promises struct {
 	dump   bytes.Buffer
 }
 
-func promising(t *testing.T, o jobs.KindOptions[change], handle func(context.Context, *jobs.Job[change]) error) *promises {
+func promising(t *testing.T, o jobs.KindOptions[change],
+	handle func(context.Context, *jobs.Job[change]) error) *promises {
+	t.Helper()
 	f := &promises{fixture: newJobs(t)}
 	o.Queue, o.Priority, o.MaxAttempts, o.Retry = "changes", jobs.High, 4, jobs.Quadratic
 	o.Timeout = time.Hour
@@ -243,7 +245,8 @@ func TestUniqueHoldsOnEveryWayIn(t *testing.T) {
 			continue
 		case "redrive": // the job gave its key up when it failed, as Redrive says
 			f.ok(waysIn[way](f, way))
-			equal(t, way+": key", ask[int](f.fixture, "SELECT count(unique_key) FROM "+f.table+" WHERE concurrency_key = $1", way), 0)
+			equal(t, way+": key", ask[int](f.fixture, "SELECT count(unique_key) FROM "+f.table+
+				" WHERE concurrency_key = $1", way), 0)
 			continue
 		case "COPY": // the holder comes between the dump and its restore
 			f.enqueue(change{way, 1})

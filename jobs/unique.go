@@ -18,8 +18,8 @@ import (
 //
 // By default a key is taken while its holder is ready or in progress, and in the ended states that While names. It is
 // free again when the holder enters any other state, or is deleted. A job that is redriven does not take its key again.
-// So what changes while the holder runs, after it has read what it works on, is dropped with Keep and Replace alike; see
-// Until for jobs that must run once more then.
+// So what changes while the holder runs, after it has read what it works on, is dropped with Keep and Replace alike;
+// see Until for jobs that must run once more then.
 //
 // In [Delivery.Tx] the job's own key is free for the jobs that the function enqueues, by whatever way: a job may
 // enqueue its successor. If the transaction does not commit, the job still holds its key.

@@ -155,7 +155,8 @@ func TestUntilIsValidated(t *testing.T) {
 	for want, got := range map[string]string{
 		"Unique.Until is 3":                    until(jobs.Unique{Until: 3}, nil),
 		"Unique.While is set, and so is Until": until(jobs.Unique{Until: jobs.UntilStart, While: jobs.WhileDone}, nil),
-		"ByKey is set, and so is Unique.Until": until(jobs.Unique{Until: jobs.UntilStartInTurn}, keyed.Ordered{Key: "a"}),
+		"ByKey is set, and so is Unique.Until": until(jobs.Unique{Until: jobs.UntilStartInTurn},
+			keyed.Ordered{Key: "a"}),
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("error %q, want %q", got, want)
@@ -216,7 +217,9 @@ func TestAJobEnqueuesItsSuccessor(t *testing.T) {
 					seen = append(seen, receive(t, ran))
 				}
 				equal(t, "chain", slices.Equal(seen, []int{1, 2, 3, 4, 5}), true)
-				f.until("all are done", func() bool { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n })
+				f.until("all are done", func() bool {
+					return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n
+				})
 				held := 0
 				if while == jobs.WhileDone && way == "Go" { // SQL has not said so
 					held = 1

@@ -138,7 +138,8 @@ func (s Spec) Validate() error {
 	s = s.withDefaults()
 	checks := []func() error{
 		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateTopics, s.validateUnique,
-		s.validateLabels, s.validateKeyColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds, s.validateLimits,
+		s.validateLabels, s.validateKeyColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds,
+		s.validateLimits,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

@@ -207,7 +207,8 @@ func TestWhatIsKnownIsTrue(t *testing.T) {
 			})
 			r.exec("ALTER TABLE work ALTER COLUMN priority SET DEFAULT 2")
 			r.mostPlacesAreMarked()
-			w := &walk{rig: r, random: rand.New(rand.NewPCG(seed, 0)), running: map[uuid.UUID]uuid.UUID{}, level: "t.priority"}
+			w := &walk{rig: r, random: rand.New(rand.NewPCG(seed, 0)), running: map[uuid.UUID]uuid.UUID{},
+				level: "t.priority"}
 			w.walk()
 		})
 	}
