@@ -81,6 +81,7 @@ var definers = map[string]string{
 	"_key_note":     "the same",
 	"_key_leave":    "the same",
 	"_key_level":    "the same",
+	"_key_move":     "a trigger; who replaces a row may not release it; it touches no other row",
 	"_join_settled": "the same",
 	"_join_row":     "a row that is hidden is not one that is gone; it returns an id, and nothing else",
 	"_record":       "a trigger; it writes a history, which no other writer may",

@@ -1623,10 +1623,11 @@ BEGIN
 END
 $txwork$;
 
--- The same row enters the new key at its end, or goes on without a key, as if a join released it. Like key_come, which
--- the second UPDATE fires, it runs with the caller's rights. A Replace has locked the writers of the new key before.
+-- The same row enters the new key at its end, or goes on without a key, as if a join released it: the second UPDATE
+-- fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's rights, because who
+-- may replace a row may not release it, and touches no other row.
 CREATE FUNCTION "{{schema}}"."outbox_key_move"() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
