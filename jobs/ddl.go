@@ -107,6 +107,9 @@ func (v view) Hides() string { return sqltext.Hides(v.Table()) }
 // MaxAttempts is the default number of attempts.
 func (v view) MaxAttempts() int { return v.spec.MaxAttempts }
 
+// HeldUntilStart is the value of unique_states for a key that is free when the job starts.
+func (v view) HeldUntilStart() int { return int(heldUntilStart) }
+
 // Name is the table's name, for locks.
 func (v view) Name() string { return v.spec.Name() }
 

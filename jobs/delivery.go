@@ -57,6 +57,9 @@ type Middleware func(next Handler) Handler
 // outcome, such as [workqueue.Snooze], commits together with the writes. Any other error rolls the writes back and is
 // returned; return it from the handler.
 //
+// The job's own unique key is free for jobs that fn enqueues, see [Unique]. From such an insert on, the job's row is
+// locked until Tx ends: do not call SetProgress then.
+//
 // Call it once. After it has returned nil the job is settled, whatever the handler returns. If the lease was lost,
 // nothing is written, and the error is [workqueue.ErrLeaseLost].
 func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {

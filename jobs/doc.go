@@ -49,7 +49,13 @@
 // text that you choose, or what [KindOptions].UniqueKey derives from the args, such as the id of an order. A unique
 // index of the table decides, so it holds across transactions and processes. A key is taken while its job is ready or
 // in progress, and in those ended states that you name. A [Conflict] decides what happens to the second job: it is
-// dropped, it replaces the first if that has not started, or it is an error.
+// dropped, it replaces the first if that has not started, or it is an error. With [UntilStart] a key is taken only
+// until its job starts, so that a change which arrives later leads to another run; with [UntilStartInTurn] that run
+// comes after this one. In [Delivery.Tx] a job may enqueue its successor under its own key.
+//
+// A kind's settings hold for every job of it, whether it is enqueued, written by a schedule, part of a batch or
+// workflow, redriven, or takes the place of another. Only batches and workflows refuse unique jobs. SQL that inserts
+// jobs writes the settings itself, because it does not see the Registry; triggers and indexes then enforce them.
 //
 // # Running
 //
@@ -93,7 +99,8 @@
 // # Periodic jobs
 //
 // [Schedules] are rows, from which schedulers enqueue jobs when they are due. There is no leader. An occurrence, which
-// is a schedule at a nominal time, is enqueued once. Package schedule defines rules and zones, and what happens to
+// is a schedule at a nominal time, is enqueued once. Its settings are those of the program that put the schedule, see
+// [Schedules]. Package schedule defines rules and zones, and what happens to
 // occurrences that are late or overlap.
 //
 // # Failure

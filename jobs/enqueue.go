@@ -54,7 +54,7 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 	replaced, err := c.replace(ctx, tx, replacing)
 	for _, p := range list {
 		e := &enqueued[p.index]
-		e.Replaced = e.Duplicate && replaced[e.ID] && p.replaces()
+		e.Replaced = replaced[e.ID] && p.meets(*e) && p.replaces()
 	}
 	return enqueued, err
 }
@@ -102,7 +102,7 @@ func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, en
 	for i, in := range inserted {
 		p := list[i]
 		enqueued[p.index] = workqueue.Enqueued{ID: in.ID, Duplicate: in.Duplicate}
-		if !in.Duplicate || p.unique == nil {
+		if p.unique == nil || !p.meets(in) {
 			continue
 		}
 		switch p.unique.OnConflict {
@@ -113,6 +113,11 @@ func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, en
 		}
 	}
 	return nil
+}
+
+// meets reports that another job holds the unique key. A job that is written once may have been written before instead.
+func (p prepared) meets(e workqueue.Enqueued) bool {
+	return e.Duplicate && !(p.row.Once && e.ID == p.row.ID)
 }
 
 func (p prepared) replaces() bool { return p.unique != nil && p.unique.OnConflict == Replace }

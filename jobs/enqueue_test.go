@@ -253,18 +253,6 @@ func TestAKindDerivesTheUniqueKeyFromTheArgs(t *testing.T) {
 	equal(t, "no key", f.refuse(change{}, jobs.InsertOptions{}).Error(), `txwork: UniqueKey of kind "change" is empty`)
 }
 
-// A schedule's jobs are unique by their occurrence, so that each of them is enqueued.
-func TestASchedulesJobsHaveNoKeyOfTheirKind(t *testing.T) {
-	t.Parallel()
-	f := newJobs(t)
-	jobs.Declare(f.kinds, jobs.KindOptions[change]{UniqueKey: func(c change) string { return c.Account }})
-	s := f.schedules()
-	f.put(s, jobs.Schedule{Name: "hourly", Expr: "@hourly", Args: change{"a", 1}})
-	f.enqueue(change{"a", 1})
-	f.inTx(func(tx workqueue.Tx) error { _, err := s.Trigger(f.Context(), tx, "hourly"); return err })
-	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 2)
-}
-
 func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

@@ -56,7 +56,7 @@ type Insert struct {
 
 	waiting, joined bool   // for workflows
 	schedule        string // the schedule of which the job is an occurrence
-	occurrence      string // the occurrence's key
+	once            bool   // the id is that of an occurrence, which is written once
 }
 
 // prepared is a job that has been validated.

@@ -48,10 +48,11 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 	if i, err = i.withDefaults(k); err != nil {
 		return prepared{}, err
 	}
-	p := prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique, byKey: i.ByKey}
+	p := prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique}
 	if p.record, err = c.record(ctx, name, i); err != nil {
 		return prepared{}, err
 	}
+	p.byKey = p.record.byKey
 	p.row = i.row(p.record)
 	err = cmp.Or(c.check(i, p.record), c.table.Check(&p.row))
 	return p, err
@@ -62,19 +63,21 @@ func (c *Client) record(ctx context.Context, kind string, i Insert) (record, err
 	r := record{kind: kind, queue: i.Queue, priority: i.Priority, schedule: i.schedule, joined: i.joined,
 		byKey: i.ByKey}
 	o := owner{i.ID, kind, i.schedule, i.Headers}
+	if i.Unique != nil {
+		r.uniqueStates = i.Unique.states()
+	}
+	if fixed, ok := i.Args.(*scheduledArgs); ok {
+		r.args, r.uniqueKey = fixed.stored, fixed.uniqueKey
+		return r, nil
+	}
 	var err error
-	if encoded, done := i.Args.(*encodedArgs); done {
-		r.args = encoded.stored
-	} else if r.args, err = c.encode(ctx, o, argsField, i.Args); err != nil {
+	if r.args, err = c.encode(ctx, o, argsField, i.Args); err != nil || i.Unique == nil {
 		return r, err
 	}
-	switch {
-	case i.occurrence != "":
-		r.uniqueKey, r.uniqueStates = occurrence(i.occurrence), WhileDone|WhileFailed
-	case i.Unique != nil:
-		var plain []byte
-		plain, err = payload.Plain(c.codec, c.envelope(o, argsField), r.args)
-		r.uniqueKey, r.uniqueStates = i.Unique.text(kind, plain), i.Unique.While
+	plain, err := payload.Plain(c.codec, c.envelope(o, argsField), r.args)
+	r.uniqueKey = i.Unique.text(kind, plain)
+	if i.Unique.Until == UntilStartInTurn {
+		r.byKey = inTurn(r.uniqueKey)
 	}
 	return r, err
 }
@@ -96,7 +99,7 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	if i.ByKey, err = i.byKey(k); err != nil {
 		return i, err
 	}
-	return i, keyed.Validate(i.ByKey) // before it is made into columns
+	return i, cmp.Or(i.Unique.checkInTurn(i.ByKey != nil), keyed.Validate(i.ByKey)) // before it is made into columns
 }
 
 func (c *Client) check(i Insert, r record) error {
@@ -113,6 +116,6 @@ func (c *Client) check(i Insert, r record) error {
 func (i Insert) row(r record) workqueue.NewRow {
 	return workqueue.NewRow{
 		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers,
-		Waiting: i.waiting, Values: r.values(),
+		Waiting: i.waiting, Once: i.once, Values: r.values(),
 	}
 }

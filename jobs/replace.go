@@ -11,6 +11,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // A challenger is a job that is to replace the holder of its unique key.
@@ -52,25 +53,40 @@ func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []chall
 		changed[id] = true
 		return err
 	}, c.statements.replace, r.holders, r.keys, r.args, r.priorities, r.due, r.headers, r.maxAttempts, r.retries,
-		r.states)
+		r.states, r.queues, r.schedules, r.rules.keys, r.rules.limits, r.rules.policies, r.rules.rates, r.rules.bursts)
 }
 
 // replacements are the parameters of the statement, one array for each column.
 type replacements struct {
 	holders                         []uuid.UUID
-	keys                            []string
+	keys, queues                    []string
 	headers, retries                []*string
+	schedules                       []any
 	args                            []any
 	priorities, maxAttempts, states []*int64
 	due                             []*time.Time
+	rules                           rules
+}
+
+// rules are the columns of [keyed.Columns] except the place, which the database gives.
+type rules struct{ keys, limits, policies, rates, bursts []any }
+
+func (r *rules) add(rule keyed.Rule) {
+	v := keyed.Values(rule)
+	r.keys, r.limits, r.policies = append(r.keys, v[0]), append(r.limits, v[1]), append(r.policies, v[2])
+	r.rates, r.bursts = append(r.rates, v[3]), append(r.bursts, v[4])
 }
 
 // add appends a challenger. It encodes the args again, because a codec may bind them to the job's id, which is now the
 // holder's, and to the tenant in the headers.
 func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error {
-	args, err := c.encode(ctx, owner{id: ch.holder, kind: ch.kind, headers: ch.row.Headers}, argsField, ch.args)
-	if err != nil {
-		return err
+	args := ch.record.args
+	if _, ok := ch.args.(*scheduledArgs); !ok { // those of a schedule are bound to the schedule
+		var err error
+		args, err = c.encode(ctx, owner{id: ch.holder, kind: ch.kind, headers: ch.row.Headers}, argsField, ch.args)
+		if err != nil {
+			return err
+		}
 	}
 	headers, retry, err := ch.row.Stored(ctx)
 	if err != nil {
@@ -78,6 +94,8 @@ func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error 
 	}
 	r.holders, r.keys, r.args = append(r.holders, ch.holder), append(r.keys, ch.record.uniqueKey), append(r.args, args)
 	r.headers, r.retries = append(r.headers, headers), append(r.retries, retry)
+	r.queues, r.schedules = append(r.queues, ch.record.queue), append(r.schedules, input.Optional(ch.record.schedule))
+	r.rules.add(ch.byKey)
 	r.priorities = append(r.priorities, number(ch.record.priority))
 	r.maxAttempts, r.states = append(r.maxAttempts, number(ch.row.MaxAttempts)),
 		append(r.states, number(ch.record.uniqueStates))

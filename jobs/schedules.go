@@ -1,10 +1,12 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
@@ -39,20 +41,22 @@ type Schedule struct {
 	// Args are the args of every job.
 	Args Args
 
-	// Queue, Priority, MaxAttempts, Retry, ByKey and Headers are the settings of every job, as in [InsertOptions]. The
-	// settings of the kind, which they override, are looked up when the schedule is put.
+	// Queue, Priority, MaxAttempts, Retry, Unique, ByKey and Headers are the settings of every job, as in
+	// [InsertOptions]. The settings of the kind, which they override, and those of the client are those of the program
+	// that puts the schedule, at that time, see [Schedules].
 	Queue       string
 	Priority    Priority
 	MaxAttempts int
 	Retry       workqueue.Retry
+	Unique      *Unique
 	ByKey       keyed.Rule
 	Headers     map[string]string
 }
 
 func (s Schedule) insert() Insert {
-	return Insert{Args: s.Args, schedule: s.Name, occurrence: s.Name, InsertOptions: InsertOptions{
-		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, ByKey: s.ByKey,
-		Headers: s.Headers,
+	return Insert{Args: s.Args, schedule: s.Name, InsertOptions: InsertOptions{
+		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, Unique: s.Unique,
+		ByKey: s.ByKey, Headers: s.Headers,
 	}}
 }
 
@@ -64,6 +68,7 @@ type ScheduleInfo struct {
 	Priority    Priority
 	MaxAttempts int
 	Retry       workqueue.Retry
+	Unique      bool // its jobs have a unique key
 	ByKey       keyed.Rule
 	Headers     map[string]string
 }
@@ -71,6 +76,17 @@ type ScheduleInfo struct {
 // Schedules are periodic jobs: rows in a table of their own, from which schedulers enqueue the jobs that are due. Every
 // [Worker] has a scheduler, and any number of processes may run them; there is no leader. An occurrence, which is a
 // schedule at a nominal time, is enqueued once.
+//
+// How the jobs of a schedule are enqueued is decided by the program that puts it: by the [Schedule], by the kind as
+// that program has registered or declared it, and by its client. All of this is stored with the schedule. The program
+// that fires it adds nothing, and need not know the kind; a change takes effect when the schedule is put again. How a job is
+// run, by contrast, is always decided by the worker that runs it: its handler, middleware, Timeout and RunsWithin.
+//
+// A [Unique] holds for the jobs of a schedule, too. An occurrence whose key is taken has fired, and the schedule goes
+// on: with [Keep] and [Reject] no job is written for it, which the scheduler logs; with [Replace] the holder, if it is
+// ready, becomes the occurrence's job and keeps its own id. Backfill treats occurrences in the same way, and counts
+// those that were written or have replaced a job. It writes an occurrence that had no job if the key is free now.
+// Trigger returns the holder's id and Duplicate, and with [Reject] a [*UniqueError].
 //
 // These methods are those of the embedded plan, see [periodic.Plan]:
 //
@@ -154,6 +170,15 @@ type jobTemplate struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Ordered     *keyed.Ordered    `json:"ordered,omitempty"`
 	Limited     *keyed.Limited    `json:"limited,omitempty"`
+	Unique      *uniqueTemplate   `json:"unique,omitempty"`
+}
+
+// A uniqueTemplate is the unique key of a schedule's jobs, which is the same for all of them.
+type uniqueTemplate struct {
+	Key        string   `json:"key"` // as it is stored with a job
+	While      States   `json:"while,omitempty"`
+	UntilStart bool     `json:"until_start,omitempty"`
+	OnConflict Conflict `json:"on_conflict,omitempty"`
 }
 
 // template validates a schedule's job and encodes it.
@@ -164,7 +189,12 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 	}
 	t := jobTemplate{
 		Kind: p.kind, Args: p.record.args, Queue: p.record.queue, Priority: p.record.priority,
-		MaxAttempts: p.row.MaxAttempts, Retry: p.row.Retry, Headers: p.row.Headers,
+		MaxAttempts: cmp.Or(p.row.MaxAttempts, s.client.table.Spec().MaxAttempts), Retry: p.row.Retry,
+		Headers: p.row.Headers,
+	}
+	if u := p.unique; u != nil {
+		t.Unique = &uniqueTemplate{Key: p.record.uniqueKey, While: u.While, UntilStart: u.Until != UntilEnd,
+			OnConflict: u.OnConflict}
 	}
 	switch g := p.byKey.(type) {
 	case keyed.Ordered:
@@ -206,7 +236,7 @@ func shown(info periodic.Info) (ScheduleInfo, error) {
 	t, err := readTemplate(info.Template)
 	return ScheduleInfo{
 		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
-		ByKey: t.byKey(), Headers: t.Headers,
+		Unique: t.Unique != nil, ByKey: t.byKey(), Headers: t.Headers,
 	}, err
 }
 
@@ -222,34 +252,71 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 	}
 	enqueued, err := s.client.EnqueueMany(ctx, tx, inserts...)
 	written := 0
-	for _, e := range enqueued {
-		if !e.Duplicate {
+	for i, e := range enqueued {
+		o := &occurrences[i]
+		switch {
+		case !e.Duplicate || e.Replaced:
 			written++
+			o.ID = e.ID
+		case e.ID != o.ID: // otherwise the occurrence was written before
+			o.ID, o.Duplicate = e.ID, true
 		}
+	}
+	if err == nil {
+		s.sayHeld(ctx, t, occurrences)
 	}
 	return written, err
 }
 
+// sayHeld logs which occurrences have no job because another job holds their unique key.
+func (s *Schedules) sayHeld(ctx context.Context, t jobTemplate, occurrences []periodic.Occurrence) {
+	var last *periodic.Occurrence
+	n := 0
+	for i, o := range occurrences {
+		if o.Duplicate && !o.Triggered {
+			last = &occurrences[i]
+			n++
+		}
+	}
+	if n > 0 {
+		cmp.Or(s.client.options.Telemetry.Logger, slog.Default()).InfoContext(ctx,
+			"occurrences of a schedule have no job, because another job holds their unique key", "table",
+			s.client.table.Name(), "schedule", last.Schedule, "kind", t.Kind, "queue", t.Queue, "occurrences", n,
+			"last", last.Nominal, "held_by", last.ID)
+	}
+}
+
 // occurrence returns the job of an occurrence.
 func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
-	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule,
-		occurrence: o.Key}
+	args := &scheduledArgs{kind: t.Kind, stored: t.Args}
+	insert := Insert{Args: args, InsertOptions: t.options(), schedule: o.Schedule, once: true}
 	insert.ID, insert.ScheduledAt = o.ID, o.DueAt
 	insert.Headers = maps.Clone(insert.Headers)
 	if insert.Headers == nil {
 		insert.Headers = map[string]string{}
 	}
 	insert.Headers[nominalHeader] = o.Nominal.Format(time.RFC3339Nano)
+	if u := t.Unique; u != nil {
+		args.uniqueKey = u.Key
+		insert.Unique = &Unique{While: u.While, OnConflict: u.OnConflict}
+		if u.UntilStart {
+			insert.Unique.Until = UntilStart // the rule of UntilStartInTurn is in the template
+		}
+		if u.OnConflict == Reject && !o.Triggered {
+			insert.Unique.OnConflict = Keep // an error would have the schedule try again until the key is free
+		}
+	}
 	return insert
 }
 
-// encodedArgs are args that were encoded when their schedule was put.
-type encodedArgs struct {
-	kind   string
-	stored []byte
+// scheduledArgs are args that were encoded, and whose unique key was made, when their schedule was put.
+type scheduledArgs struct {
+	kind      string
+	stored    []byte
+	uniqueKey string
 }
 
-func (a *encodedArgs) Kind() string { return a.kind }
+func (a *scheduledArgs) Kind() string { return a.kind }
 
 // live implements [periodic.Options].Live.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {

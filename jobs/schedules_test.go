@@ -66,7 +66,7 @@ func TestAScheduleEnqueuesItsJobs(t *testing.T) {
 	equal(t, "max attempts", first.job.MaxAttempts, 3)
 	equal(t, "header", first.job.Headers["tenant"], "7")
 	equal(t, "interval", second.nominal.Sub(first.nominal), time.Second)
-	equal(t, "keys", ask[bool](f, "SELECT count(*) = count(DISTINCT unique_key) FROM "+f.table), true)
+	equal(t, "occurrences", ask[bool](f, "SELECT count(*) = count(DISTINCT headers ->> 'txwork-nominal') FROM "+f.table), true)
 	equal(t, "backoff", ask[string](f, "SELECT min(retry ->> 'growth') FROM "+f.table), "quadratic")
 }
 
@@ -120,7 +120,7 @@ func TestADrainEnqueuesWhatSchedulesOweAndDoesIt(t *testing.T) {
 func TestASchedulesOperations(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Queue: "mail", Unique: &jobs.Unique{OnConflict: jobs.Reject},
+	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Queue: "mail",
 		ByKey: func(m mail) keyed.Rule { return keyed.Ordered{Key: m.To} }})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "0 6 * * *", Zone: "Europe/Berlin", Args: mail{To: "ann"}})

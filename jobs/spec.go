@@ -25,7 +25,7 @@ var ownColumns = []workqueue.Column{
 	{Name: "args", Type: "bytea", NotNull: true},
 	// NULL once the job has entered a state that does not hold the key
 	{Name: "unique_key", Type: "text", Internal: true, Written: &writtenUniqueKey},
-	// the ended states that hold the key: a bit for each
+	// the ended states that hold the key: a bit for each; 2 is a key that is free when the job starts
 	{Name: "unique_states", Type: "smallint", Internal: true, Written: &writtenUniqueStates},
 	{Name: "schedule", Type: "text", Written: &workqueue.Written{}}, // the schedule that wrote the job
 	// the job counts against its queue's limit, see table jobs_slot
@@ -56,6 +56,8 @@ func Spec(schema string) workqueue.Spec {
 
 		MaxAttempts: DefaultMaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,
+
+		PriorityColumn: "priority",
 	}
 }
 

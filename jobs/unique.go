@@ -10,13 +10,19 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Unique prevents a job from being enqueued while another job holds the same key. A unique index decides: of any number
 // of concurrent transactions, one writes the job, and the others wait for it to commit or roll back.
 //
-// A key is taken while its holder is ready or in progress, and in the ended states that While names. It is free again
-// when the holder enters any other state, or is deleted. A job that is redriven does not take its key again.
+// By default a key is taken while its holder is ready or in progress, and in the ended states that While names. It is
+// free again when the holder enters any other state, or is deleted. A job that is redriven does not take its key again.
+// So what changes while the holder runs, after it has read what it works on, is dropped with Keep and Replace alike;
+// see Until for jobs that must run once more then.
+//
+// In [Delivery.Tx] the job's own key is free for the jobs that the function enqueues, by whatever way: a job may
+// enqueue its successor. If the transaction does not commit, the job still holds its key.
 type Unique struct {
 	// Key is what no two jobs of one kind may have in common: at most [MaxKey] bytes. A constant allows one job of the
 	// kind. Default: what [KindOptions].UniqueKey returns or, if the kind has none, the encoded args, before
@@ -24,6 +30,8 @@ type Unique struct {
 	Key string
 	// While names the ended states in which the key stays taken. Default: none.
 	While States
+	// Until says whether the key is free already when the job starts. Default: [UntilEnd].
+	Until Until
 	// OnConflict says what happens to a job whose key is taken. Default: [Keep].
 	OnConflict Conflict
 }
@@ -36,6 +44,25 @@ const (
 	WhileFailed States = 1 << workqueue.Failed // until the failed job is redriven or deleted
 )
 
+// heldUntilStart in the column unique_states says that the key is free when the job starts.
+const heldUntilStart States = 1 << workqueue.InProgress
+
+// Until says for how long a job holds its unique key.
+type Until uint8
+
+const (
+	// UntilEnd holds the key until the job has ended.
+	UntilEnd Until = iota
+	// UntilStart holds the key until the job is claimed for the first time: at most one job of the key waits to start.
+	// What is enqueued later is a job of its own, and may run beside it. While must be empty.
+	UntilStart
+	// UntilStartInTurn is UntilStart for jobs of which only one may run at a time: it sets ByKey to an Ordered key made
+	// from the unique key, with [keyed.Skip], so the job must have no other ByKey. However many jobs are enqueued while
+	// one runs, or waits for its next attempt, exactly one more runs after it: the first of them with Keep, the last
+	// with Replace.
+	UntilStartInTurn
+)
+
 // Conflict says what happens to a job whose unique key is taken.
 type Conflict uint8
 
@@ -43,9 +70,10 @@ const (
 	// Keep leaves the holder as it is: nothing is written, and the result is the holder's id.
 	Keep Conflict = iota
 	// Replace turns a holder that is ready into the new job: it gets the new args, headers (and with them tenant and
-	// trace), priority, due time, MaxAttempts, Retry and While, and has no attempts, steps, progress or output. It
-	// keeps its id, its queue, its key and its place there, the time at which it was enqueued, and the history of its
-	// attempts. A holder that is in progress or has ended is not changed, as with Keep.
+	// trace), queue, priority, due time, ByKey, MaxAttempts, Retry and While, and has no attempts, steps, progress or
+	// output. It keeps its id, the time at which it was enqueued, and the history of its attempts. If ByKey names the
+	// same key, it keeps its place there; if it names another, it goes to the end of that. A holder that is in progress
+	// or has ended is not changed, as with Keep.
 	Replace
 	// Reject fails with a [*UniqueError]. Other jobs of the same call may have been written then: roll back.
 	Reject
@@ -57,6 +85,10 @@ func (u *Unique) check() error {
 		return nil
 	case u.While&^(WhileDone|WhileFailed) != 0:
 		return validate.Errorf("Unique.While", "is %d, want WhileDone, WhileFailed or both", u.While)
+	case u.Until > UntilStartInTurn:
+		return validate.Errorf("Unique.Until", "is %d, want UntilEnd, UntilStart or UntilStartInTurn", u.Until)
+	case u.Until != UntilEnd && u.While != 0:
+		return validate.Errorf("Unique.While", "is set, and so is Until: the key is free before the job ends")
 	case u.OnConflict > Reject:
 		return validate.Errorf("Unique.OnConflict", "is %d, want Keep, Replace or Reject", u.OnConflict)
 	}
@@ -66,17 +98,16 @@ func (u *Unique) check() error {
 // unique returns the job's Unique or, if it has none, its kind's, with the key that the kind derives from the args.
 func (i Insert) unique(k *kind) (*Unique, error) {
 	u := cmp.Or(i.Unique, k.unique)
-	switch {
-	case i.occurrence != "":
-		return nil, nil // it is unique by its schedule
-	case u == nil || u.Key != "" || k.uniqueKey == nil:
+	if u == nil || u.Key != "" || k.uniqueKey == nil {
 		return u, nil
 	}
 	key, err := k.uniqueKey(i.Args)
 	if err == nil {
 		err = input.Name(fmt.Sprintf("UniqueKey of kind %q", k.name), key, MaxKey)
 	}
-	return &Unique{Key: key, While: u.While, OnConflict: u.OnConflict}, err
+	derived := *u
+	derived.Key = key
+	return &derived, err
 }
 
 // text returns the unique key in its stored form. The first letter keeps the scopes apart.
@@ -91,5 +122,26 @@ func (u *Unique) text(kind string, args []byte) string {
 	return "a:" + kind + "\x1f" + base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// occurrence returns the unique key of a schedule's occurrence.
-func occurrence(key string) string { return "s:" + key }
+// states are how the row stores While and Until.
+func (u *Unique) states() States {
+	if u.Until != UntilEnd {
+		return heldUntilStart
+	}
+	return u.While
+}
+
+// inTurn is the rule of jobs that run one at a time, by their stored unique key. It is hashed because a concurrency key
+// is shorter.
+func inTurn(uniqueKey string) keyed.Rule {
+	hash := sha256.Sum256([]byte(uniqueKey))
+	return keyed.Ordered{Key: "unique/" + base64.RawURLEncoding.EncodeToString(hash[:]), OnFailure: keyed.Skip}
+}
+
+// checkInTurn refuses another rule beside that of UntilStartInTurn.
+func (u *Unique) checkInTurn(hasByKey bool) error {
+	if u != nil && u.Until == UntilStartInTurn && hasByKey {
+		return validate.Errorf("ByKey", "is set, and so is Unique.Until with UntilStartInTurn, which sets ByKey: for "+
+			"jobs with a key of their own use UntilStart")
+	}
+	return nil
+}

@@ -26,11 +26,15 @@ const (
 	LeaveUnknown
 )
 
-// kind returns the settings of a job's kind. A client with a registry refuses kinds that it does not hold, except for
-// jobs of a schedule: their kind was checked when the schedule was put, which another program may have done.
+// kind returns the settings of a job's kind. A client with a registry refuses kinds that it does not hold. A job of a
+// schedule has the settings with which the schedule was put, which another program may have done: there is nothing to
+// add to them here.
 func (c *Client) kind(name string, args Args) (*kind, error) {
+	if _, ok := args.(*scheduledArgs); ok {
+		return unregistered, nil
+	}
 	k := c.registry.find(name)
-	if _, scheduled := args.(*encodedArgs); k != unregistered || scheduled || c.options.Registry == nil {
+	if k != unregistered || c.options.Registry == nil {
 		return k, nil
 	}
 	return nil, &unknownKindError{&workqueue.InvalidError{

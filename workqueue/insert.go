@@ -25,6 +25,9 @@ type NewRow struct {
 	// Waiting holds the row back: it is Ready, but nothing claims it until it is released, such as by the settle of the
 	// row before it or by the end of a join. It costs claims nothing.
 	Waiting bool
+	// Once says that ID identifies what is enqueued, such as the occurrence of a schedule. If there is a row with it,
+	// nothing is written, and the result is a Duplicate with this ID. Otherwise such a call is an error.
+	Once bool
 	// Headers travel with the row. The trace context of ctx is added to them.
 	Headers map[string]string
 	// Values are the domain's columns, in the order of Spec.Columns; nil is NULL.
@@ -47,7 +50,8 @@ func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) 
 // Enqueued is what became of something that was enqueued: a row, a message, a job or a timer.
 type Enqueued struct {
 	ID uuid.UUID
-	// Duplicate says that no new row was written: ID is that of the existing row with the same unique values.
+	// Duplicate says that no new row was written: ID is that of the existing row with the same unique values or, of a
+	// row that is written Once, with the same ID.
 	Duplicate bool
 	// Replaced says of a Duplicate that the existing row has become what was enqueued. Otherwise it stays as it was.
 	Replaced bool
@@ -128,8 +132,8 @@ func (t *Table) countSent(ctx context.Context, rows []NewRow, inserted []Enqueue
 	t.telemetry.countRows(ctx, t.telemetry.sent, opEnqueue, len(written), func(i int) labels { return written[i] })
 }
 
-// insert writes rows and looks up the holders of unique values that were taken. A holder may be deleted
-// between the two; then the values are free, and the row is written after all.
+// insert writes rows and looks up the rows that have their ids or hold their unique values. Such a row may be deleted
+// between the two; then both are free, and the row is written after all.
 func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *insertion) ([]Enqueued, []uuid.UUID, error) {
 	inserted, written, err := batch.run(ctx, tx)
 	for i := 0; err == nil && i < len(inserted); i++ {
@@ -163,6 +167,9 @@ func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Enqueued, err
 			return inserted[0], nil
 		}
 	}
+	if row.Once { // row-level security may hide the row with the id
+		return Enqueued{ID: row.ID, Duplicate: true}, nil
+	}
 	return Enqueued{}, t.suppressed()
 }
 
@@ -175,6 +182,9 @@ func (t *Table) suppressed() error {
 func (t *Table) checkNewRow(row NewRow) error {
 	if len(row.Values) != len(t.spec.Columns) {
 		return invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
+	}
+	if row.Once && row.ID == uuid.Nil {
+		return invalid("ID", "is missing: a row that is written Once is identified by it")
 	}
 	if row.MaxAttempts < 0 || row.MaxAttempts > maxAttemptsLimit {
 		return invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts,

@@ -23,6 +23,7 @@ type shape struct {
 	forms   string // one [form] for each of the table's insert fields
 	one     bool   // for a single row
 	guarded bool   // against unique values that are taken
+	once    bool   // against ids that are taken, too
 }
 
 // An insertField is a column as an insert sees it.
@@ -89,10 +90,12 @@ type insertView struct {
 	view
 	Fields, Varying []insertField
 	One, Guarded    bool
+	Once            bool
 }
 
 func (v view) insertStatement(s shape) statement {
-	in := insertView{view: v, Fields: v.insertFields(), One: s.one, Guarded: s.guarded}
+	in := insertView{view: v, Fields: v.insertFields(), One: s.one, Guarded: s.guarded,
+		Once: s.once}
 	for i := range in.Fields {
 		in.Fields[i].form = form(s.forms[i])
 		if in.Fields[i].form == varying {

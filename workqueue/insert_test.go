@@ -3,6 +3,7 @@ package workqueue_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,51 @@ func TestInsertOfATakenID(t *testing.T) {
 	}
 	if n := count(t, db, table); n != 0 {
 		t.Errorf("%d rows are there, want none", n)
+	}
+}
+
+// A row that is written once is a duplicate of the row with its id, whoever holds its unique values.
+func TestInsertOnce(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]workqueue.Spec{"unique": letters, "not unique": {Table: letters.Table,
+		Columns: letters.Columns}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			table := create(t, db, spec)
+			once := func(id uuid.UUID, address string) workqueue.NewRow {
+				return workqueue.NewRow{ID: id, Once: true, Values: []any{address}}
+			}
+			first, other, fresh := uuid.New(), uuid.New(), uuid.New()
+			if _, err := write(t.Context(), db, table, once(first, "a"), once(other, "b")); err != nil {
+				t.Fatal(err)
+			}
+			beside := uuid.New()
+			got, err := write(t.Context(), db, table, once(first, "a"), once(other, "a"), once(first, "x"),
+				once(fresh, "c"), once(beside, "b"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := workqueue.Enqueued{ID: beside}
+			if name == "unique" {
+				last = workqueue.Enqueued{ID: other, Duplicate: true}
+			}
+			want := []workqueue.Enqueued{{ID: first, Duplicate: true}, {ID: other, Duplicate: true},
+				{ID: first, Duplicate: true}, {ID: fresh}, last}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+
+			taken := letter("d")
+			taken.ID = first
+			_, err = write(t.Context(), db, table, once(uuid.New(), "e"), taken)
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != "23505" {
+				t.Errorf("a row that is not written once, with a taken id: error %v, want a violated primary key", err)
+			}
+			_, err = write(t.Context(), db, table, once(uuid.Nil, "f"))
+			wantInvalid(t, err, "ID")
+		})
 	}
 }
 

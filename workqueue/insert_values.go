@@ -15,6 +15,7 @@ type insertion struct {
 	ids     []uuid.UUID
 	fields  []gathered // those of [view.insertFields]
 	guarded bool       // some row holds unique values
+	once    []bool     // the rows that are written Once; nil: none
 }
 
 // Where the core's columns are among the fields.
@@ -118,6 +119,12 @@ func (in *insertion) set(i int, row NewRow) (err error) {
 		in.fields[firstColumn+c].add(i, n, v)
 	}
 	in.guarded = in.guarded || in.table.holdsUnique(row)
+	if row.Once {
+		if in.once == nil {
+			in.once = make([]bool, n)
+		}
+		in.once[i] = true
+	}
 	return nil
 }
 
@@ -152,14 +159,14 @@ func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
 	return nil
 }
 
-// run inserts and then looks up the holders of unique values that were taken.
+// run inserts and then looks up the rows that have the ids or hold the unique values.
 func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, error) {
 	inserted := make([]Enqueued, len(in.ids))
 	for i, id := range in.ids {
 		inserted[i] = Enqueued{ID: id}
 	}
 	insert := call{statement: in.table.inserts.of(in.shape()), args: in.args(), unpinned: true}
-	if !in.guarded {
+	if !in.guarded && in.once == nil {
 		n, err := tx.Exec(ctx, insert.text, insert.arguments()...)
 		switch {
 		case err != nil:
@@ -183,7 +190,7 @@ func (in *insertion) shape() shape {
 	for i := range in.fields {
 		forms[i] = byte(in.fields[i].form())
 	}
-	return shape{forms: string(forms), one: len(in.ids) == 1, guarded: in.guarded}
+	return shape{forms: string(forms), one: len(in.ids) == 1, guarded: in.guarded, once: in.once != nil}
 }
 
 func (in *insertion) args() map[string]any {
@@ -206,19 +213,29 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enque
 			inserted[i] = Enqueued{Duplicate: true}
 		}
 	}
-	return tx.run(ctx, call{
-		statement: in.table.statements.findUnique,
-		args:      in.uniqueArgs(),
-		row: func(scan func(...any) error) error {
-			var ord int
-			var id uuid.UUID
-			err := scan(&ord, &id)
-			if err == nil && inserted[ord-1].Duplicate {
-				inserted[ord-1].ID = id
-			}
+	if in.guarded {
+		if err := tx.run(ctx, in.find(in.table.statements.findUnique, in.uniqueArgs(), inserted, nil)); err != nil {
 			return err
-		},
-	})
+		}
+	}
+	if in.once == nil {
+		return nil
+	}
+	// A row that was written before is that, whoever holds its unique values.
+	return tx.run(ctx, in.find(in.table.statements.findIDs, map[string]any{"ids": in.ids}, inserted, in.once))
+}
+
+// find looks for the existing rows of those that were not inserted. Nil means all of these.
+func (in *insertion) find(s statement, args map[string]any, inserted []Enqueued, of []bool) call {
+	return call{statement: s, args: args, row: func(scan func(...any) error) error {
+		var ord int
+		var id uuid.UUID
+		err := scan(&ord, &id)
+		if err == nil && inserted[ord-1].Duplicate && (of == nil || of[ord-1]) {
+			inserted[ord-1].ID = id
+		}
+		return err
+	}}
 }
 
 // uniqueArgs returns the unique columns as arrays, even where all rows have the same value.

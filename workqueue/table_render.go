@@ -38,7 +38,7 @@ type statement struct {
 
 // statements are all of a table's operations.
 type statements struct {
-	findUnique                             statement
+	findUnique, findIDs                    statement
 	claim, admitted, byTopic               statement
 	look, nextDue, nextWake, stats         statement
 	ack, abandon, snooze, fail, extend     statement
@@ -69,6 +69,7 @@ func renderStatements(spec Spec) statements {
 		reapExpired: v.statement("reap_expired"),
 		purgeDone:   v.statement("purge_done"),
 		purgeFailed: v.statement("purge_failed"),
+		findIDs:     v.statement("find_ids"),
 	}
 	s.announceLook = v.statement("announce_look")
 	if len(v.Lanes) > 0 {

@@ -80,6 +80,11 @@ type Spec struct {
 	// before. Package keyed needs it. Default: none.
 	KeyColumn string
 
+	// PriorityColumn names a lane of type smallint whose values are 1, 2 and 3, which the domain's migration enforces:
+	// rows of other values that wait for a limited key would wait for ever. Among the rows that wait for such a key,
+	// those with the least value go first, see package keyed. Default: they go by due time.
+	PriorityColumn string
+
 	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
 	MaxAttempts int
 
@@ -152,7 +157,8 @@ func (s Spec) Validate() error {
 	s = s.withDefaults()
 	checks := []func() error{
 		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateTopics, s.validateUnique,
-		s.validateLabels, s.validateKeyColumn, s.validateSweeps, s.validateFolds, s.validateWriter,
+		s.validateLabels, s.validateKeyColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds,
+		s.validateWriter,
 		s.validateLimits,
 	}
 	for _, check := range checks {
@@ -269,6 +275,16 @@ func (s Spec) validateUnique() error {
 func (s Spec) validateKeyColumn() error {
 	if _, ok := s.column(s.KeyColumn); s.KeyColumn != "" && !ok {
 		return invalid("key column", "%q is none of the columns", s.KeyColumn)
+	}
+	return nil
+}
+
+func (s Spec) validatePriorityColumn() error {
+	if s.PriorityColumn == "" {
+		return nil
+	}
+	if c, _ := s.column(s.PriorityColumn); c.Type != "smallint" || !slices.Contains(s.Lanes, s.PriorityColumn) {
+		return invalid("priority column", "%q is no lane of type smallint", s.PriorityColumn)
 	}
 	return nil
 }

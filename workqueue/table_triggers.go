@@ -12,9 +12,11 @@ import (
 var needed = []struct{ trigger, function, side string }{
 	{"key_enter", "key_enter", ""}, {"key_come", "key_come", ""}, {"key_back", "key_back", ""},
 	{"key_wait", "key_wait", ""}, {"key_note", "key_note", ""}, {"key_gone", "key_note", ""},
+	{"key_leave", "key_leave", ""}, {"key_move", "key_move", ""}, {"key_level", "key_level", ""},
 	{"key_gone_all", "key_forget", ""}, {"key_lost_all", "key_forget", "_key_note"},
 	{"join_settle", "join_settled", ""}, {"join_delete", "join_settled", ""},
-	{"free_key", "free_key", ""}, {"record", "record", ""}, {"forget", "forget", ""},
+	{"free_key", "free_key", ""}, {"start_key", "free_key", ""}, {"chain_key", "chain_key", ""},
+	{"record", "record", ""}, {"forget", "forget", ""},
 	{"give_slot", "give_slot", ""}, {"drop_slot", "give_slot", ""},
 	{"rearm", "rearm", ""}, {"disarm", "disarm", ""},
 }

@@ -22,6 +22,8 @@ DROP FUNCTION "{{schema}}"."outbox_key_come"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_back"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_wait"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_note"() CASCADE;
+DROP FUNCTION "{{schema}}"."outbox_key_leave"() CASCADE;
+DROP FUNCTION "{{schema}}"."outbox_key_move"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_forget"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_place"(text) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_fold"(integer, timestamptz, jsonb) CASCADE;

@@ -1492,8 +1492,8 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_maintain"(integer, interval, interv
 -- they commit and draw key_seq under it. The committed rows of a key are therefore a prefix of its order, and the
 -- waiting row with the smallest key_seq is next.
 --
--- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back for a retry gives up its
--- place.
+-- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back
+-- for a retry gives up its place.
 CREATE SEQUENCE "{{schema}}"."outbox_key_seq";
 
 -- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
@@ -1537,9 +1537,10 @@ CREATE INDEX "outbox_key_ended_idx" ON "{{schema}}"."outbox_key_note" (concurren
 -- the lock of the key's writers with an earlier place. place may lag behind, so it is written for one row in
 -- 8 only, the rows of marked places.
 --
--- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; no row
--- waits whose due time is before due; next_at is when the next row may start if the burst of a rate is used up (the
--- theoretical arrival time of the generic cell rate algorithm). Such a row is updated a bounded number of times.
+-- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; due
+-- has an element for each priority, and no row of it waits whose due time is earlier; next_at is when the next row may
+-- start if the burst of a rate is used up (the theoretical arrival time of the generic cell rate algorithm). Such a row
+-- is updated a bounded number of times.
 --
 -- After that many updates, and for each new place, a row with a larger n replaces it: a scan for the largest n finds
 -- the valid row before all dead versions.
@@ -1549,7 +1550,7 @@ CREATE TABLE "{{schema}}"."outbox_key_state" (
     n bigint NOT NULL,
     place bigint,
     taken integer,
-    due timestamptz NOT NULL DEFAULT '-infinity',
+    due timestamptz[] NOT NULL DEFAULT '{}',
     next_at "{{schema}}"."outbox_time",
     updates integer NOT NULL DEFAULT 0,
     at "{{schema}}"."outbox_time" NOT NULL,
@@ -1784,6 +1785,43 @@ BEGIN
 END
 $txwork$;
 
+-- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key.
+CREATE FUNCTION "{{schema}}"."outbox_key_leave"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
+    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END);
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- The same row enters the new key at its end, or goes on without a key, as if a join released it: the second UPDATE
+-- fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's rights, because who
+-- may replace a row may not release it, and touches no other row.
+CREATE FUNCTION "{{schema}}"."outbox_key_move"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+BEGIN
+    UPDATE "{{schema}}"."outbox" AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
+    UPDATE "{{schema}}"."outbox" AS t SET waiting = false WHERE t.id = NEW.id;
+    RETURN NULL;
+END
+$txwork$;
+
 -- The rows or the notes were truncated, as tests do. Everything in key_state is then unknown, except how far the rates
 -- are used up.
 CREATE FUNCTION "{{schema}}"."outbox_key_forget"() RETURNS trigger
@@ -1804,7 +1842,7 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     DELETE FROM "{{schema}}"."outbox_key_state" WHERE next_at IS NULL;
-    UPDATE "{{schema}}"."outbox_key_state" SET taken = NULL, due = '-infinity';
+    UPDATE "{{schema}}"."outbox_key_state" SET taken = NULL, due = '{}';
     RETURN NULL;
 END
 $txwork$;
@@ -1978,10 +2016,13 @@ BEGIN
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()))
         WHERE t.ctid = ANY (ARRAY(
-            SELECT r.ctid FROM "{{schema}}"."outbox" AS r
-            WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-              AND CASE WHEN r.completed_at IS NULL THEN r.waiting AND r.aside IS NULL END -- it implies no index's condition
-            FOR NO KEY UPDATE SKIP LOCKED))
+            SELECT r.ctid FROM head AS h
+            CROSS JOIN LATERAL (
+                SELECT w.ctid FROM "{{schema}}"."outbox" AS w
+                WHERE w.ctid = h.ctid AND w.key_seq = h.key_seq -- unless it has just changed its key
+                  AND CASE WHEN w.completed_at IS NULL THEN w.waiting AND w.aside IS NULL END -- it implies no index's condition
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            WHERE h.behind IS NULL))
         RETURNING t.concurrency_key
     ), seen AS MATERIALIZED (
         SELECT s.*, CASE
@@ -2050,7 +2091,7 @@ BEGIN
     END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
-            CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
+            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted,
             CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
         FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
@@ -2060,22 +2101,31 @@ BEGIN
             LIMIT 1) AS s ON true
         WHERE m.limited
     ), head AS MATERIALIZED (
-        SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
-            greatest(k.next_at, started) AS first,
+        SELECT h.*, greatest(h.next_at, started) AS first,
             CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
-            CASE WHEN k.taken IS NULL AND h.key_limit <> 2147483647 THEN (
+            CASE WHEN h.known_taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."outbox" AS l
-                WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN (NOT l.waiting OR l.aside IS NOT NULL) END AND l.key_limit > 0) + (
+                WHERE l.concurrency_key = h.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN (NOT l.waiting OR l.aside IS NOT NULL) END AND l.key_limit > 0) + (
                 SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."outbox_key_note" AS p
-                WHERE p.concurrency_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
-        FROM k
-        LEFT JOIN LATERAL (
-            SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END AND r.due_at >= k.due AND r.due_at <= started
-            ORDER BY r.concurrency_key, r.due_at, r.key_seq
-            LIMIT 1) AS h ON true
+                WHERE p.concurrency_key = h.key AND p.limited AND p.ended > 0) ELSE h.known_taken END AS taken
+        FROM (
+            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.taken AS known_taken,
+                coalesce(h1.key_limit) IS NOT NULL AS waits,
+                ARRAY[coalesce(h1.due_at, started)] AS due,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_limit END AS key_limit,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_rate END AS key_rate,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_burst END AS key_burst
+            FROM k
+            LEFT JOIN LATERAL (
+                SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."outbox" AS r
+                WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END
+                  AND r.due_at >= CASE WHEN k.due[1] IS NOT NULL THEN least(k.due[1], k.noted) ELSE '-infinity' END
+                  AND r.due_at <= started
+                ORDER BY r.concurrency_key, r.due_at, r.key_seq
+                LIMIT 1) AS h1 ON true
+            OFFSET 0) AS h -- without OFFSET, its expressions would be computed once for each use
     ), room AS MATERIALIZED (
-        SELECT p.*, least(p.places, floor(least(
+        SELECT p.*, '{1}'::smallint[] AS levels, least(p.places, floor(least(
                 extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst,
                 1000))::integer) AS rows
         FROM (
@@ -2083,17 +2133,23 @@ BEGIN
                 WHEN h.key_limit = 2147483647 THEN 1000
                 ELSE least(h.key_limit - h.taken, 1000) END AS places
             FROM head AS h) AS p
-        WHERE p.due_at IS NOT NULL
+        WHERE p.waits
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
+        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
+                * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
+                * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
         FROM room
-        CROSS JOIN LATERAL (
-            SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."outbox" AS r
-            WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END
-              AND r.due_at >= room.due_at AND r.due_at <= started
-            ORDER BY r.concurrency_key, r.due_at, r.key_seq
-            LIMIT greatest(room.rows, 0)
-            FOR NO KEY UPDATE SKIP LOCKED) AS f
+        CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
+            SELECT r.ctid, l.turn, r.due_at, r.key_seq
+            FROM unnest(room.levels) WITH ORDINALITY AS l (level, turn)
+            CROSS JOIN LATERAL (
+                SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."outbox" AS r
+                WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting AND r.aside IS NULL END
+                  AND r.due_at >= room.due[l.level] AND r.due_at <= started
+                ORDER BY r.concurrency_key, r.due_at, r.key_seq
+                LIMIT greatest(room.rows, 0)
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox" AS t
         SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
@@ -2128,7 +2184,7 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox_key_state" AS g
-        SET taken = d.running, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+        SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
             next_at = coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
@@ -2137,7 +2193,7 @@ BEGIN
     ), fresh AS (
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
         SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."outbox_key_seq"')),
-            d.running, coalesce(d.due_at, started),
+            d.running, d.due,
             coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
@@ -2348,6 +2404,14 @@ FOR EACH ROW WHEN (NEW.waiting AND NEW.aside IS NULL AND NEW.key_seq IS NOT NULL
     AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
 EXECUTE FUNCTION "{{schema}}"."outbox_key_wait"();
 
+CREATE TRIGGER "outbox_key_leave" AFTER UPDATE OF concurrency_key, key_limit ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND OLD.status = 0 AND NEW.status = 0 AND NEW.aside IS NULL AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0)))
+EXECUTE FUNCTION "{{schema}}"."outbox_key_leave"();
+
+CREATE TRIGGER "outbox_key_move" AFTER UPDATE OF concurrency_key, key_limit ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN ((OLD.key_seq IS NOT NULL OR NOT OLD.waiting) AND OLD.status = 0 AND NEW.status = 0 AND NEW.aside IS NULL AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0)))
+EXECUTE FUNCTION "{{schema}}"."outbox_key_move"();
+
 -- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER "outbox_key_note" AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
@@ -2372,6 +2436,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_back"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_wait"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_note"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_leave"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_move"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_place"(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fold"(integer, timestamptz, jsonb) FROM PUBLIC;

@@ -1276,8 +1276,9 @@ CREATE INDEX "jobs_slot_queue_idx" ON "{{schema}}"."jobs_slot" (queue);
 CREATE TRIGGER "jobs_queue_announce" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."jobs_queue"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"('always');
 
--- Frees a job's unique key when the job enters an ended state that does not hold the key. It runs in the settle's
--- transaction: an insert that waits for the key in the unique index continues when that commits.
+-- Frees a job's unique key when the job enters an ended state that does not hold the key, or starts, if it holds the
+-- key only until then. It runs in the transaction of the settle or the claim: an insert that waits for the key in the
+-- unique index continues when that commits.
 --
 -- A BEFORE trigger would save the second version of the row, but it would make every update of every job, claims and
 -- renewals included, lock the row first. This trigger costs jobs without a key only the test of WHEN. The test is
@@ -1292,7 +1293,7 @@ SET enable_mergejoin = off
 SET jit = off
 AS $txwork$
 BEGIN
-    IF coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0 THEN
+    IF NEW.status = 1 OR coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0 THEN
         UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL WHERE t.id = OLD.id;
     END IF;
     RETURN NULL;
@@ -1304,6 +1305,37 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_free_key"() FROM PUBLIC;
 CREATE TRIGGER "jobs_free_key" AFTER UPDATE OF completed_at ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.completed_at IS NOT NULL AND NEW.unique_key IS NOT NULL)
 EXECUTE FUNCTION "{{schema}}"."jobs_free_key"();
+
+-- Only a claim changes the attempts of a row in progress.
+CREATE TRIGGER "jobs_start_key" AFTER UPDATE OF attempts ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.unique_states = 2 AND NEW.unique_key IS NOT NULL AND NEW.status = 1)
+EXECUTE FUNCTION "{{schema}}"."jobs_free_key"();
+
+-- Frees the key of a running job for a job that its own transaction writes, see Delivery.Tx: a job may enqueue its
+-- successor. The transaction is marked with the id of the job that it settles. Until it commits, the index has others
+-- that want the key wait; if it does not, the job still holds its key. The job's row is locked only from here on, so
+-- that its lease is renewed as long as possible.
+CREATE FUNCTION "{{schema}}"."jobs_chain_key"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+BEGIN
+    UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL
+    WHERE t.unique_key = NEW.unique_key AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
+    RETURN NEW;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_chain_key"() FROM PUBLIC;
+
+CREATE TRIGGER "jobs_chain_key" BEFORE INSERT ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.unique_key IS NOT NULL AND pg_catalog.current_setting('txwork.claim_tx', true) <> '')
+EXECUTE FUNCTION "{{schema}}"."jobs_chain_key"();
 
 -- Records an attempt that did not succeed: a reported failure, a lost lease or a cancel. A snooze, a shutdown or a
 -- lease lost together with others gives the attempt back, so it is not recorded, and a success is stored in the job's
@@ -2559,8 +2591,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_policies"() FROM PUBLIC;
 -- they commit and draw key_seq under it. The committed rows of a key are therefore a prefix of its order, and the
 -- waiting row with the smallest key_seq is next.
 --
--- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back for a retry gives up its
--- place.
+-- key_limit = n > 0, a limited key: at most n released rows, by priority and due time. A row that goes back
+-- for a retry gives up its place.
 CREATE SEQUENCE "{{schema}}"."jobs_key_seq";
 
 -- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
@@ -2604,9 +2636,10 @@ CREATE INDEX "jobs_key_ended_idx" ON "{{schema}}"."jobs_key_note" (concurrency_k
 -- the lock of the key's writers with an earlier place. place may lag behind, so it is written for one row in
 -- 8 only, the rows of marked places.
 --
--- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; no row
--- waits whose due time is before due; next_at is when the next row may start if the burst of a rate is used up (the
--- theoretical arrival time of the generic cell rate algorithm). Such a row is updated a bounded number of times.
+-- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; due
+-- has an element for each priority, and no row of it waits whose due time is earlier; next_at is when the next row may
+-- start if the burst of a rate is used up (the theoretical arrival time of the generic cell rate algorithm). Such a row
+-- is updated a bounded number of times.
 --
 -- After that many updates, and for each new place, a row with a larger n replaces it: a scan for the largest n finds
 -- the valid row before all dead versions.
@@ -2616,7 +2649,7 @@ CREATE TABLE "{{schema}}"."jobs_key_state" (
     n bigint NOT NULL,
     place bigint,
     taken integer,
-    due timestamptz NOT NULL DEFAULT '-infinity',
+    due timestamptz[] NOT NULL DEFAULT '{}',
     next_at "{{schema}}"."jobs_time",
     updates integer NOT NULL DEFAULT 0,
     at "{{schema}}"."jobs_time" NOT NULL,
@@ -2633,10 +2666,10 @@ CREATE TABLE "{{schema}}"."jobs_key_cursor" (
 
 INSERT INTO "{{schema}}"."jobs_key_cursor" DEFAULT VALUES;
 
--- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by due time.
+-- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by priority and due time.
 CREATE INDEX "jobs_key_wait_idx" ON "{{schema}}"."jobs" (concurrency_key, key_seq)
     WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit = 0 THEN waiting END;
-CREATE INDEX "jobs_key_queue_idx" ON "{{schema}}"."jobs" (concurrency_key, due_at, key_seq)
+CREATE INDEX "jobs_key_queue_idx" ON "{{schema}}"."jobs" (concurrency_key, "priority", due_at, key_seq)
     WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit > 0 THEN waiting END;
 
 -- Released rows. The index is not unique, although an ordered key has only one released row: a unique index would
@@ -2851,6 +2884,62 @@ BEGIN
 END
 $txwork$;
 
+-- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key.
+CREATE FUNCTION "{{schema}}"."jobs_key_leave"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
+    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting THEN 0 ELSE 1 END);
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- The same row enters the new key at its end, or goes on without a key, as if a join released it: the second UPDATE
+-- fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's rights, because who
+-- may replace a row may not release it, and touches no other row.
+CREATE FUNCTION "{{schema}}"."jobs_key_move"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+BEGIN
+    UPDATE "{{schema}}"."jobs" AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
+    UPDATE "{{schema}}"."jobs" AS t SET waiting = false WHERE t.id = NEW.id;
+    RETURN NULL;
+END
+$txwork$;
+
+-- A waiting row of a limited key has another priority. Folds may have passed its due time there.
+CREATE FUNCTION "{{schema}}"."jobs_key_level"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, due)
+    VALUES (now(), NEW.concurrency_key, true, 0, NEW.due_at);
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
 -- The rows or the notes were truncated, as tests do. Everything in key_state is then unknown, except how far the rates
 -- are used up.
 CREATE FUNCTION "{{schema}}"."jobs_key_forget"() RETURNS trigger
@@ -2871,7 +2960,7 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     DELETE FROM "{{schema}}"."jobs_key_state" WHERE next_at IS NULL;
-    UPDATE "{{schema}}"."jobs_key_state" SET taken = NULL, due = '-infinity';
+    UPDATE "{{schema}}"."jobs_key_state" SET taken = NULL, due = '{}';
     RETURN NULL;
 END
 $txwork$;
@@ -3045,10 +3134,13 @@ BEGIN
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."queue", t."priority")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()))
         WHERE t.ctid = ANY (ARRAY(
-            SELECT r.ctid FROM "{{schema}}"."jobs" AS r
-            WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-              AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
-            FOR NO KEY UPDATE SKIP LOCKED))
+            SELECT r.ctid FROM head AS h
+            CROSS JOIN LATERAL (
+                SELECT w.ctid FROM "{{schema}}"."jobs" AS w
+                WHERE w.ctid = h.ctid AND w.key_seq = h.key_seq -- unless it has just changed its key
+                  AND CASE WHEN w.completed_at IS NULL THEN w.waiting END -- it implies no index's condition
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            WHERE h.behind IS NULL))
         RETURNING t.concurrency_key
     ), seen AS MATERIALIZED (
         SELECT s.*, CASE
@@ -3089,7 +3181,7 @@ BEGIN
 END
 $txwork$;
 
--- Fills the free places of limited keys, by due time. A row of a key with a rate is released with the due time at which
+-- Fills the free places of limited keys, by priority and due time. A row of a key with a rate is released with the due time at which
 -- the rate allows it, by the generic cell rate algorithm. The rows of the next 250ms are released in advance, so
 -- that the rate is met between two folds. Only key_fold calls it.
 CREATE FUNCTION "{{schema}}"."jobs_key_fill"(
@@ -3117,7 +3209,7 @@ BEGIN
     END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
-            CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
+            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted,
             CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
         FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
@@ -3127,22 +3219,45 @@ BEGIN
             LIMIT 1) AS s ON true
         WHERE m.limited
     ), head AS MATERIALIZED (
-        SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
-            greatest(k.next_at, started) AS first,
+        SELECT h.*, greatest(h.next_at, started) AS first,
             CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
-            CASE WHEN k.taken IS NULL AND h.key_limit <> 2147483647 THEN (
+            CASE WHEN h.known_taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."jobs" AS l
-                WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
+                WHERE l.concurrency_key = h.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
                 SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."jobs_key_note" AS p
-                WHERE p.concurrency_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
-        FROM k
-        LEFT JOIN LATERAL (
-            SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."jobs" AS r
-            WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r.due_at >= k.due AND r.due_at <= started
-            ORDER BY r.concurrency_key, r.due_at, r.key_seq
-            LIMIT 1) AS h ON true
+                WHERE p.concurrency_key = h.key AND p.limited AND p.ended > 0) ELSE h.known_taken END AS taken
+        FROM (
+            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.taken AS known_taken,
+                coalesce(h1.key_limit, h2.key_limit, h3.key_limit) IS NOT NULL AS waits,
+                ARRAY[coalesce(h1.due_at, started), coalesce(h2.due_at, started), coalesce(h3.due_at, started)] AS due,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_limit WHEN h2.due_at IS NOT NULL THEN h2.key_limit WHEN h3.due_at IS NOT NULL THEN h3.key_limit END AS key_limit,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_rate WHEN h2.due_at IS NOT NULL THEN h2.key_rate WHEN h3.due_at IS NOT NULL THEN h3.key_rate END AS key_rate,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_burst WHEN h2.due_at IS NOT NULL THEN h2.key_burst WHEN h3.due_at IS NOT NULL THEN h3.key_burst END AS key_burst
+            FROM k
+            LEFT JOIN LATERAL (
+                SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."jobs" AS r
+                WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r."priority" = 1::smallint
+                  AND r.due_at >= CASE WHEN k.due[1] IS NOT NULL THEN least(k.due[1], k.noted) ELSE '-infinity' END
+                  AND r.due_at <= started
+                ORDER BY r.concurrency_key, r."priority", r.due_at, r.key_seq
+                LIMIT 1) AS h1 ON true
+            LEFT JOIN LATERAL (
+                SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."jobs" AS r
+                WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r."priority" = 2::smallint
+                  AND r.due_at >= CASE WHEN k.due[2] IS NOT NULL THEN least(k.due[2], k.noted) ELSE '-infinity' END
+                  AND r.due_at <= started
+                ORDER BY r.concurrency_key, r."priority", r.due_at, r.key_seq
+                LIMIT 1) AS h2 ON true
+            LEFT JOIN LATERAL (
+                SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."jobs" AS r
+                WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r."priority" = 3::smallint
+                  AND r.due_at >= CASE WHEN k.due[3] IS NOT NULL THEN least(k.due[3], k.noted) ELSE '-infinity' END
+                  AND r.due_at <= started
+                ORDER BY r.concurrency_key, r."priority", r.due_at, r.key_seq
+                LIMIT 1) AS h3 ON true
+            OFFSET 0) AS h -- without OFFSET, its expressions would be computed once for each use
     ), room AS MATERIALIZED (
-        SELECT p.*, least(p.places, floor(least(
+        SELECT p.*, CASE floor(random() * 16) WHEN 0 THEN '{2,1,3}' WHEN 1 THEN '{3,1,2}' ELSE '{1,2,3}' END::smallint[] AS levels, least(p.places, floor(least(
                 extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst,
                 1000))::integer) AS rows
         FROM (
@@ -3150,17 +3265,23 @@ BEGIN
                 WHEN h.key_limit = 2147483647 THEN 1000
                 ELSE least(h.key_limit - h.taken, 1000) END AS places
             FROM head AS h) AS p
-        WHERE p.due_at IS NOT NULL
+        WHERE p.waits
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
+        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
+                * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
+                * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
         FROM room
-        CROSS JOIN LATERAL (
-            SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."jobs" AS r
-            WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END
-              AND r.due_at >= room.due_at AND r.due_at <= started
-            ORDER BY r.concurrency_key, r.due_at, r.key_seq
-            LIMIT greatest(room.rows, 0)
-            FOR NO KEY UPDATE SKIP LOCKED) AS f
+        CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
+            SELECT r.ctid, l.turn, r.due_at, r.key_seq
+            FROM unnest(room.levels) WITH ORDINALITY AS l (level, turn)
+            CROSS JOIN LATERAL (
+                SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."jobs" AS r
+                WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r."priority" = l.level::smallint
+                  AND r.due_at >= room.due[l.level] AND r.due_at <= started
+                ORDER BY r.concurrency_key, r."priority", r.due_at, r.key_seq
+                LIMIT greatest(room.rows, 0)
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs" AS t
         SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."queue", t."priority")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
@@ -3195,7 +3316,7 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs_key_state" AS g
-        SET taken = d.running, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+        SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
             next_at = coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
@@ -3204,7 +3325,7 @@ BEGIN
     ), fresh AS (
         INSERT INTO "{{schema}}"."jobs_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
         SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."jobs_key_seq"')),
-            d.running, coalesce(d.due_at, started),
+            d.running, d.due,
             coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
@@ -3363,7 +3484,7 @@ BEGIN
         ELSE
             SELECT t.concurrency_key INTO last FROM "{{schema}}"."jobs" AS t
             WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit > 0 THEN t.waiting END AND t.concurrency_key > last
-            ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
+            ORDER BY t.concurrency_key, t."priority", t.due_at, t.key_seq LIMIT 1;
         END IF;
         IF last IS NULL THEN
             RETURN ''; -- the next call starts over
@@ -3415,6 +3536,19 @@ FOR EACH ROW WHEN (NEW.waiting AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AN
     AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
 EXECUTE FUNCTION "{{schema}}"."jobs_key_wait"();
 
+CREATE TRIGGER "jobs_key_leave" AFTER UPDATE OF concurrency_key, key_limit ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND OLD.status = 0 AND NEW.status = 0 AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0)))
+EXECUTE FUNCTION "{{schema}}"."jobs_key_leave"();
+
+CREATE TRIGGER "jobs_key_move" AFTER UPDATE OF concurrency_key, key_limit ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN ((OLD.key_seq IS NOT NULL OR NOT OLD.waiting) AND OLD.status = 0 AND NEW.status = 0 AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0)))
+EXECUTE FUNCTION "{{schema}}"."jobs_key_move"();
+
+CREATE TRIGGER "jobs_key_level" AFTER UPDATE OF "priority" ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND NEW.status = 0 AND NEW.waiting
+    AND NEW."priority" <> OLD."priority")
+EXECUTE FUNCTION "{{schema}}"."jobs_key_level"();
+
 -- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER "jobs_key_note" AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
@@ -3439,6 +3573,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_back"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_wait"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_note"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_leave"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_move"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_place"(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
@@ -3449,6 +3585,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_sweep"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_look"(boolean, text, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_policies"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_level"() FROM PUBLIC;
 
 -- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
 -- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays

@@ -202,6 +202,11 @@ var goEdits = []edit{
 	{name: "a job of a schedule has a new id", file: "jobs/schedules.go",
 		old: "insert.ID, insert.ScheduledAt = o.ID, o.DueAt", new: "insert.ScheduledAt = o.DueAt",
 		suites: beside("jobs", "TestAnOccurrenceThatIsWrittenAgain")},
+	{name: "an occurrence whose key is taken has not fired", file: "workqueue/periodic/scheduler.go",
+		old: "				fired++\n", new: "", suites: beside("jobs", "TestAnOccurrenceWhoseKeyIsTaken")},
+	{name: "the program that fires a schedule decides about its jobs", file: "jobs/unknown.go",
+		old: "		return unregistered, nil\n", new: "		return c.registry.find(name), nil\n",
+		suites: test("jobs", "TestSettingsOfASchedulesJobs")},
 	{name: "a timer of a schedule has a new id", file: "timers/schedules.go",
 		old: "rows[i].ID = o.ID", new: "_ = o.ID", suites: beside("timers", "TestAnOccurrenceThatIsWrittenAgain")},
 

@@ -53,6 +53,8 @@ var equivalents = []equivalent{
 	{"workqueue/keyed/sql/keyed.up.sql", "l.locktype = 'advisory'",
 		"a transaction's other locks are few compared with a quarter of the server's lock table"},
 	{"workqueue/keyed/sql/keyed.up.sql", "fronts <> '{}'", silence},
+	{"workqueue/keyed/sql/keyed.up.sql", "w.key_seq = h.key_seq",
+		"it could only matter if the row changed its key between the fold's snapshot and its lock"},
 	{"workqueue/keyed/sql/keyed.up.sql", "t.key_seq IS NULL",
 		"the trigger's WHEN has checked it in this statement, and nothing else sets key_seq of an existing row"},
 	{"workqueue/keyed/sql/keyed.up.sql", "t.status = 0 (2)",

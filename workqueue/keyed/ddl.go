@@ -196,6 +196,78 @@ func (view) After(at, micros string) string {
 		" * interval '1 microsecond', '9999-12-31 00:00:00+00') END", at, micros, most)
 }
 
+// A level is a value of the priority by which the rows of a limited key go. A table without priorities has one level.
+type level struct {
+	N      int
+	column string // empty: the table has no priorities
+}
+
+// Levels are the levels, the most urgent first.
+func (v view) Levels() []level {
+	if v.spec.PriorityColumn == "" {
+		return []level{{N: 1}}
+	}
+	return []level{{1, v.spec.PriorityColumn}, {2, v.spec.PriorityColumn}, {3, v.spec.PriorityColumn}}
+}
+
+// At is the condition that a row has the level.
+func (l level) At(row string) string { return l.condition(row, fmt.Sprint(l.N)) }
+
+func (l level) condition(row, is string) string {
+	if l.column == "" {
+		return ""
+	}
+	return fmt.Sprintf(" AND %s.%q = %s::smallint", row, l.column, is)
+}
+
+// Since is the earliest due time of a waiting row of the level, by what is known of the key and what is noted.
+func (l level) Since(key string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s.due[%[2]d] IS NOT NULL THEN least(%[1]s.due[%[2]d], %[1]s.noted)"+
+		" ELSE '-infinity' END", key, l.N)
+}
+
+// AtLevel is the condition that a row has the level that an expression gives.
+func (v view) AtLevel(row, is string) string { return v.Levels()[0].condition(row, is) }
+
+// ByLevel is the beginning of the order of a limited key's rows: the level, if the table has any.
+func (v view) ByLevel(row string) string {
+	if v.spec.PriorityColumn == "" {
+		return ""
+	}
+	if row != "" {
+		row += "."
+	}
+	return fmt.Sprintf("%s%q, ", row, v.spec.PriorityColumn)
+}
+
+// By is by what the rows of a limited key go, for the comments.
+func (v view) By() string {
+	if v.spec.PriorityColumn == "" {
+		return "due time"
+	}
+	return v.spec.PriorityColumn + " and due time"
+}
+
+// Priority is the column of the levels.
+func (v view) Priority() string { return fmt.Sprintf("%q", v.spec.PriorityColumn) }
+
+// ChangesKey is the condition of an update by which a Ready row leaves its key for another. A row that its topic has
+// set aside is none of these.
+func (v view) ChangesKey() string {
+	return v.spec.NotAside("NEW", "OLD.status = 0 AND NEW.status = 0") +
+		" AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key" +
+		" OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0))"
+}
+
+// LevelOrder is the order in which a fold takes the levels of a key. Every eighth time it begins with one that is less
+// urgent, as claims do, so that none of them starves. By chance: a turn would have to be stored with each key.
+func (v view) LevelOrder() string {
+	if len(v.Levels()) == 1 {
+		return "'{1}'::smallint[]"
+	}
+	return "CASE floor(random() * 16) WHEN 0 THEN '{2,1,3}' WHEN 1 THEN '{3,1,2}' ELSE '{1,2,3}' END::smallint[]"
+}
+
 // Unlimited is the limit of keys that only have a rate.
 func (view) Unlimited() int { return unlimited }
 
@@ -214,9 +286,10 @@ func (v view) SeesKeys() string { return sqltext.SeesAll(v.Table()) }
 type function struct{ Name, Types string }
 
 // Functions are the functions that the migration creates, in an order in which they can be dropped.
-func (view) Functions() []function {
-	return []function{
-		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_wait", ""}, {"key_note", ""}, {"key_forget", ""},
+func (v view) Functions() []function {
+	functions := []function{
+		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_wait", ""}, {"key_note", ""}, {"key_leave", ""},
+		{"key_move", ""}, {"key_forget", ""},
 		{"key_place", "text"},
 		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", "text[], boolean[], integer[], bigint[], jsonb"},
 		{"key_fill", "text[], boolean[], integer[], timestamptz[], timestamptz, jsonb"},
@@ -224,4 +297,8 @@ func (view) Functions() []function {
 		{"key_unblock", "uuid[]"}, {"key_sweep", "integer"}, {"key_look", "boolean, text, integer"},
 		{"key_policies", ""},
 	}
+	if v.spec.PriorityColumn != "" {
+		functions = append(functions, function{"key_level", ""})
+	}
+	return functions
 }

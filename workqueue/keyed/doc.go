@@ -28,13 +28,20 @@
 //
 // # Limited keys
 //
-// A fold releases rows of a limited key by due time, and skips those that an application has locked. The first waiting
-// row that is due determines the limit and the rate of the key.
+// A fold releases rows of a limited key by due time, and skips those that an application has locked. If the table has
+// priorities (Spec.PriorityColumn), more urgent rows go first; one time in eight, by chance, a fold begins with a less
+// urgent level of the key, so that none of them starves. The first waiting row that is due, of the most urgent level,
+// determines the limit and the rate of the key.
 //
 // Rows of a rate are released up to 250 ms ahead of time, each with a due time of its own, and no row is claimed before
 // its due time. The rate is therefore reached if folds run at least every 250 ms. Rows that workers do not claim in
 // time start late, and may then start all at once. Their number is limited to those that were released: what the rate
 // allows in 250 ms, in addition to the burst.
+//
+// # Changing the key
+//
+// A Ready row whose key is changed, by a Replace of jobs or by SQL, leaves the old key, which may let another row
+// through, and enters the new one at its end. A row in progress keeps the place that it has.
 //
 // # Sweeps
 //

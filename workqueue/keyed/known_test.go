@@ -195,14 +195,32 @@ func TestWhatIsKnownIsTrue(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, func(s *workqueue.Spec) { s.MaxAttempts = 50 })
 			r.mostPlacesAreMarked()
-			w := &walk{rig: r, random: rand.New(rand.NewPCG(seed, 0)), running: map[uuid.UUID]uuid.UUID{}}
-			for range 250 {
-				w.step()
-				w.fold()
-			}
-			w.end()
+			w := &walk{rig: r, random: rand.New(rand.NewPCG(seed, 0)), running: map[uuid.UUID]uuid.UUID{}, level: "1"}
+			w.walk()
+		})
+		t.Run(fmt.Sprint(seed, " with priorities"), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(s *workqueue.Spec) {
+				s.MaxAttempts = 50
+				s.Columns = append(s.Columns, workqueue.Column{Name: "priority", Type: "smallint", NotNull: true})
+				s.Lanes, s.PriorityColumn = []string{"priority"}, "priority"
+			})
+			r.exec("ALTER TABLE work ALTER COLUMN priority SET DEFAULT 2")
+			r.mostPlacesAreMarked()
+			w := &walk{rig: r, random: rand.New(rand.NewPCG(seed, 0)), running: map[uuid.UUID]uuid.UUID{},
+				level: "t.priority"}
+			w.walk()
 		})
 	}
+}
+
+func (w *walk) walk() {
+	w.Helper()
+	for range 250 {
+		w.step()
+		w.fold()
+	}
+	w.end()
 }
 
 // A walk changes rows at random in all possible ways.
@@ -213,6 +231,18 @@ type walk struct {
 	running map[uuid.UUID]uuid.UUID // rows and their tokens
 	open    []pgx.Tx
 	since   time.Time
+	level   string // of a row t, as SQL
+}
+
+// hasLevels tells whether the rows have priorities.
+func (w *walk) hasLevels() bool { return w.level != "1" }
+
+// lane is a random lane.
+func (w *walk) lane() (lane []any) {
+	if w.hasLevels() {
+		lane = []any{int16(1 + w.random.IntN(3))}
+	}
+	return lane
 }
 
 // knownIsWrong compares the stored state with the rows. It takes pending notes into account; keys with a note that has
@@ -222,12 +252,13 @@ const knownIsWrong = `
 	real AS (SELECT k.*, p.*,
 		(SELECT count(*) FROM work AS t WHERE t.concurrency_key = k.concurrency_key AND (t.key_limit > 0) = k.limited AND t.key_seq IS NOT NULL AND t.completed_at IS NULL AND NOT t.waiting) AS live,
 		(SELECT min(t.key_seq) FROM work AS t WHERE t.concurrency_key = k.concurrency_key AND t.key_limit = 0 AND t.key_seq IS NOT NULL AND t.completed_at IS NULL AND NOT k.limited) AS first_place,
-		(SELECT min(t.due_at) FROM work AS t WHERE t.concurrency_key = k.concurrency_key AND t.key_limit > 0 AND t.key_seq IS NOT NULL AND t.completed_at IS NULL AND t.waiting AND k.limited) AS first_due
+		(SELECT min(t.due_at) FROM work AS t WHERE t.concurrency_key = k.concurrency_key AND t.key_limit > 0 AND t.key_seq IS NOT NULL AND t.completed_at IS NULL AND t.waiting AND k.limited
+			AND t.due_at < least(k.due[%[1]s], p.p_due)) AS earlier
 		FROM known AS k
 		CROSS JOIN LATERAL (SELECT coalesce(bool_or(n.ended IS NULL), false) AS anew, coalesce(sum(n.ended), 0) AS p_ended, min(n.place) AS p_place, min(n.due) AS p_due
 			FROM work_key_note AS n WHERE n.concurrency_key = k.concurrency_key AND n.limited = k.limited) AS p)
 	SELECT coalesce(string_agg(to_jsonb(real)::text, ' '), '') FROM real
-	WHERE NOT anew AND (limited AND taken <> live + p_ended OR first_place < least(place, p_place) OR first_due < least(due, p_due))`
+	WHERE NOT anew AND (limited AND taken <> live + p_ended OR first_place < least(place, p_place) OR earlier IS NOT NULL)`
 
 var walkRules = []keyed.Rule{
 	keyed.Ordered{Key: "a", OnFailure: keyed.Skip}, keyed.Ordered{Key: "b", OnFailure: keyed.Block},
@@ -238,7 +269,7 @@ var walkRules = []keyed.Rule{
 }
 
 func (w *walk) step() {
-	switch w.random.IntN(14) {
+	switch w.random.IntN(15) {
 	case 0, 1, 2:
 		w.insertSome(nil)
 	case 3: // an application that keeps its transaction open
@@ -270,13 +301,23 @@ func (w *walk) step() {
 		}
 	case 11: // a join releases a row
 		w.n++
-		w.insert(held(w.n, walkRules[w.random.IntN(len(walkRules))]))
+		row := held(w.n, walkRules[w.random.IntN(len(walkRules))])
+		row.Values = append(row.Values, w.lane()...)
+		w.insert(row)
 		if w.random.IntN(2) == 0 {
 			w.exec("UPDATE work SET waiting = false WHERE id = (SELECT id FROM work WHERE key_seq IS NULL AND " +
 				"waiting AND completed_at IS NULL ORDER BY random() LIMIT 1)")
 		}
 	case 12:
 		w.disturb()
+	case 14: // a Replace
+		v := keyed.Values(walkRules[w.random.IntN(len(walkRules))])
+		w.exec("UPDATE work SET concurrency_key = $1, key_limit = $2, key_policy = $3, key_rate = $4, key_burst = $5 "+
+			"WHERE id IN (SELECT id FROM work WHERE status = 0 ORDER BY random() LIMIT 2 FOR UPDATE SKIP LOCKED)", v[:5]...)
+		if w.hasLevels() {
+			w.exec("UPDATE work SET priority = 1 + priority % 3 WHERE id IN (SELECT id FROM work WHERE waiting ORDER BY " +
+				"random() LIMIT 2 FOR UPDATE SKIP LOCKED)")
+		}
 	case 13:
 		for len(w.open) > 0 {
 			w.ok(w.open[0].Commit(context.Background()))
@@ -335,6 +376,7 @@ func (w *walk) insertSome(tx pgx.Tx) {
 	for range 1 + w.random.IntN(4) {
 		w.n++
 		one := row(w.n, g)
+		one.Values = append(one.Values, w.lane()...)
 		switch w.random.IntN(6) {
 		case 0:
 			one.DueAt = time.Now().Add(-time.Duration(w.random.IntN(int(time.Hour))))
@@ -352,7 +394,7 @@ func (w *walk) insertSome(tx pgx.Tx) {
 
 func (w *walk) claimSome() (token uuid.UUID, ids []uuid.UUID) {
 	token = uuid.New()
-	rows, err := w.queue.Claim(context.Background(), token, time.Minute, 1+w.random.IntN(4))
+	rows, err := w.queue.Claim(context.Background(), token, time.Minute, 1+w.random.IntN(4), w.lane()...)
 	w.ok(err)
 	for _, row := range rows {
 		ids = append(ids, row.ID)
@@ -408,7 +450,7 @@ func (w *walk) fold() {
 	case 3:
 		w.since = time.Now()
 	}
-	wrong := ask[string](w.rig, knownIsWrong)
+	wrong := ask[string](w.rig, fmt.Sprintf(knownIsWrong, w.level))
 	if wrong != "" {
 		w.Fatalf("known: %s\n%s", wrong, w.dump())
 	}
@@ -506,7 +548,7 @@ func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 	looks := 0
 	for ctx.Err() == nil {
 		var wrong string
-		if r.pool.QueryRow(ctx, knownIsWrong).Scan(&wrong) != nil {
+		if r.pool.QueryRow(ctx, fmt.Sprintf(knownIsWrong, "1")).Scan(&wrong) != nil {
 			break
 		}
 		looks++

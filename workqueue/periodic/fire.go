@@ -15,15 +15,16 @@ import (
 const MaxBackfill = 1000
 
 // Trigger writes an occurrence outside the plan, due now, and returns it. It works for a paused or ended schedule too,
-// applies no policy, and leaves the plan and its counts unchanged.
+// applies no policy, and leaves the plan and its counts unchanged. If another row stands in its way, the result is a
+// Duplicate with the id of that row.
 func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occurrence, error) {
 	s, err := p.find(ctx, tx, name)
 	if err != nil {
 		return Occurrence{}, err
 	}
-	o := s.triggered()
-	_, err = p.options.Insert(ctx, tx, []Occurrence{o})
-	return o, err
+	list := []Occurrence{s.triggered()}
+	_, err = p.options.Insert(ctx, tx, list)
+	return list[0], err
 }
 
 // Backfill writes the occurrences of a schedule between two times, both included, as if they had fired, and returns how

@@ -21,8 +21,8 @@ type Options struct {
 	Table string
 
 	// Insert writes occurrences in tx and returns how many it wrote. There is at least one, and all have the same
-	// schedule and Template. It skips those whose key exists already. An error undoes the decision, which is made again
-	// after a backoff.
+	// schedule and Template. It skips those that exist already, by their Key or ID. If another row keeps one from being
+	// written, it sets that one's Duplicate and ID. An error undoes the decision, which is made again after a backoff.
 	Insert func(ctx context.Context, tx workqueue.Tx, occurrences []Occurrence) (int, error)
 
 	// Live counts the occurrences of a schedule that have not ended. It may stop at the first one. It returns -1 if

@@ -47,7 +47,7 @@ type Info struct {
 	NextAt     *time.Time // nominal time of the next occurrence; nil if there is none or the schedule is paused
 	LastAt     *time.Time // nominal time of the last occurrence that was written
 	BufferedAt *time.Time // nominal time of the occurrence that waits for the end of another
-	Fired      int64      // planned occurrences that were written
+	Fired      int64      // planned occurrences that were written, or are Duplicates
 	Skipped    int64      // planned occurrences that were dropped, by the misfire or the overlap policy
 	Owed       int        // occurrences of earlier definitions that are still to be written
 	Failures   int        // how many times in a row its occurrences could not be written
@@ -72,6 +72,9 @@ type Occurrence struct {
 	Template []byte
 	// Triggered says that the occurrence is not part of the plan, see [Plan.Trigger].
 	Triggered bool
+	// Duplicate says that the domain wrote no row for the occurrence, because another row stands in its way, such as a
+	// job with the same unique key. ID is then that of the other row. The occurrence has fired all the same.
+	Duplicate bool
 }
 
 // planned returns a schedule's occurrences at nominal times.

@@ -304,8 +304,14 @@ func (p *Plan) carryOut(ctx context.Context, tx workqueue.Tx, r row, d decision)
 	fired, last := 0, (*time.Time)(nil)
 	if n := len(d.start); n > 0 {
 		var err error
-		if fired, err = p.options.Insert(ctx, tx, r.planned(d.start)); err != nil {
+		occurrences := r.planned(d.start)
+		if fired, err = p.options.Insert(ctx, tx, occurrences); err != nil {
 			return err
+		}
+		for _, o := range occurrences {
+			if o.Duplicate { // what stands in its way may do so for long: it is not tried again
+				fired++
+			}
 		}
 		last = &d.start[n-1]
 	}

@@ -4,7 +4,8 @@
 --
 -- For a row with a key, a session in which the table's triggers do not run is refused: the row would run at once.
 --
--- ON CONFLICT is added only for rows with unique values, because a speculative insertion writes to the log twice.
+-- ON CONFLICT is added only for rows with unique values, because a speculative insertion writes to the log twice. For
+-- rows that are written once, it names no index: a row with the same id is a duplicate, too.
 INSERT INTO {{.Table}} (id{{range .Fields}}, {{.Quoted}}{{end}})
 SELECT {{if .One}}@id::uuid{{else}}s.id{{end}}{{range .Fields}}, {{.Value}}{{end}}
 {{- if not .One}}
@@ -19,7 +20,10 @@ WHERE {{.}}
 {{- if not .One}}
 ORDER BY s.ord
 {{- end}}
-{{- if .Guarded}}
+{{- if .Once}}
+ON CONFLICT DO NOTHING
+RETURNING id
+{{- else if .Guarded}}
 ON CONFLICT ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}})
     WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}} DO NOTHING
 RETURNING id

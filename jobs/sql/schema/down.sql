@@ -1,9 +1,12 @@
 DROP TRIGGER {{.Named "free_key"}} ON {{.Table}};
+DROP TRIGGER {{.Named "start_key"}} ON {{.Table}};
+DROP TRIGGER {{.Named "chain_key"}} ON {{.Table}};
 DROP TRIGGER {{.Named "record"}} ON {{.Table}};
 DROP TRIGGER {{.Named "forget"}} ON {{.Table}};
 DROP TRIGGER {{.Named "give_slot"}} ON {{.Table}};
 DROP TRIGGER {{.Named "drop_slot"}} ON {{.Table}};
 DROP FUNCTION {{.Function "free_key"}}();
+DROP FUNCTION {{.Function "chain_key"}}();
 DROP FUNCTION {{.Function "record"}}();
 DROP FUNCTION {{.Function "forget"}}();
 DROP FUNCTION {{.Function "admit"}}(text, integer);

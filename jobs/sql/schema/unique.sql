@@ -1,5 +1,6 @@
--- Frees a job's unique key when the job enters an ended state that does not hold the key. It runs in the settle's
--- transaction: an insert that waits for the key in the unique index continues when that commits.
+-- Frees a job's unique key when the job enters an ended state that does not hold the key, or starts, if it holds the
+-- key only until then. It runs in the transaction of the settle or the claim: an insert that waits for the key in the
+-- unique index continues when that commits.
 --
 -- A BEFORE trigger would save the second version of the row, but it would make every update of every job, claims and
 -- renewals included, lock the row first. This trigger costs jobs without a key only the test of WHEN. The test is
@@ -9,7 +10,7 @@ LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
-    IF coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0 THEN
+    IF NEW.status = 1 OR coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0 THEN
         UPDATE {{.Table}} AS t SET unique_key = NULL WHERE t.id = OLD.id;
     END IF;
     RETURN NULL;
@@ -21,3 +22,29 @@ REVOKE ALL ON FUNCTION {{.Function "free_key"}}() FROM PUBLIC;
 CREATE TRIGGER {{.Named "free_key"}} AFTER UPDATE OF completed_at ON {{.Table}}
 FOR EACH ROW WHEN (NEW.completed_at IS NOT NULL AND NEW.unique_key IS NOT NULL)
 EXECUTE FUNCTION {{.Function "free_key"}}();
+
+-- Only a claim changes the attempts of a row in progress.
+CREATE TRIGGER {{.Named "start_key"}} AFTER UPDATE OF attempts ON {{.Table}}
+FOR EACH ROW WHEN (NEW.unique_states = {{.HeldUntilStart}} AND NEW.unique_key IS NOT NULL AND NEW.status = 1)
+EXECUTE FUNCTION {{.Function "free_key"}}();
+
+-- Frees the key of a running job for a job that its own transaction writes, see Delivery.Tx: a job may enqueue its
+-- successor. The transaction is marked with the id of the job that it settles. Until it commits, the index has others
+-- that want the key wait; if it does not, the job still holds its key. The job's row is locked only from here on, so
+-- that its lease is renewed as long as possible.
+CREATE FUNCTION {{.Function "chain_key"}}() RETURNS trigger
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+BEGIN
+    UPDATE {{.Table}} AS t SET unique_key = NULL
+    WHERE t.unique_key = NEW.unique_key AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
+    RETURN NEW;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "chain_key"}}() FROM PUBLIC;
+
+CREATE TRIGGER {{.Named "chain_key"}} BEFORE INSERT ON {{.Table}}
+FOR EACH ROW WHEN (NEW.unique_key IS NOT NULL AND pg_catalog.current_setting('txwork.claim_tx', true) <> '')
+EXECUTE FUNCTION {{.Function "chain_key"}}();

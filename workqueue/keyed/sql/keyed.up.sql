@@ -12,8 +12,8 @@
 -- they commit and draw key_seq under it. The committed rows of a key are therefore a prefix of its order, and the
 -- waiting row with the smallest key_seq is next.
 --
--- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back for a retry gives up its
--- place.
+-- key_limit = n > 0, a limited key: at most n released rows, by {{.By}}. A row that goes back
+-- for a retry gives up its place.
 CREATE SEQUENCE {{.Named "key_seq"}};
 
 -- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
@@ -57,9 +57,10 @@ CREATE INDEX {{.Constraint "key_ended_idx"}} ON {{.Named "key_note"}} (concurren
 -- the lock of the key's writers with an earlier place. place may lag behind, so it is written for one row in
 -- {{.KnownEvery}} only, the rows of marked places.
 --
--- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; no row
--- waits whose due time is before due; next_at is when the next row may start if the burst of a rate is used up (the
--- theoretical arrival time of the generic cell rate algorithm). Such a row is updated a bounded number of times.
+-- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; due
+-- has an element for each priority, and no row of it waits whose due time is earlier; next_at is when the next row may
+-- start if the burst of a rate is used up (the theoretical arrival time of the generic cell rate algorithm). Such a row
+-- is updated a bounded number of times.
 --
 -- After that many updates, and for each new place, a row with a larger n replaces it: a scan for the largest n finds
 -- the valid row before all dead versions.
@@ -69,7 +70,7 @@ CREATE TABLE {{.Named "key_state"}} (
     n bigint NOT NULL,
     place bigint,
     taken integer,
-    due timestamptz NOT NULL DEFAULT '-infinity',
+    due timestamptz[] NOT NULL DEFAULT '{}',
     next_at {{.Named "time"}},
     updates integer NOT NULL DEFAULT 0,
     at {{.Named "time"}} NOT NULL,
@@ -86,10 +87,10 @@ CREATE TABLE {{.Named "key_cursor"}} (
 
 INSERT INTO {{.Named "key_cursor"}} DEFAULT VALUES;
 
--- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by due time.
+-- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by {{.By}}.
 CREATE INDEX {{.Constraint "key_wait_idx"}} ON {{.Table}} (concurrency_key, key_seq)
     WHERE {{.OrderedWaits ""}};
-CREATE INDEX {{.Constraint "key_queue_idx"}} ON {{.Table}} (concurrency_key, due_at, key_seq)
+CREATE INDEX {{.Constraint "key_queue_idx"}} ON {{.Table}} (concurrency_key, {{.ByLevel ""}}due_at, key_seq)
     WHERE {{.LimitedWaits ""}};
 
 -- Released rows. The index is not unique, although an ordered key has only one released row: a unique index would
@@ -276,6 +277,52 @@ BEGIN
 END
 $txwork$;
 
+-- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key.
+CREATE FUNCTION {{.Named "key_leave"}}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
+    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END);
+    IF {{.MustAnnounceNote}} THEN
+        PERFORM {{.AnnounceNote}};
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- The same row enters the new key at its end, or goes on without a key, as if a join released it: the second UPDATE
+-- fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's rights, because who
+-- may replace a row may not release it, and touches no other row.
+CREATE FUNCTION {{.Named "key_move"}}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+{{.Settings}}
+AS $txwork$
+BEGIN
+    UPDATE {{.Table}} AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
+    UPDATE {{.Table}} AS t SET waiting = false WHERE t.id = NEW.id;
+    RETURN NULL;
+END
+$txwork$;
+
+{{with .ByLevel "" -}}
+-- A waiting row of a limited key has another priority. Folds may have passed its due time there.
+CREATE FUNCTION {{$.Named "key_level"}}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO {{$.Named "key_note"}} (at, concurrency_key, limited, ended, due)
+    VALUES (now(), NEW.concurrency_key, true, 0, NEW.due_at);
+    IF {{$.MustAnnounceNote}} THEN
+        PERFORM {{$.AnnounceNote}};
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+{{end -}}
 -- The rows or the notes were truncated, as tests do. Everything in key_state is then unknown, except how far the rates
 -- are used up.
 CREATE FUNCTION {{.Named "key_forget"}}() RETURNS trigger
@@ -285,7 +332,7 @@ AS $txwork$
 BEGIN
     {{.SeesAll}}
     DELETE FROM {{.Named "key_state"}} WHERE next_at IS NULL;
-    UPDATE {{.Named "key_state"}} SET taken = NULL, due = '-infinity';
+    UPDATE {{.Named "key_state"}} SET taken = NULL, due = '{}';
     RETURN NULL;
 END
 $txwork$;
@@ -436,10 +483,13 @@ BEGIN
     ), through AS MATERIALIZED (
         UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}})
         WHERE t.ctid = ANY (ARRAY(
-            SELECT r.ctid FROM {{.Table}} AS r
-            WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-              AND CASE WHEN r.completed_at IS NULL THEN {{.WaitsForKey "r"}} END -- it implies no index's condition
-            FOR NO KEY UPDATE SKIP LOCKED))
+            SELECT r.ctid FROM head AS h
+            CROSS JOIN LATERAL (
+                SELECT w.ctid FROM {{.Table}} AS w
+                WHERE w.ctid = h.ctid AND w.key_seq = h.key_seq -- unless it has just changed its key
+                  AND CASE WHEN w.completed_at IS NULL THEN {{.WaitsForKey "w"}} END -- it implies no index's condition
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            WHERE h.behind IS NULL))
         RETURNING t.concurrency_key
     ), seen AS MATERIALIZED (
         SELECT s.*, CASE
@@ -480,7 +530,7 @@ BEGIN
 END
 $txwork$;
 
--- Fills the free places of limited keys, by due time. A row of a key with a rate is released with the due time at which
+-- Fills the free places of limited keys, by {{.By}}. A row of a key with a rate is released with the due time at which
 -- the rate allows it, by the generic cell rate algorithm. The rows of the next {{.Ahead}} are released in advance, so
 -- that the rate is met between two folds. Only key_fold calls it.
 CREATE FUNCTION {{.Named "key_fill"}}(
@@ -497,7 +547,7 @@ BEGIN
     {{.SeesAll}}
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
-            CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
+            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted,
             CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
         FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
         LEFT JOIN LATERAL (
@@ -507,22 +557,33 @@ BEGIN
             LIMIT 1) AS s ON true
         WHERE m.limited
     ), head AS MATERIALIZED (
-        SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
-            greatest(k.next_at, started) AS first,
+        SELECT h.*, greatest(h.next_at, started) AS first,
             CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
-            CASE WHEN k.taken IS NULL AND h.key_limit <> {{.Unlimited}} THEN (
+            CASE WHEN h.known_taken IS NULL AND h.key_limit <> {{.Unlimited}} THEN (
                 SELECT count(*) FROM {{.Table}} AS l
-                WHERE l.concurrency_key = k.key AND {{.Live "l"}} AND l.key_limit > 0) + (
+                WHERE l.concurrency_key = h.key AND {{.Live "l"}} AND l.key_limit > 0) + (
                 SELECT coalesce(sum(p.ended), 0) FROM {{.Named "key_note"}} AS p
-                WHERE p.concurrency_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
-        FROM k
-        LEFT JOIN LATERAL (
-            SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM {{.Table}} AS r
-            WHERE r.concurrency_key = k.key AND {{.LimitedWaits "r"}} AND r.due_at >= k.due AND r.due_at <= started
-            ORDER BY r.concurrency_key, r.due_at, r.key_seq
-            LIMIT 1) AS h ON true
+                WHERE p.concurrency_key = h.key AND p.limited AND p.ended > 0) ELSE h.known_taken END AS taken
+        FROM (
+            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.taken AS known_taken,
+                coalesce({{range $i, $l := .Levels}}{{if $i}}, {{end}}h{{.N}}.key_limit{{end}}) IS NOT NULL AS waits,
+                ARRAY[{{range $i, $l := .Levels}}{{if $i}}, {{end}}coalesce(h{{.N}}.due_at, started){{end}}] AS due,
+                CASE{{range .Levels}} WHEN h{{.N}}.due_at IS NOT NULL THEN h{{.N}}.key_limit{{end}} END AS key_limit,
+                CASE{{range .Levels}} WHEN h{{.N}}.due_at IS NOT NULL THEN h{{.N}}.key_rate{{end}} END AS key_rate,
+                CASE{{range .Levels}} WHEN h{{.N}}.due_at IS NOT NULL THEN h{{.N}}.key_burst{{end}} END AS key_burst
+            FROM k
+            {{- range .Levels}}
+            LEFT JOIN LATERAL (
+                SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM {{$.Table}} AS r
+                WHERE r.concurrency_key = k.key AND {{$.LimitedWaits "r"}}{{.At "r"}}
+                  AND r.due_at >= {{.Since "k"}}
+                  AND r.due_at <= started
+                ORDER BY r.concurrency_key, {{$.ByLevel "r"}}r.due_at, r.key_seq
+                LIMIT 1) AS h{{.N}} ON true
+            {{- end}}
+            OFFSET 0) AS h -- without OFFSET, its expressions would be computed once for each use
     ), room AS MATERIALIZED (
-        SELECT p.*, least(p.places, floor(least(
+        SELECT p.*, {{.LevelOrder}} AS levels, least(p.places, floor(least(
                 extract(epoch FROM started + {{.AheadInterval}} - p.first)::float8 * p.key_rate + p.key_burst,
                 {{.MaxReleased}}))::integer) AS rows
         FROM (
@@ -530,19 +591,24 @@ BEGIN
                 WHEN h.key_limit = {{.Unlimited}} THEN {{.MaxReleased}}
                 ELSE least(h.key_limit - h.taken, {{.MaxReleased}}) END AS places
             FROM head AS h) AS p
-        WHERE p.due_at IS NOT NULL
+        WHERE p.waits
     ), free AS MATERIALIZED (
         SELECT f.ctid, room.key, {{.After "room.first"
-            "(row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap"
+            `(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
+                * room.gap`
             }} AS at
         FROM room
-        CROSS JOIN LATERAL (
-            SELECT r.ctid, r.due_at, r.key_seq FROM {{.Table}} AS r
-            WHERE r.concurrency_key = room.key AND {{.LimitedWaits "r"}}
-              AND r.due_at >= room.due_at AND r.due_at <= started
-            ORDER BY r.concurrency_key, r.due_at, r.key_seq
-            LIMIT greatest(room.rows, 0)
-            FOR NO KEY UPDATE SKIP LOCKED) AS f
+        CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
+            SELECT r.ctid, l.turn, r.due_at, r.key_seq
+            FROM unnest(room.levels) WITH ORDINALITY AS l (level, turn)
+            CROSS JOIN LATERAL (
+                SELECT r.ctid, r.due_at, r.key_seq FROM {{.Table}} AS r
+                WHERE r.concurrency_key = room.key AND {{.LimitedWaits "r"}}{{.AtLevel "r" "l.level"}}
+                  AND r.due_at >= room.due[l.level] AND r.due_at <= started
+                ORDER BY r.concurrency_key, {{.ByLevel "r"}}r.due_at, r.key_seq
+                LIMIT greatest(room.rows, 0)
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE {{.Table}} AS t
         SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
@@ -577,7 +643,7 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE {{.Named "key_state"}} AS g
-        SET taken = d.running, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+        SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
             next_at = coalesce({{.After "d.first" "d.released * d.gap"}}, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < {{.MaxUpdates}}
@@ -586,7 +652,7 @@ BEGIN
     ), fresh AS (
         INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, taken, due, next_at, at)
         SELECT d.key, true, greatest(d.n + 1, nextval('{{.Named "key_seq"}}')),
-            d.running, coalesce(d.due_at, started),
+            d.running, d.due,
             coalesce({{.After "d.first" "d.released * d.gap"}}, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
@@ -708,7 +774,7 @@ BEGIN
         ELSE
             SELECT t.concurrency_key INTO last FROM {{.Table}} AS t
             WHERE {{.LimitedWaits "t"}} AND t.concurrency_key > last
-            ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
+            ORDER BY t.concurrency_key, {{.ByLevel "t"}}t.due_at, t.key_seq LIMIT 1;
         END IF;
         IF last IS NULL THEN
             RETURN ''; -- the next call starts over
@@ -759,6 +825,21 @@ CREATE TRIGGER {{.Constraint "key_wait"}} AFTER UPDATE OF waiting ON {{.Table}}
 FOR EACH ROW WHEN ({{.WaitsForKey "NEW"}} AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
     AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
 EXECUTE FUNCTION {{.Named "key_wait"}}();
+
+CREATE TRIGGER {{.Constraint "key_leave"}} AFTER UPDATE OF concurrency_key, key_limit ON {{.Table}}
+FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND {{.ChangesKey}})
+EXECUTE FUNCTION {{.Named "key_leave"}}();
+
+CREATE TRIGGER {{.Constraint "key_move"}} AFTER UPDATE OF concurrency_key, key_limit ON {{.Table}}
+FOR EACH ROW WHEN ((OLD.key_seq IS NOT NULL OR NOT OLD.waiting) AND {{.ChangesKey}})
+EXECUTE FUNCTION {{.Named "key_move"}}();
+{{- with .ByLevel ""}}
+
+CREATE TRIGGER {{$.Constraint "key_level"}} AFTER UPDATE OF {{$.Priority}} ON {{$.Table}}
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND NEW.status = 0 AND {{$.WaitsForKey "NEW"}}
+    AND NEW.{{$.Priority}} <> OLD.{{$.Priority}})
+EXECUTE FUNCTION {{$.Named "key_level"}}();
+{{- end}}
 
 -- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
 CREATE TRIGGER {{.Constraint "key_note"}} AFTER UPDATE OF completed_at, due_at, key_policy ON {{.Table}}
