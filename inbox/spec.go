@@ -19,9 +19,9 @@ func Spec(schema string) workqueue.Spec {
 			{Name: "consumer", Type: "text", NotNull: true},
 			{Name: "source", Type: "text", NotNull: true},
 			{Name: "message_id", Type: "text", NotNull: true},
-			{Name: "body_hash", Type: "bytea"},
-			{Name: "topic", Type: "text"},
-			{Name: "payload", Type: "bytea"},
+			{Name: "body_hash", Type: "bytea", Written: &writtenHash},
+			{Name: "topic", Type: "text", Written: &writtenTopic},
+			{Name: "payload", Type: "bytea", Written: &writtenPayload},
 		},
 		Lanes:     []string{"consumer"},
 		Topics:    workqueue.Topics{Columns: []string{"topic", "source"}, Lane: "consumer"},
@@ -29,6 +29,7 @@ func Spec(schema string) workqueue.Spec {
 		Unique:    []string{"consumer", "source", "message_id"},
 		Retention: maxWindow,
 		Sweeps:    []string{stripSweep},
+		Writer:    writer,
 	}
 }
 

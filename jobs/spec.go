@@ -20,17 +20,18 @@ const (
 // [Delivery].fields.
 var ownColumns = []workqueue.Column{
 	{Name: "kind", Type: "text", NotNull: true},
-	{Name: "queue", Type: "text", NotNull: true},
-	{Name: "priority", Type: "smallint", NotNull: true},
+	{Name: "queue", Type: "text", NotNull: true, Written: &writtenQueue},
+	{Name: "priority", Type: "smallint", NotNull: true, Written: &writtenPriority},
 	{Name: "args", Type: "bytea", NotNull: true},
 	// NULL once the job has entered a state that does not hold the key
-	{Name: "unique_key", Type: "text", Internal: true},
-	{Name: "unique_states", Type: "smallint", Internal: true}, // the ended states that hold the key: a bit for each
-	{Name: "schedule", Type: "text"},                          // the schedule that wrote the job
+	{Name: "unique_key", Type: "text", Internal: true, Written: &writtenUniqueKey},
+	// the ended states that hold the key: a bit for each
+	{Name: "unique_states", Type: "smallint", Internal: true, Written: &writtenUniqueStates},
+	{Name: "schedule", Type: "text", Written: &workqueue.Written{}}, // the schedule that wrote the job
 	// the job counts against its queue's limit, see table jobs_slot
 	{Name: "slot", Type: "boolean", Internal: true},
-	{Name: "trail", Type: "boolean"},                     // true: steps are recorded; false: they are void; NULL: none
-	{Name: "progress", Type: "smallint", Internal: true}, // per cent
+	{Name: "trail", Type: "boolean", Written: &workqueue.Written{}}, // true: steps are recorded; false: they are void; NULL: none
+	{Name: "progress", Type: "smallint", Internal: true},            // per cent
 	{Name: "progress_note", Type: "text", Internal: true},
 	{Name: "output", Type: "bytea", Internal: true},
 	join.Column,
@@ -50,6 +51,7 @@ func Spec(schema string) workqueue.Spec {
 		Sweeps:    []string{slotSweep, join.Sweep, keyed.SweepSuffix},
 		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
+		Writer:    writer,
 	}
 }
 

@@ -60,6 +60,7 @@ func Roles(o RoleOptions) (string, error) {
 		p.Relations = append(append(p.Relations, u.Tables...), u.Sequences...)
 		p.Functions = append(p.Functions, u.Functions()...)
 		p.Domains = append(p.Domains, u.Domains...)
+		p.AllWriters = append(p.AllWriters, u.Writers...)
 	}
 	var b strings.Builder
 	p.execute(&b, "roles.sql", p)
@@ -151,7 +152,7 @@ type roleName struct{ Name, Quoted, Login, For string }
 // A rolePrinter is the data of the templates.
 type rolePrinter struct {
 	RoleOptions
-	Relations, Functions, Domains []string
+	Relations, Functions, Domains, AllWriters []string
 }
 
 func (p rolePrinter) execute(b *strings.Builder, file string, data any) {
@@ -200,6 +201,9 @@ func (p rolePrinter) Roles() []roleName {
 func (p rolePrinter) Q(name string) string { return `"` + p.Schema + `"."` + name + `"` }
 
 func (p rolePrinter) List(names []string) string { return p.join(names, ", ", "%s") }
+
+// Names are literals of names without their schema.
+func (rolePrinter) Names(names []string) string { return "'" + strings.Join(names, "', '") + "'" }
 
 func (p rolePrinter) Literals(names []string) string { return p.join(names, ",\n            ", "'%s'") }
 

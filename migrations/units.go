@@ -12,6 +12,7 @@ type unit struct {
 	Calls     []string // functions that a role calls, itself or through a trigger's function
 	triggers  []string // functions that only triggers run, or the owner
 	Seen      []string // functions that policies call, or all who read
+	Writers   []string // functions that write rows, see workqueue.Writer: one name, for payloads of several types
 	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
 	core      bool     // it instantiates package workqueue
@@ -49,8 +50,8 @@ func (u unit) Functions() []string { return slices.Concat(u.Calls, u.triggers, u
 func migratedUnits() []unit {
 	return []unit{
 		core("outbox").withTopics().withKeys().withJoin().enqueued(),
-		core("inbox").withTopics().calls("begin", "strip").enqueued("inbox"),
-		core("timers").runs("rearm", "disarm").enqueued("timers"),
+		core("inbox").withTopics().calls("begin", "strip").enqueued("inbox").writtenBy("receive"),
+		core("timers").runs("rearm", "disarm").enqueued("timers").writtenBy("set"),
 		core("timers_schedule"),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
@@ -113,6 +114,11 @@ func (u unit) withJoin() unit {
 // enqueued gives producers their rights: those on the core, and those that the domain needs in addition.
 func (u unit) enqueued(domain ...string) unit {
 	u.producer = append(append([]string{"core"}, u.producer...), domain...)
+	return u.writtenBy("enqueue")
+}
+
+func (u unit) writtenBy(suffix string) unit {
+	u.Writers = u.named([]string{suffix})
 	return u
 }
 

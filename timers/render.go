@@ -2,6 +2,9 @@ package timers
 
 import (
 	"embed"
+	"fmt"
+	"slices"
+	"strings"
 	"text/template"
 
 	"github.com/txwork/txwork/internal/sqltext"
@@ -31,11 +34,13 @@ func render(spec workqueue.Spec) statements {
 // view is what the templates see of a Spec. Its names have been validated, so they need no escaping.
 type view struct {
 	Schema, Table, Announce string
-	MaxAttempts, MaxKey     int
+	MaxAttempts             string
+	MaxKey                  int
+	One                     bool // the statement sets one timer, within a function
 }
 
 func newView(spec workqueue.Spec) view {
-	v := view{Schema: spec.Schema, MaxAttempts: spec.MaxAttempts, MaxKey: MaxKey, Announce: spec.Announce()}
+	v := view{Schema: spec.Schema, MaxAttempts: fmt.Sprint(spec.MaxAttempts), MaxKey: MaxKey, Announce: spec.Announce()}
 	if v.Schema == "" {
 		v.Schema = workqueue.DefaultSchema
 	}
@@ -46,3 +51,13 @@ func newView(spec workqueue.Spec) view {
 
 // Hides is the condition that row-level security hides timers from the role.
 func (v view) Hides() string { return sqltext.Hides(v.Table) }
+
+// setOne is the statement of Set as the function timers_set executes it, for one timer.
+func setOne() string {
+	v := view{Table: "@table", Announce: "@announce", MaxAttempts: "@default_attempts", One: true}
+	lines := strings.Split(sqltext.Execute(sqlTemplates, "set", v), "\n")
+	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") })
+	return strings.NewReplacer("$1", "ARRAY[@key]", "$2", "ARRAY[@topic]", "$3", "ARRAY[@payload]",
+		"$4", "ARRAY[@headers]", "$5", "ARRAY[@max_attempts]", "$6", "ARRAY[@scheduled_at]", "$7", "ARRAY[NULL]",
+	).Replace(strings.Join(lines, "\n"))
+}

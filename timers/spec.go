@@ -22,13 +22,14 @@ func Spec(schema string) workqueue.Spec {
 		Columns: []workqueue.Column{
 			{Name: "key", Type: "text", NotNull: true},
 			{Name: "topic", Type: "text", NotNull: true},
-			{Name: "payload", Type: "bytea", NotNull: true},
-			{Name: "fire_at", Type: "timestamptz", NotNull: true},
-			{Name: "generation", Type: "integer", NotNull: true},
-			{Name: "schedule", Type: "text"},
+			{Name: "payload", Type: "bytea", NotNull: true, Written: &writtenPayload},
+			{Name: "fire_at", Type: "timestamptz", NotNull: true, Written: &writtenFireAt},
+			{Name: "generation", Type: "integer", NotNull: true, Written: &workqueue.Written{As: "1"}},
+			{Name: "schedule", Type: "text", Written: &workqueue.Written{}},
 		},
 		Labels: []string{"topic"},
 		Unique: []string{"key"},
+		Writer: writer,
 	}
 }
 

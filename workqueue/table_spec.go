@@ -99,6 +99,9 @@ type Spec struct {
 	// called, see [Fold]. Default: none.
 	Folds []Fold
 
+	// Writer is the SQL function that writes rows, for programs that do not use this library.
+	Writer Writer
+
 	// DeleteDone makes ack delete the row: the fastest, at the price of the audit trail. A settle that
 	// is repeated can then only say that the row is gone, see [ErrGone].
 	DeleteDone bool
@@ -114,6 +117,11 @@ type Column struct {
 	// Internal keeps the column out of claims: it is bookkeeping of triggers, which no handler looks at. [Row].Values
 	// and [Domain].Fields are without it. A lane cannot be internal.
 	Internal bool
+
+	// Written says how the table's SQL function for new rows writes the column, see [Writer]. Default: by a parameter
+	// with the column's name and type, which has to be given if the column is NotNull; an Internal column is not
+	// written.
+	Written *Written
 }
 
 // coreColumns are the columns that every domain table has.
@@ -133,7 +141,8 @@ func (s Spec) Validate() error {
 	s = s.withDefaults()
 	checks := []func() error{
 		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateTopics, s.validateUnique,
-		s.validateLabels, s.validateKeyColumn, s.validateSweeps, s.validateFolds, s.validateLimits,
+		s.validateLabels, s.validateKeyColumn, s.validateSweeps, s.validateFolds, s.validateWriter,
+		s.validateLimits,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

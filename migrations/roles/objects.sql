@@ -19,6 +19,25 @@ REVOKE ALL ON ROUTINE {{.List .Functions}}
 FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
 GRANT EXECUTE ON ROUTINE {{.List .Calls}} TO {{.Role "worker"}};
 {{- end}}
+{{- if .Writers}}
+-- The functions through which any program writes rows: one for each type of payload. They run with the caller's rights.
+DO $txwork$
+DECLARE
+    command text;
+BEGIN
+    FOR command IN
+        SELECT format(c.template, p.oid::regprocedure)
+        FROM pg_proc AS p, (VALUES
+            (1, 'REVOKE ALL ON FUNCTION %s FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}'),
+            (2, 'GRANT EXECUTE ON FUNCTION %s TO {{.Role "producer"}}, {{.Role "worker"}}')) AS c (n, template)
+        WHERE p.pronamespace = '"{{.Schema}}"'::regnamespace AND p.proname = ANY (ARRAY[{{.Names .Writers}}]::name[])
+        ORDER BY p.oid, c.n
+    LOOP
+        EXECUTE command;
+    END LOOP;
+END
+$txwork$;
+{{- end}}
 {{- if .Seen}}
 -- Policies of the side tables call it, or those who read.
 GRANT EXECUTE ON FUNCTION {{.List .Seen}}

@@ -79,6 +79,11 @@ BEGIN
             {{.Literals .Functions}}
         {{end}}]::regproc[]) AND p.proowner <> '{{.Role "owner"}}'::regrole
         UNION ALL
+        SELECT format('ALTER ROUTINE %s OWNER TO {{.Role "owner"}}', p.oid::regprocedure)
+        FROM pg_proc AS p
+        WHERE p.pronamespace = '"{{.Schema}}"'::regnamespace AND p.proname = ANY (ARRAY[{{.Names .AllWriters}}]::name[])
+          AND p.proowner <> '{{.Role "owner"}}'::regrole
+        UNION ALL
         SELECT format('ALTER DOMAIN %s OWNER TO {{.Role "owner"}}', d.oid::regtype)
         FROM pg_type AS d
         WHERE d.oid = ANY (ARRAY[{{if .Domains}}

@@ -875,6 +875,185 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_redrive"(uuid[]) FROM PUBLIC;
 
+-- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
+-- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
+--
+-- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
+-- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
+CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
+    "topic" text,
+    "payload" bytea,
+    "key" text DEFAULT NULL,
+    "dedup_key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($6 IN ('block', 'park', 'skip')) IS NOT TRUE THEN RAISE EXCEPTION 'on_failure must be block, park or skip' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'ordered must be true or false' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 IS NULL OR octet_length($3) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'key must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 IS NULL OR octet_length($4) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'dedup_key must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 IS NULL OR octet_length($2) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (CASE WHEN $5 THEN nullif($3, '') END) IS NOT NULL THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    duplicate := false;
+    IF NOT ((nullif($4, '')) IS NOT NULL) THEN
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
+        VALUES (id,
+            greatest($7, now()),
+            coalesce($9, 10),
+            $8,
+            $1,
+            nullif($3, ''),
+            $2,
+            nullif($4, ''),
+            CASE WHEN $5 THEN nullif($3, '') END,
+            CASE WHEN CASE WHEN $5 THEN nullif($3, '') END IS NOT NULL THEN 0 END,
+            CASE WHEN CASE WHEN $5 THEN nullif($3, '') END IS NOT NULL THEN CASE $6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION '{{schema}}.outbox took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN;
+    END IF;
+    FOR attempt IN 1..10 LOOP
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
+        VALUES (id,
+            greatest($7, now()),
+            coalesce($9, 10),
+            $8,
+            $1,
+            nullif($3, ''),
+            $2,
+            nullif($4, ''),
+            CASE WHEN $5 THEN nullif($3, '') END,
+            CASE WHEN CASE WHEN $5 THEN nullif($3, '') END IS NOT NULL THEN 0 END,
+            CASE WHEN CASE WHEN $5 THEN nullif($3, '') END IS NOT NULL THEN CASE $6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END)
+        ON CONFLICT ("topic", "dedup_key")
+            WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL DO NOTHING;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        SELECT t.id INTO id
+        FROM "{{schema}}"."outbox" AS t
+        WHERE t."topic" = ($1) AND t."dedup_key" = (nullif($4, ''));
+        IF FOUND THEN
+            duplicate := true;
+            RETURN;
+        END IF;
+    END LOOP;
+            RAISE EXCEPTION '{{schema}}.outbox took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, bytea, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
+    "topic" text,
+    "payload" text,
+    "key" text DEFAULT NULL,
+    "dedup_key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, text, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
+    "topic" text,
+    "payload" json,
+    "key" text DEFAULT NULL,
+    "dedup_key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, json, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
+    "topic" text,
+    "payload" jsonb,
+    "key" text DEFAULT NULL,
+    "dedup_key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, jsonb, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
 -- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
 -- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
 -- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and

@@ -882,6 +882,166 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_redrive"(uuid[]) FROM PUBLIC;
 
+-- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
+-- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
+--
+-- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
+-- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
+CREATE FUNCTION "{{schema}}"."inbox_receive"(
+    "consumer" text,
+    "source" text,
+    "message_id" text,
+    "payload" bytea,
+    "body_hash" bytea DEFAULT NULL,
+    "topic" text DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean,
+    OUT "hash_mismatch" boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'consumer must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'source must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'message_id must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($6 IS NULL OR octet_length($6) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 IS NULL OR octet_length($4) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($5 IS NULL OR octet_length($5) = 32) IS NOT TRUE THEN RAISE EXCEPTION 'body_hash must have 32 bytes, as a SHA-256 has' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    duplicate := false;
+    FOR attempt IN 1..10 LOOP
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        INSERT INTO "{{schema}}"."inbox" (id, due_at, max_attempts, headers, "consumer", "source", "message_id", "body_hash", "topic", "payload")
+        VALUES (id,
+            greatest($7, now()),
+            coalesce($9, 10),
+            $8,
+            $1,
+            $2,
+            $3,
+            coalesce($5, CASE WHEN coalesce(nullif($6, ''), $2) = $2 THEN sha256($4) ELSE sha256(convert_to($6, 'UTF8') || sha256($4)) END),
+            coalesce(nullif($6, ''), $2),
+            $4)
+        ON CONFLICT ("consumer", "source", "message_id")
+            WHERE "consumer" IS NOT NULL AND "source" IS NOT NULL AND "message_id" IS NOT NULL DO NOTHING;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        SELECT t.id INTO id
+        FROM "{{schema}}"."inbox" AS t
+        WHERE t."consumer" = ($1) AND t."source" = ($2) AND t."message_id" = ($3);
+        IF FOUND THEN
+            duplicate := true;
+            SELECT coalesce(t.body_hash <> (coalesce($5, CASE WHEN coalesce(nullif($6, ''), $2) = $2 THEN sha256($4) ELSE sha256(convert_to($6, 'UTF8') || sha256($4)) END)), false) INTO hash_mismatch
+            FROM "{{schema}}"."inbox" AS t WHERE t.id = "inbox_receive".id;
+            RETURN;
+        END IF;
+    END LOOP;
+            RAISE EXCEPTION '{{schema}}.inbox took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, bytea, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."inbox_receive"(
+    "consumer" text,
+    "source" text,
+    "message_id" text,
+    "payload" text,
+    "body_hash" bytea DEFAULT NULL,
+    "topic" text DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean,
+    OUT "hash_mismatch" boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate, w."hash_mismatch"
+    INTO id, duplicate, "hash_mismatch"
+    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4, 'UTF8'), $5, $6, $7, $8, $9) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, text, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."inbox_receive"(
+    "consumer" text,
+    "source" text,
+    "message_id" text,
+    "payload" json,
+    "body_hash" bytea DEFAULT NULL,
+    "topic" text DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean,
+    OUT "hash_mismatch" boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate, w."hash_mismatch"
+    INTO id, duplicate, "hash_mismatch"
+    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7, $8, $9) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, json, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."inbox_receive"(
+    "consumer" text,
+    "source" text,
+    "message_id" text,
+    "payload" jsonb,
+    "body_hash" bytea DEFAULT NULL,
+    "topic" text DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean,
+    OUT "hash_mismatch" boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate, w."hash_mismatch"
+    INTO id, duplicate, "hash_mismatch"
+    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7, $8, $9) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, jsonb, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+
 -- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
 -- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
 -- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and

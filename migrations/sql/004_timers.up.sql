@@ -500,6 +500,185 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_redrive"(uuid[]) FROM PUBLIC;
 
+-- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
+-- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
+--
+-- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
+-- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
+CREATE FUNCTION "{{schema}}"."timers_set"(
+    "key" text,
+    "topic" text,
+    "scheduled_at" timestamptz,
+    "payload" bytea,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($5 IS NULL OR jsonb_typeof($5) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($6 IS NULL OR $6 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'scheduled_at must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'key must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (NOT starts_with($1, 'schedule/')) IS NOT TRUE THEN RAISE EXCEPTION 'keys that begin with schedule/ are kept for the occurrences of schedules' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 IS NULL OR octet_length($4) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($5) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    duplicate := false;
+    FOR attempt IN 1..10 LOOP
+WITH wanted AS MATERIALIZED (
+    SELECT s.ord, s.key, s.topic, s.payload, s.headers::jsonb AS headers,
+           coalesce(s.max_attempts, 10) AS max_attempts,
+           coalesce(s.fire_at, clock_timestamp() + s.delay * interval '1 microsecond') AS fire_at
+    FROM unnest(ARRAY[$1]::text[], ARRAY[$2]::text[], ARRAY[$4]::bytea[], ARRAY[$5]::text[], ARRAY[$6]::bigint[], ARRAY[$3]::timestamptz[], ARRAY[NULL]::bigint[])
+        WITH ORDINALITY AS s (key, topic, payload, headers, max_attempts, fire_at, delay, ord)
+), held AS (
+    SELECT t.id, w.*
+    FROM wanted AS w
+    JOIN "{{schema}}"."timers" AS t ON t.key = w.key
+    ORDER BY t.key
+    FOR NO KEY UPDATE OF t
+), changed AS (
+    UPDATE "{{schema}}"."timers" AS t
+    SET generation = CASE WHEN t.generation < 2147483647 THEN t.generation + 1 ELSE 1 END,
+        fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE h.fire_at END,
+        topic = CASE WHEN t.status = 1 THEN t.topic ELSE h.topic END,
+        payload = CASE WHEN t.status = 1 THEN t.payload ELSE h.payload END,
+        headers = CASE WHEN t.status = 1 THEN t.headers ELSE h.headers END,
+        max_attempts = CASE WHEN t.status = 1 THEN t.max_attempts ELSE h.max_attempts END,
+        due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE greatest(h.fire_at, now()) END,
+        status = CASE WHEN t.status = 1 THEN 1 ELSE 0 END,
+        attempts = CASE WHEN t.status = 1 THEN t.attempts ELSE 0 END,
+        owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
+        cancelled_at = CASE WHEN t.status = 1 THEN t.cancelled_at END,
+        last_error = CASE WHEN t.status = 1 THEN t.last_error END,
+        completed_at = NULL,
+        failed_at = NULL,
+        waiting = false,
+        rearm_at = CASE WHEN t.status = 1 THEN h.fire_at END,
+        rearm_topic = CASE WHEN t.status = 1 THEN h.topic END,
+        rearm_payload = CASE WHEN t.status = 1 THEN h.payload END,
+        rearm_headers = CASE WHEN t.status = 1 THEN h.headers END,
+        rearm_max_attempts = CASE WHEN t.status = 1 THEN h.max_attempts END
+    FROM held AS h
+    WHERE t.id = h.id
+    RETURNING t.id, t.key, t.status
+)
+SELECT c.id, CASE WHEN c.status = 0 THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE c.status = 1 END
+FROM wanted AS w
+LEFT JOIN changed AS c ON c.key = w.key
+        INTO id, duplicate;
+        IF duplicate THEN
+            RETURN;
+        END IF;
+        duplicate := false;
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        INSERT INTO "{{schema}}"."timers" (id, due_at, max_attempts, headers, "key", "topic", "payload", "fire_at", "generation")
+        VALUES (id,
+            greatest($3, now()),
+            coalesce($6, 10),
+            $5,
+            $1,
+            $2,
+            $4,
+            $3,
+            1)
+        ON CONFLICT ("key")
+            WHERE "key" IS NOT NULL DO NOTHING;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END LOOP;
+            RAISE EXCEPTION '{{schema}}.timers took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, bytea, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."timers_set"(
+    "key" text,
+    "topic" text,
+    "scheduled_at" timestamptz,
+    "payload" text DEFAULT '',
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4, 'UTF8'), $5, $6) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, text, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."timers_set"(
+    "key" text,
+    "topic" text,
+    "scheduled_at" timestamptz,
+    "payload" json,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, json, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."timers_set"(
+    "key" text,
+    "topic" text,
+    "scheduled_at" timestamptz,
+    "payload" jsonb,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, jsonb, jsonb, integer) FROM PUBLIC;
+
 -- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
 -- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
 -- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and

@@ -78,6 +78,10 @@ DROP TABLE "{{schema}}"."jobs_queue";
 DROP PROCEDURE "{{schema}}"."jobs_maintain"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "{{schema}}"."jobs_each"(text, integer, interval, uuid[]);
+DROP FUNCTION "{{schema}}"."jobs_enqueue"(text, bytea, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer);
+DROP FUNCTION "{{schema}}"."jobs_enqueue"(text, text, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer);
+DROP FUNCTION "{{schema}}"."jobs_enqueue"(text, json, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer);
+DROP FUNCTION "{{schema}}"."jobs_enqueue"(text, jsonb, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer);
 DROP FUNCTION "{{schema}}"."jobs_purge"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_fold"(integer);
 DROP FUNCTION "{{schema}}"."jobs_claim_admitted"(

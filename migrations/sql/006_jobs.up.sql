@@ -564,6 +564,223 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_redrive"(uuid[]) FROM PUBLIC;
 
+-- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
+-- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
+--
+-- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
+-- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
+CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
+    "kind" text,
+    "args" bytea,
+    "queue" text DEFAULT 'default',
+    "priority" integer DEFAULT 2,
+    "unique_key" text DEFAULT NULL,
+    "unique_while" text[] DEFAULT '{}',
+    "ordered_key" text DEFAULT NULL,
+    "on_failure" text DEFAULT 'block',
+    "limited_key" text DEFAULT NULL,
+    "max_running" integer DEFAULT NULL,
+    "rate" double precision DEFAULT NULL,
+    "burst" integer DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($14 IS NULL OR jsonb_typeof($14) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($15 IS NULL OR $15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN RAISE EXCEPTION 'on_failure must be block, park or skip' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($7 IS NULL OR $9 IS NULL) IS NOT TRUE THEN RAISE EXCEPTION 'a row has an ordered_key or a limited_key, not both' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($9 IS NOT NULL OR num_nonnulls($10, $11, $12) = 0) IS NOT TRUE THEN RAISE EXCEPTION 'max_running, rate and burst need a limited_key' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($9 IS NULL OR num_nonnulls($10, $11) > 0) IS NOT TRUE THEN RAISE EXCEPTION 'limited_key needs max_running or rate' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($10 IS NULL OR $10 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_running must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($12 IS NULL OR $11 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'burst needs a rate' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'kind must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'queue must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 BETWEEN 1 AND 3) IS NOT TRUE THEN RAISE EXCEPTION 'priority must be 1 (high), 2 (normal) or 3 (low)' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 IS NULL OR octet_length($2) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'args must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($5 IS NULL OR octet_length($5) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'unique_key must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($6 <@ ARRAY['done', 'failed']) IS NOT TRUE THEN RAISE EXCEPTION 'unique_while may have done and failed' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($14) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (coalesce($7, $9)) IS NOT NULL THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    duplicate := false;
+    IF NOT ((concat('u:', $1, chr(31)) || $5) IS NOT NULL) THEN
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
+        VALUES (id,
+            greatest($13, now()),
+            coalesce($15, 10),
+            $14,
+            $1,
+            $3,
+            $4::smallint,
+            $2,
+            concat('u:', $1, chr(31)) || $5,
+            CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END, 0) END,
+            coalesce($7, $9),
+            CASE WHEN $7 IS NOT NULL THEN 0 WHEN $9 IS NOT NULL THEN coalesce($10, 2147483647) END,
+            CASE WHEN $7 IS NOT NULL THEN CASE $8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN $9 IS NOT NULL THEN 0 END,
+            $11,
+            CASE WHEN $11 IS NOT NULL THEN coalesce($12, greatest(1, ceil(least($11, 2147483647)))::integer) END);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION '{{schema}}.jobs took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        RETURN;
+    END IF;
+    FOR attempt IN 1..10 LOOP
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
+        VALUES (id,
+            greatest($13, now()),
+            coalesce($15, 10),
+            $14,
+            $1,
+            $3,
+            $4::smallint,
+            $2,
+            concat('u:', $1, chr(31)) || $5,
+            CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END, 0) END,
+            coalesce($7, $9),
+            CASE WHEN $7 IS NOT NULL THEN 0 WHEN $9 IS NOT NULL THEN coalesce($10, 2147483647) END,
+            CASE WHEN $7 IS NOT NULL THEN CASE $8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN $9 IS NOT NULL THEN 0 END,
+            $11,
+            CASE WHEN $11 IS NOT NULL THEN coalesce($12, greatest(1, ceil(least($11, 2147483647)))::integer) END)
+        ON CONFLICT ("unique_key")
+            WHERE "unique_key" IS NOT NULL DO NOTHING;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        SELECT t.id INTO id
+        FROM "{{schema}}"."jobs" AS t
+        WHERE t."unique_key" = (concat('u:', $1, chr(31)) || $5);
+        IF FOUND THEN
+            duplicate := true;
+            RETURN;
+        END IF;
+    END LOOP;
+            RAISE EXCEPTION '{{schema}}.jobs took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, bytea, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
+    "kind" text,
+    "args" text,
+    "queue" text DEFAULT 'default',
+    "priority" integer DEFAULT 2,
+    "unique_key" text DEFAULT NULL,
+    "unique_while" text[] DEFAULT '{}',
+    "ordered_key" text DEFAULT NULL,
+    "on_failure" text DEFAULT 'block',
+    "limited_key" text DEFAULT NULL,
+    "max_running" integer DEFAULT NULL,
+    "rate" double precision DEFAULT NULL,
+    "burst" integer DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, text, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
+    "kind" text,
+    "args" json,
+    "queue" text DEFAULT 'default',
+    "priority" integer DEFAULT 2,
+    "unique_key" text DEFAULT NULL,
+    "unique_while" text[] DEFAULT '{}',
+    "ordered_key" text DEFAULT NULL,
+    "on_failure" text DEFAULT 'block',
+    "limited_key" text DEFAULT NULL,
+    "max_running" integer DEFAULT NULL,
+    "rate" double precision DEFAULT NULL,
+    "burst" integer DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, json, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
+    "kind" text,
+    "args" jsonb,
+    "queue" text DEFAULT 'default',
+    "priority" integer DEFAULT 2,
+    "unique_key" text DEFAULT NULL,
+    "unique_while" text[] DEFAULT '{}',
+    "ordered_key" text DEFAULT NULL,
+    "on_failure" text DEFAULT 'block',
+    "limited_key" text DEFAULT NULL,
+    "max_running" integer DEFAULT NULL,
+    "rate" double precision DEFAULT NULL,
+    "burst" integer DEFAULT NULL,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, jsonb, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+
 -- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
 -- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
 -- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and

@@ -41,7 +41,9 @@ WITH wanted AS MATERIALIZED (
     WHERE t.id = h.id
     RETURNING t.id, t.key, t.status
 )
-SELECT w.ord, w.fire_at, c.id,
+SELECT {{if .One}}c.id, CASE WHEN c.status = 0 THEN {{.Announce}} IS NOT NULL ELSE c.status = 1 END
+{{- else}}w.ord, w.fire_at, c.id,
        CASE WHEN c.status = 0 THEN {{.Announce}} IS NOT NULL END AS told
+{{- end}}
 FROM wanted AS w
 LEFT JOIN changed AS c ON c.key = w.key

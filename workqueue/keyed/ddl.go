@@ -42,7 +42,8 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 		return "", "", err
 	}
 	for _, c := range Columns() {
-		if !slices.Contains(spec.Columns, c) {
+		is := func(own workqueue.Column) bool { own.Written = c.Written; return own == c }
+		if !slices.ContainsFunc(spec.Columns, is) {
 			return "", "", validate.Errorf("columns", "lack %s %s: a table with keys needs those of keyed.Columns",
 				c.Name, c.Type)
 		}

@@ -111,11 +111,11 @@ const columns = 6
 // Columns are the domain columns of a table with keyed rows. The core's inserts fill them from [Values].
 func Columns() []workqueue.Column {
 	return []workqueue.Column{
-		{Name: "concurrency_key", Type: "text"},
-		{Name: "key_limit", Type: "integer", Internal: true},
-		{Name: "key_policy", Type: "smallint", Internal: true},
-		{Name: "key_rate", Type: "double precision", Internal: true},
-		{Name: "key_burst", Type: "integer", Internal: true},
+		{Name: "concurrency_key", Type: "text", Written: &writtenKey},
+		{Name: "key_limit", Type: "integer", Internal: true, Written: &writtenLimit},
+		{Name: "key_policy", Type: "smallint", Internal: true, Written: &writtenPolicy},
+		{Name: "key_rate", Type: "double precision", Internal: true, Written: &writtenRate},
+		{Name: "key_burst", Type: "integer", Internal: true, Written: &writtenBurst},
 		{Name: "key_seq", Type: "bigint", Internal: true}, // given by the database
 	}
 }

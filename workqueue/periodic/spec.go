@@ -35,6 +35,7 @@ func Spec(schema, table string) workqueue.Spec {
 		Labels:      []string{"name"},
 		MaxAttempts: maxAttempts,
 		Retry:       retry,
+		Writer:      workqueue.Writer{None: true}, // a schedule is validated before it is written
 	}
 }
 

@@ -1,7 +1,8 @@
 DROP PROCEDURE {{.Function "maintain"}}(integer, interval, interval);
 DROP FUNCTION {{.Function "maintain_step"}}(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION {{.Function "each"}}(text, integer, interval, uuid[]);
-DROP FUNCTION {{.Function "purge"}}(integer, interval, interval);
+{{range .Writers}}DROP FUNCTION {{.Function}}({{.Types}});
+{{end}}DROP FUNCTION {{.Function "purge"}}(integer, interval, interval);
 DROP FUNCTION {{.Function "fold"}}(integer);
 {{if .Admission}}DROP FUNCTION {{.Function "claim_admitted"}}(
     uuid, interval, integer, timestamptz[], uuid[]{{range .Lanes}}, {{.Bind}}[]{{end}}

@@ -1,0 +1,42 @@
+package timers
+
+import (
+	"fmt"
+
+	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// How the SQL function timers_set writes the columns that are not parameters as they stand. The time has the name that
+// it has in every such function; due_at follows from it.
+var (
+	writtenPayload = workqueue.Written{
+		As:     "@payload",
+		Params: []workqueue.Param{{Name: "payload", Type: "bytea", Default: "''"}},
+		Checks: []workqueue.Check{{Condition: "@payload IS NOT NULL", Message: "payload must not be NULL"}},
+	}
+	writtenFireAt = workqueue.Written{
+		As:     "@scheduled_at",
+		Params: []workqueue.Param{{Name: "scheduled_at", Type: "timestamptz"}},
+		Checks: []workqueue.Check{{Condition: "@scheduled_at IS NOT NULL", Message: "scheduled_at must not be NULL"}},
+	}
+)
+
+// writer is the SQL function timers_set, which takes what Set takes, for one timer.
+var writer = workqueue.Writer{
+	Name: "set",
+	Checks: []workqueue.Check{
+		input.NameCheck("key", MaxKey),
+		{Condition: fmt.Sprintf("NOT starts_with(@key, '%s')", ReservedPrefix),
+			Message: fmt.Sprintf("keys that begin with %s are kept for the occurrences of schedules", ReservedPrefix)},
+		input.NameCheck("topic", MaxTopic),
+		input.SizeCheck("payload", DefaultMaxPayload),
+		input.HeadersCheck(MaxHeaders),
+	},
+	Change: setOne() + `
+        INTO id, duplicate;
+        IF duplicate THEN
+            RETURN;
+        END IF;
+        duplicate := false;`,
+}

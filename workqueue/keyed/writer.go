@@ -1,0 +1,73 @@
+package keyed
+
+import (
+	"fmt"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// How the SQL function of a table writes [Columns]: from the fields of [Ordered] and [Limited], as [Values] does. The
+// table's triggers check the bounds.
+var (
+	writtenKey = workqueue.Written{
+		As: "coalesce(@ordered_key, @limited_key)",
+		Params: []workqueue.Param{
+			{Name: "ordered_key", Type: "text", Default: "NULL"},
+			onFailure,
+			{Name: "limited_key", Type: "text", Default: "NULL"},
+			{Name: "max_running", Type: "integer", Default: "NULL"},
+			{Name: "rate", Type: "double precision", Default: "NULL"},
+			{Name: "burst", Type: "integer", Default: "NULL"},
+		},
+		Checks: []workqueue.Check{
+			isPolicy,
+			{"@ordered_key IS NULL OR @limited_key IS NULL", "a row has an ordered_key or a limited_key, not both"},
+			{"@limited_key IS NOT NULL OR num_nonnulls(@max_running, @rate, @burst) = 0",
+				"max_running, rate and burst need a limited_key"},
+			{"@limited_key IS NULL OR num_nonnulls(@max_running, @rate) > 0", "limited_key needs max_running or rate"},
+			{"@max_running IS NULL OR @max_running >= 1", "max_running must be at least 1"},
+			{"@burst IS NULL OR @rate IS NOT NULL", "burst needs a rate"},
+		},
+	}
+	writtenLimit = workqueue.Written{As: fmt.Sprintf("CASE WHEN @ordered_key IS NOT NULL THEN 0 "+
+		"WHEN @limited_key IS NOT NULL THEN coalesce(@max_running, %d) END", unlimited)}
+	writtenPolicy = workqueue.Written{As: "CASE WHEN @ordered_key IS NOT NULL THEN " + storedPolicy +
+		" WHEN @limited_key IS NOT NULL THEN 0 END"}
+	writtenRate  = workqueue.Written{As: "@rate"}
+	writtenBurst = workqueue.Written{As: fmt.Sprintf("CASE WHEN @rate IS NOT NULL THEN coalesce(@burst, "+
+		"greatest(1, ceil(least(@rate, %d)))::integer) END", unlimited)}
+)
+
+var (
+	onFailure = workqueue.Param{Name: "on_failure", Type: "text", Default: "'" + Block.String() + "'"}
+
+	isPolicy = workqueue.Check{
+		Condition: fmt.Sprintf("@on_failure IN ('%v', '%v', '%v')", Block, Park, Skip),
+		Message:   fmt.Sprintf("on_failure must be %v, %v or %v", Block, Park, Skip),
+	}
+
+	storedPolicy = fmt.Sprintf("CASE @on_failure WHEN '%v' THEN %d WHEN '%v' THEN %d WHEN '%v' THEN %d END",
+		Block, Block.stored(), Park, Park.stored(), Skip, Skip.stored())
+)
+
+// OrderedBy are [Columns] for a domain with one rule: its SQL function orders rows by the value of an expression, which
+// may name parameters of the function as @name, unless it is NULL or the parameter ordered is false. They have the same
+// names and types, so the rest of the package makes no difference.
+func OrderedBy(key string) []workqueue.Column {
+	key = "CASE WHEN @ordered THEN " + key + " END"
+	written := []workqueue.Written{
+		{
+			As:     key,
+			Params: []workqueue.Param{{Name: "ordered", Type: "boolean", Default: "true"}, onFailure},
+			Checks: []workqueue.Check{isPolicy, {"@ordered IS NOT NULL", "ordered must be true or false"}},
+		},
+		{As: "CASE WHEN " + key + " IS NOT NULL THEN 0 END"},
+		{As: "CASE WHEN " + key + " IS NOT NULL THEN " + storedPolicy + " END"},
+		{}, {}, {},
+	}
+	all := Columns()
+	for i := range all {
+		all[i].Written = &written[i]
+	}
+	return all
+}

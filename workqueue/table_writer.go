@@ -1,0 +1,352 @@
+package workqueue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/txwork/txwork/internal/postgres"
+)
+
+// A Writer is the SQL function <table>_<Name>, through which programs that do not use this library write rows. It does
+// for one row what [Table.Insert] does, with the rights of its caller, and returns the row's id and whether the row is
+// a duplicate. Its parameters are those of the columns, see [Column].Written; then scheduled_at, headers and
+// max_attempts. Those that need not be given have defaults. The zero value suits any table.
+//
+// The parameter of the payload may be text, json, jsonb or bytea: there is a function for each. A literal without a
+// type, and a parameter of a driver that names no type, is text, whose bytes are stored as UTF-8.
+//
+// SQL in a Writer and in [Written] names a parameter as @name, and runs with search_path = pg_catalog. In Found and
+// Change @id is the id that the function returns, @table the table, @announce the call that wakes its workers, and
+// @default_attempts the table's MaxAttempts.
+type Writer struct {
+	// Name is the end of the function's name. Default: enqueue. `txwork roles` gives rights on the functions of tables
+	// of your own if they have the default.
+	Name string
+
+	// None makes no function.
+	None bool
+
+	// Payload names the parameter of the payload, of type bytea. Default: the first parameter of that type, if there is
+	// one.
+	Payload string
+
+	// Checks refuse rows, after the first one that is violated.
+	Checks []Check
+
+	// Results are parameters that are returned beside id and duplicate. They are set by Found.
+	Results []Param
+
+	// Found are statements for a duplicate, in PL/pgSQL, with the id of the row that is there.
+	Found string
+
+	// Change are statements in PL/pgSQL that change the row with the same unique values, if there is one, and return.
+	// They run before each attempt to insert. Default: such a row stays as it is.
+	Change string
+}
+
+// A Check is a condition in SQL that has to be true. What the message says is told to the caller otherwise.
+type Check struct{ Condition, Message string }
+
+// A Param is a parameter of a SQL function. An empty Default means that it has to be given.
+type Param struct{ Name, Type, Default string }
+
+// Written is how a [Writer] writes a column: an expression in SQL, with the parameters that it adds and their checks.
+// Without an expression the column is not written.
+type Written struct {
+	As     string
+	Params []Param
+	Checks []Check
+}
+
+// defaultWriter is the end of the name of the function that writes rows.
+const defaultWriter = "enqueue"
+
+// written is how the column is written by the SQL function.
+func (c Column) written() Written {
+	switch {
+	case c.Written != nil:
+		return *c.Written
+	case c.Internal:
+		return Written{}
+	}
+	p := Param{Name: c.Name, Type: c.Type, Default: "NULL"}
+	if c.NotNull {
+		p.Default = ""
+	}
+	if c.Type == "smallint" { // a literal is an integer, and would not be taken for one
+		p.Type = "integer"
+		return Written{Params: []Param{p}, As: "@" + p.Name + "::smallint"}
+	}
+	return Written{Params: []Param{p}, As: "@" + p.Name}
+}
+
+// writerCore are the parameters of every writer, after its own.
+var writerCore = []Param{{"scheduled_at", "timestamptz", "NULL"}, {"headers", "jsonb", "NULL"},
+	{"max_attempts", "integer", "NULL"}}
+
+// writerParams are the parameters in their order: those that have to be given, the payload, and the others.
+func (s Spec) writerParams() []Param {
+	var params []Param
+	for _, c := range s.Columns {
+		params = append(params, c.written().Params...)
+	}
+	for _, p := range writerCore {
+		if !slices.ContainsFunc(params, func(own Param) bool { return own.Name == p.Name }) {
+			params = append(params, p)
+		}
+	}
+	payload := s.writerPayload(params)
+	rank := func(p Param) int {
+		switch {
+		case p.Name == payload:
+			return 1
+		case p.Default == "":
+			return 0
+		}
+		return 2
+	}
+	slices.SortStableFunc(params, func(a, b Param) int { return rank(a) - rank(b) })
+	return params
+}
+
+func (s Spec) writerPayload(params []Param) string {
+	if s.Writer.Payload != "" {
+		return s.Writer.Payload
+	}
+	for _, p := range params {
+		if p.Type == "bytea" {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// maxParams is how many parameters a function of PostgreSQL may have, with what it returns.
+const maxParams = 100
+
+func (s Spec) validateWriter() error {
+	if s.Writer.None {
+		return nil
+	}
+	if err := checkIdentifier("writer", s.Table+"_"+s.writerName()); err != nil {
+		return err
+	}
+	params := slices.Concat(s.writerParams(), s.Writer.Results)
+	if n := len(params) + 2; n > maxParams {
+		return invalid("writer", "has %d parameters, a function may have %d: set Writer.None, or Column.Written", n,
+			maxParams)
+	}
+	names := []string{"id", "duplicate"}
+	for _, p := range params {
+		if slices.Contains(names, p.Name) {
+			return invalid("writer", "of table %q has two parameters named %q, one of which may be its own: set "+
+				"Writer.None, or Column.Written", s.Table, p.Name)
+		}
+		names = append(names, p.Name)
+	}
+	return s.validateWriterSQL(append(names, "table", "announce", "default_attempts"))
+}
+
+// validateWriterSQL refuses SQL that names a parameter which the function does not have.
+func (s Spec) validateWriterSQL(names []string) error {
+	texts := []string{s.Writer.Found, s.Writer.Change}
+	for _, c := range s.writerChecks() {
+		texts = append(texts, c.Condition)
+	}
+	for _, c := range s.Columns {
+		texts = append(texts, c.written().As)
+	}
+	for _, text := range texts {
+		for _, m := range namedParameter.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(names, m[1]) {
+				return invalid("writer", "of table %q has no parameter %q", s.Table, m[1])
+			}
+		}
+	}
+	return nil
+}
+
+func (s Spec) writerName() string {
+	if s.Writer.Name != "" {
+		return s.Writer.Name
+	}
+	return defaultWriter
+}
+
+// payloadTypes are the types of payloads beside bytea, with the expression that makes bytes of a parameter.
+var payloadTypes = []struct{ typ, bytes string }{
+	{"text", "convert_to(%s, 'UTF8')"},
+	{"json", "convert_to(%s::text, 'UTF8')"},
+	{"jsonb", "convert_to(%s::text, 'UTF8')"},
+}
+
+// A writerView is what enqueue.sql and enqueue_as.sql see.
+type writerView struct {
+	view
+	Function   string
+	Parameters string // with their defaults, and what the function returns
+	Types      string // those of its signature
+	Fields     []writerField
+	Checks     []string
+	Held       string // the condition that the row has unique values; empty if it always has, or the table has none
+	Key        string // the value of the key column, if there is one
+	Found      string
+	Change     string
+	Results    []string // names
+	Call       string   // the arguments with which a function for another type calls the one for bytea
+}
+
+// A writerField is a column and its value.
+type writerField struct{ Quoted, Value string }
+
+// writers are the functions that write rows: first the one that does, and then those for other types of payloads.
+func (v view) writers() []writerView {
+	if v.spec.Writer.None {
+		return nil
+	}
+	first := v.writer()
+	all := []writerView{first}
+	payload := v.spec.writerPayload(v.spec.writerParams())
+	if payload == "" {
+		return all
+	}
+	for _, p := range payloadTypes {
+		as := first
+		as.Parameters, as.Types, as.Call = v.writerSignature(payload, p.typ, p.bytes)
+		all = append(all, as)
+	}
+	return all
+}
+
+func (v view) writer() writerView {
+	w := writerView{view: v, Function: v.Function(v.spec.writerName())}
+	w.Parameters, w.Types, _ = v.writerSignature("", "", "")
+	positions := map[string]string{}
+	for i, p := range v.spec.writerParams() {
+		positions[p.Name] = fmt.Sprintf("$%d", i+1)
+	}
+	in := func(text string) string { return v.replaced(text, "enqueue", positions) }
+	w.Fields = []writerField{
+		{"due_at", in("greatest(@scheduled_at, now())")},
+		{"max_attempts", in(fmt.Sprintf("coalesce(@max_attempts, %d)", v.MaxAttempts))},
+		{"headers", in("@headers")},
+	}
+	values := map[string]string{}
+	for _, c := range v.Columns {
+		if as := c.written().As; as != "" {
+			values[c.Name] = in(as)
+			w.Fields = append(w.Fields, writerField{c.Quoted, in(as)})
+		}
+	}
+	for _, c := range v.spec.writerChecks() {
+		w.Checks = append(w.Checks, refuseUnless(in(c.Condition), strings.NewReplacer("'", "''", "%", "%%").Replace(c.Message)))
+	}
+	if w.Held = v.writerHolds(values); w.Held == never {
+		w.Unique, w.Held = nil, ""
+	}
+	w.Key = values[v.spec.KeyColumn]
+	maps.Copy(positions, map[string]string{
+		"id":               v.Named(v.spec.writerName()) + ".id",
+		"table":            v.Table,
+		"announce":         v.Announce(),
+		"default_attempts": fmt.Sprint(v.MaxAttempts),
+	})
+	w.Found, w.Change = in(v.spec.Writer.Found), in(v.spec.Writer.Change)
+	for _, r := range v.spec.Writer.Results {
+		w.Results = append(w.Results, quote(r.Name))
+	}
+	return w
+}
+
+// writerChecks are those of every writer, of the columns, and of this one.
+func (s Spec) writerChecks() []Check {
+	checks := []Check{
+		{"@headers IS NULL OR jsonb_typeof(@headers) = 'object'", "headers must be a JSON object"},
+		{fmt.Sprintf("@max_attempts IS NULL OR @max_attempts BETWEEN 1 AND %d", maxAttemptsLimit),
+			fmt.Sprintf("max_attempts must be between 1 and %d", maxAttemptsLimit)},
+	}
+	for _, c := range s.Columns {
+		checks = append(checks, c.written().Checks...)
+	}
+	return append(checks, s.Writer.Checks...)
+}
+
+// never is a condition that no row has.
+const never = "false"
+
+// writerHolds is the condition that none of the unique values is NULL.
+func (v view) writerHolds(values map[string]string) string {
+	var conditions []string
+	for _, c := range v.Unique {
+		value, ok := values[c.Name]
+		if !ok {
+			return never // nothing writes the column
+		}
+		if !c.NotNull {
+			conditions = append(conditions, "("+value+") IS NOT NULL")
+		}
+	}
+	return strings.Join(conditions, " AND ")
+}
+
+// UniqueValues are the columns of Unique with their values.
+func (w writerView) UniqueValues() (fields []writerField) {
+	for _, c := range w.Unique {
+		i := slices.IndexFunc(w.Fields, func(f writerField) bool { return f.Quoted == c.Quoted })
+		fields = append(fields, w.Fields[i])
+	}
+	return fields
+}
+
+// writerSignature renders the parameters, with one of another type, the types, and the arguments of a call by the
+// function of that type. Only the function for text has a default of the payload: a call without one would otherwise
+// fit several.
+func (v view) writerSignature(payload, typ, bytes string) (parameters, types, call string) {
+	var all, args, signature []string
+	name := v.spec.writerPayload(v.spec.writerParams())
+	for i, p := range v.spec.writerParams() {
+		arg := fmt.Sprintf("$%d", i+1)
+		if p.Name == name && typ != "text" {
+			p.Default = ""
+		}
+		if p.Name == payload {
+			p.Type, arg = typ, fmt.Sprintf(bytes, arg)
+		}
+		text := quote(p.Name) + " " + p.Type
+		if p.Default != "" {
+			text += " DEFAULT " + p.Default
+		}
+		all, args, signature = append(all, text), append(args, arg), append(signature, p.Type)
+	}
+	all = append(all, "OUT id uuid", "OUT duplicate boolean")
+	for _, r := range v.spec.Writer.Results {
+		all = append(all, "OUT "+quote(r.Name)+" "+r.Type)
+	}
+	return "\n    " + strings.Join(all, ",\n    ") + "\n", strings.Join(signature, ", "), strings.Join(args, ", ")
+}
+
+// writersUp renders the functions.
+func (v view) writersUp() (parts []string) {
+	for i, w := range v.writers() {
+		file := "enqueue"
+		if i > 0 {
+			file = "enqueue_as"
+		}
+		parts = append(parts, v.execute(file, w))
+	}
+	return parts
+}
+
+// Writers are the functions for table_down.sql.
+func (v view) Writers() []writerView { return v.writers() }
+
+// MaxVanished is maxVanished for the templates.
+func (view) MaxVanished() int { return maxVanished }
+
+// RunsTriggers refuses a session whose triggers do not run, for rows with a key.
+func (writerView) RunsTriggers() string { return postgres.RunsTriggers }
+
+// TableName is the table's name for messages.
+func (w writerView) TableName() string { return w.spec.Name() }
