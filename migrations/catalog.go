@@ -65,7 +65,7 @@ func readCatalog(ctx context.Context, tx pgx.Tx, schema string) (c catalog, err 
 }
 
 // snapshot returns the catalog that the migrations make.
-func snapshot(schema string, bodies map[string]routine) (c catalog) {
+func snapshot(schema string, bodies routineTexts) (c catalog) {
 	c.schema = schema
 	for line := range strings.Lines(catalogSnapshot) {
 		var o object
@@ -74,7 +74,7 @@ func snapshot(schema string, bodies map[string]routine) (c catalog) {
 		}
 		o = o.in(schema)
 		if o.Kind == "function" {
-			o.Facts["body"] = bodies[o.bare()].body
+			o.Facts["body"] = bodies.of(o).body
 		}
 		c.objects = append(c.objects, o)
 	}
@@ -103,9 +103,20 @@ func (o object) in(schema string) object {
 // A routine is a function or procedure in the text of a migration.
 type routine struct{ statement, body string }
 
-// routines returns all routines that the migrations create, by name. A later migration overrides earlier ones.
-func routines(all []migration) map[string]routine {
-	found := map[string]routine{}
+// routineTexts are routines by name, and by name and types: several may have one name.
+type routineTexts map[string]routine
+
+// of returns the text of a function of the catalog.
+func (t routineTexts) of(o object) routine {
+	if r, ok := t[o.Name]; ok {
+		return r
+	}
+	return t[o.bare()]
+}
+
+// routines returns all routines that the migrations create. A later migration overrides earlier ones.
+func routines(all []migration) routineTexts {
+	found := routineTexts{}
 	for _, m := range all {
 		rest := m.up
 		for {
@@ -122,10 +133,19 @@ func routines(all []migration) map[string]routine {
 			text, rest, _ = strings.Cut(text, bodyEnd)
 			head, body, _ := strings.Cut(text, bodyStart)
 			name, _, _ := strings.Cut(head, `"(`)
-			found[name[strings.LastIndex(name, `"`)+1:]] = routine{"CREATE OR REPLACE " + text + bodyEnd, body}
+			name = name[strings.LastIndex(name, `"`)+1:]
+			r := routine{"CREATE OR REPLACE " + text + bodyEnd, body}
+			found[name], found[name+typesOf(rest)] = r, r
 		}
 	}
 	return found
+}
+
+// typesOf returns the types of a routine's arguments, as the catalog writes them, from the statement behind it.
+func typesOf(rest string) string {
+	revoke, _, _ := strings.Cut(strings.TrimSpace(rest), ";")
+	_, types, _ := strings.Cut(strings.TrimSuffix(revoke, " FROM PUBLIC"), `"(`)
+	return "(" + strings.ReplaceAll(types, "timestamptz", "timestamp with time zone")
 }
 
 const (

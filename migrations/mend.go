@@ -10,11 +10,11 @@ import (
 // A mender writes the DDL that repairs a schema, so that it is as the migrations make it.
 type mender struct {
 	schema   string
-	routines map[string]routine
+	routines routineTexts
 	columns  map[string][]object // of the tables
 }
 
-func newMender(schema string, routines map[string]routine, want catalog) mender {
+func newMender(schema string, routines routineTexts, want catalog) mender {
 	m := mender{schema, routines, map[string][]object{}}
 	for _, o := range want.objects {
 		if o.Kind == "column" {
@@ -55,7 +55,7 @@ func (m mender) create(o object) []string {
 	case "index":
 		return []string{strings.Replace(definition, " INDEX ", " INDEX CONCURRENTLY ", 1) + ";"}
 	case "function":
-		return []string{m.routines[o.bare()].statement, fmt.Sprintf("REVOKE ALL ON ROUTINE %s FROM PUBLIC;",
+		return []string{m.routines.of(o).statement, fmt.Sprintf("REVOKE ALL ON ROUTINE %s FROM PUBLIC;",
 			m.signature(o))}
 	case "trigger":
 		return []string{definition + ";"}

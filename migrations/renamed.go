@@ -47,7 +47,7 @@ var namedSchema = regexp.MustCompile(`"([a-z_][a-z0-9_]*)"\."`)
 // is empty if there are none.
 func formerBodies(want, have catalog, schema string) (former string, functions []identity) {
 	wanted := index(want.objects)
-	var bodies map[string]routine
+	var bodies routineTexts
 	for _, o := range have.objects {
 		w, ours := wanted[o.identity()]
 		body := o.Facts["body"]
@@ -58,7 +58,7 @@ func formerBodies(want, have catalog, schema string) (former string, functions [
 		if former == "" && found != nil && found[1] != schema {
 			former, bodies = found[1], routines(load(found[1]))
 		}
-		if former != "" && same("body", bodies[o.bare()].body, body) {
+		if former != "" && same("body", bodies.of(o).body, body) {
 			functions = append(functions, o.identity())
 		}
 	}

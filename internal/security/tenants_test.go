@@ -56,7 +56,7 @@ var touches = []string{"_ack", "_abandon", "_fail", "_extend", "_claim", "_claim
 	"_reap_expired", "_redrive", "_announce", "_key_enter", "_key_come", "_key_back", "_key_wait", "_key_note",
 	"_key_unblock", "_policies",
 	"_join_settled", "_free_key", "_record", "_give_slot", "_begin", "_strip", "_rearm", "_disarm", "_purge", "_each",
-	"_fold", "_maintain", "_topics", "_topic_changed"}
+	"_fold", "_maintain", "_topics", "_topic_changed", "_enqueue", "_receive", "_set"}
 
 // Each function is known either to conclude nothing from absence, or to refuse a role that does not see all rows.
 func TestEveryFunctionIsKnownToConcludeOrNot(t *testing.T) {

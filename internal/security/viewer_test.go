@@ -40,6 +40,9 @@ func TestAViewerReads(t *testing.T) {
 	must(t, m.Validate(t.Context()))
 }
 
+// writers are the functions that write rows, by the end of their names.
+var writers = map[string]string{"_enqueue": "rows", "_receive": "messages", "timers_set": "timers"}
+
 func TestAViewerChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	viewer := f.as("viewer")
@@ -62,6 +65,10 @@ func TestAViewerChangesNothing(t *testing.T) {
 		for _, role := range []string{"viewer", "producer"} {
 			if strings.HasSuffix(function, "_join_row(uuid)") || strings.HasSuffix(function, "_topics(integer)") {
 				continue // called by policies; reads with the caller's rights
+			}
+			name, _, _ := strings.Cut(function, "(")
+			if role == "producer" && has(writers, name) {
+				continue
 			}
 			if ask[bool](f, "SELECT has_function_privilege($1, $2::regprocedure, 'EXECUTE')", f.role(role), function) {
 				t.Errorf("the %s may call %s", role, function)
