@@ -215,6 +215,8 @@ var goWays = []test{
 var sqlFunctions = []test{
 	{"input/refused", functionsRefuseBadInput},
 	{"input/null ids", functionsTakeNullIDs},
+	{"insert/function", functionWrites},
+	{"insert/function duplicates", functionTellsDuplicates},
 	{"table/privileges", functionsAreNotForPublic},
 	{"sweep/functions", sweepFunctions},
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// functionOps are the table's SQL functions, called as any client in any language calls them. Rows are
-// enqueued by a plain INSERT.
+// functionOps are the table's SQL functions, called as any client in any language calls them. Rows that the function
+// for new rows cannot write, such as rows with an id of the caller's, are enqueued by a plain INSERT.
 type functionOps struct {
 	tx   pgx.Tx
 	spec workqueue.Spec
@@ -58,9 +58,12 @@ func (o functionOps) call(function string, n int) string {
 func (o functionOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	for _, row := range rows {
-		query, args, err := o.insertion(row)
-		if err != nil {
-			return nil, err
+		query, args, ok := o.writing(row)
+		if !ok {
+			var err error
+			if query, args, err = o.insertion(row); err != nil {
+				return nil, err
+			}
 		}
 		var id uuid.UUID
 		if err := o.tx.QueryRow(ctx, query, described(args)...).Scan(&id); err != nil {
