@@ -530,6 +530,69 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "billing"."invoices_redrive"(uuid[]) FROM PUBLIC;
 
+-- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
+-- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
+--
+-- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
+-- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_enqueue"(
+    "number" text,
+    "channel" text,
+    "customer" text,
+    "cents" bigint,
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    OUT id uuid,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($6 IS NULL OR jsonb_typeof($6) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($7 IS NULL OR $7 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    duplicate := false;
+    FOR attempt IN 1..10 LOOP
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        INSERT INTO "billing"."invoices" (id, due_at, max_attempts, headers, "number", "channel", "customer", "cents")
+        VALUES (id,
+            greatest($5, now()),
+            coalesce($7, 10),
+            $6,
+            $1,
+            $2,
+            $3,
+            $4)
+        ON CONFLICT ("number")
+            WHERE "number" IS NOT NULL DO NOTHING;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        SELECT t.id INTO id
+        FROM "billing"."invoices" AS t
+        WHERE t."number" = ($1);
+        IF FOUND THEN
+            duplicate := true;
+            RETURN;
+        END IF;
+    END LOOP;
+            RAISE EXCEPTION 'billing.invoices took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+END
+$txwork$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer) FROM PUBLIC;
+
 -- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
 -- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
 -- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
@@ -960,6 +1023,7 @@ REVOKE ALL ON PROCEDURE "billing"."invoices_maintain"(integer, interval, interva
 DROP PROCEDURE "billing"."invoices_maintain"(integer, interval, interval);
 DROP FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "billing"."invoices_each"(text, integer, interval, uuid[]);
+DROP FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer);
 DROP FUNCTION "billing"."invoices_purge"(integer, interval, interval);
 DROP FUNCTION "billing"."invoices_fold"(integer);
 DROP FUNCTION "billing"."invoices_claim"(uuid, integer, integer);
