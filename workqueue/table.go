@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -129,4 +130,13 @@ func (t *Table) checkVersionComment(comment *string) error {
 			ErrSchemaVersion, table, version, SchemaVersion)
 	}
 	return nil
+}
+
+// claimedNames are the names of what a claim returns.
+func (t *Table) claimedNames() string {
+	names := make([]string, len(t.claimed))
+	for i, c := range t.claimed {
+		names[i] = c.Name
+	}
+	return strings.Join(names, ", ")
 }

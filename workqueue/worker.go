@@ -186,7 +186,8 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, err
 	}
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.claimed); n != want {
-		return nil, invalid("domain", "has %d fields, claims of %s return %d columns", n, domain.Table.Name(), want)
+		return nil, invalid("domain", "has %d fields, claims of %s return %d columns (%s): Fields returns a pointer or nil "+
+			"for each", n, domain.Table.Name(), want, domain.Table.claimedNames())
 	}
 	o, err := o.WithRuntime(pool)
 	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {

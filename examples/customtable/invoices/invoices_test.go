@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/txwork/txwork/examples/customtable/invoices"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/txworktest"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // open creates the table in a schema of the test's own.
@@ -81,5 +83,91 @@ func TestMigration(t *testing.T) {
 	}
 	if want, err := migrations.DDL(invoices.Spec("billing")); err != nil || string(file) != want {
 		t.Errorf("print the migration again: it is not that of the Spec (%v)", err)
+	}
+}
+
+// Other programs write invoices with the function of the migration.
+func TestInvoicesFromSQL(t *testing.T) {
+	t.Parallel()
+	db, list := open(t)
+	tx := db.Begin(t)
+	for _, duplicate := range []bool{false, true} {
+		var again bool
+		err := tx.QueryRow(t.Context(), "SELECT duplicate FROM "+list.Table().Name()+"_enqueue(number => '2026-7', "+
+			"channel => 'email', customer => 'acme', cents => 4200)").Scan(&again)
+		if err != nil || again != duplicate {
+			t.Errorf("a duplicate: %t, want %t: %v", again, duplicate, err)
+		}
+	}
+}
+
+// orderedSpec is the table of invoices that are sent one at a time for each customer.
+func orderedSpec(schema string) workqueue.Spec {
+	spec := invoices.Spec(schema)
+	spec.Columns = append(spec.Columns, keyed.Columns()...)
+	spec.KeyColumn = keyed.KeyColumn
+	spec.Folds = []workqueue.Fold{keyed.Fold}
+	spec.Sweeps = []string{keyed.SweepSuffix}
+	return spec
+}
+
+func orderedDDL(schema string) (string, error) {
+	table, _, err := orderedSpec(schema).DDL()
+	if err != nil {
+		return "", err
+	}
+	keys, _, err := keyed.DDL(orderedSpec(schema))
+	return "CREATE SCHEMA IF NOT EXISTS " + schema + ";\n" + table + keys, err
+}
+
+func orderedRow(v invoices.Invoice) workqueue.NewRow {
+	own := []any{v.Number, v.Channel, v.Customer, v.Cents}
+	return workqueue.NewRow{Values: append(own, keyed.Values(keyed.Ordered{Key: v.Customer})...)}
+}
+
+func orderedFields(v *invoices.Invoice) []any {
+	return []any{&v.Number, &v.Channel, &v.Customer, &v.Cents, nil}
+}
+
+// Invoices of a customer are sent in their order, whether Go or SQL wrote them. The DDL makes its own schema.
+func TestInvoicesInOrder(t *testing.T) {
+	t.Parallel()
+	db := txworktest.Schema(t, txworktest.Server(t))
+	schema := db.Schema + "_own"
+	ddl, err := orderedDDL(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := db.Begin(t)
+	if _, err := tx.Exec(t.Context(), ddl); err != nil {
+		t.Fatal(err)
+	}
+	table, err := workqueue.Open(orderedSpec(schema), workqueue.Telemetry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	worker, err := workqueue.NewWorker(db.Pool, workqueue.Domain[invoices.Invoice]{Table: table, Fields: orderedFields},
+		func(_ context.Context, c *workqueue.Claim[invoices.Invoice]) error {
+			sent = append(sent, c.Body.Number)
+			return nil
+		}, workqueue.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := invoices.Invoice{Number: "1", Channel: "email", Customer: "acme", Cents: 4200}
+	if _, err := table.Insert(t.Context(), workqueue.Pgx(tx), orderedRow(v)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT "+schema+".invoices_enqueue('2', 'email', 'acme', 4200, "+
+		"ordered_key => 'acme')"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "UPDATE "+schema+".invoices SET due_at = due_at - key_seq * interval '1 hour'"); err != nil {
+		t.Fatal(err)
+	}
+	txworktest.Drain(t, tx, worker)
+	if !slices.Equal(sent, []string{"1", "2"}) {
+		t.Errorf("sent %v", sent)
 	}
 }
