@@ -30,7 +30,8 @@ var ownColumns = []workqueue.Column{
 	{Name: "schedule", Type: "text", Written: &workqueue.Written{}}, // the schedule that wrote the job
 	// the job counts against its queue's limit, see table jobs_slot
 	{Name: "slot", Type: "boolean", Internal: true},
-	{Name: "trail", Type: "boolean", Written: &workqueue.Written{}}, // true: steps are recorded; false: they are void; NULL: none
+	// true: steps are recorded; false: they are void; NULL: none
+	{Name: "trail", Type: "boolean", Written: &workqueue.Written{}},
 	{Name: "progress", Type: "smallint", Internal: true},            // per cent
 	{Name: "progress_note", Type: "text", Internal: true},
 	{Name: "output", Type: "bytea", Internal: true},

@@ -241,7 +241,8 @@ func (v view) writer() writerView {
 		}
 	}
 	for _, c := range v.spec.writerChecks() {
-		w.Checks = append(w.Checks, refuseUnless(in(c.Condition), strings.NewReplacer("'", "''", "%", "%%").Replace(c.Message)))
+		message := strings.NewReplacer("'", "''", "%", "%%").Replace(c.Message)
+		w.Checks = append(w.Checks, refuseUnless(in(c.Condition), message))
 	}
 	if w.Held = v.writerHolds(values); w.Held == never {
 		w.Unique, w.Held = nil, ""

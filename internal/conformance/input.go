@@ -291,7 +291,8 @@ func functionsAreNotForPublic(s *suite) {
 	}
 	all := scan[int](s, "SELECT count(*) "+functions, s.db.Schema)
 	if s.DDL == nil {
-		writers := scan[int](s, "SELECT count(*) "+functions+" AND p.proname = $2", s.db.Schema, s.Spec.Table+"_enqueue")
+		writers := scan[int](s, "SELECT count(*) "+functions+" AND p.proname = $2", s.db.Schema,
+			s.Spec.Table+"_enqueue")
 		equal(s, "functions that write rows", writers == 1 || writers == 4,
 			!s.Spec.Writer.None) // one for each type of payload
 		equal(s, "functions", all-writers, len(coreFunctions))

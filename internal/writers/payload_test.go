@@ -153,7 +153,7 @@ func TestBytesWithoutATypeAreRefused(t *testing.T) {
 	}
 }
 
-// A direct INSERT of a literal is what the functions are for: bytea reads its own escapes, and the table sees bytes that
+// A direct INSERT of a literal is why there are functions: bytea reads its own escapes, and the table sees bytes that
 // might have been meant. docs/sql.md says so.
 func TestADirectLiteralIsReadWithEscapes(t *testing.T) {
 	f := newFixture(t)

@@ -41,7 +41,8 @@ func (f *fixture) pairs() map[string]pair {
 	due := time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
 	box := func(policy keyed.Policy, ordering outbox.Ordering, m outbox.Message) func(context.Context,
 		workqueue.Tx) (uuid.UUID, error) {
-		o, err := outbox.Open(outbox.Options{Schema: f.db.Schema, Ordering: ordering, OnFailure: policy, Telemetry: quiet})
+		o, err := outbox.Open(outbox.Options{Schema: f.db.Schema, Ordering: ordering, OnFailure: policy,
+			Telemetry: quiet})
 		f.ok(err)
 		return func(ctx context.Context, tx workqueue.Tx) (uuid.UUID, error) {
 			written, err := o.Enqueue(ctx, tx, m)
@@ -77,9 +78,11 @@ func (f *fixture) pairs() map[string]pair {
 				scheduled_at => '2040-01-02T03:04:05Z', max_attempts => 3, dedup_key => 'only')`},
 		"an ordered message": {"outbox", box(keyed.Block, outbox.PerKey, outbox.Message{Topic: "t", Key: "k"}),
 			"outbox_enqueue('t', '', key => 'k')"},
-		"an ordered message that parks": {"outbox", box(keyed.Park, outbox.PerKey, outbox.Message{Topic: "t", Key: "k"}),
+		"an ordered message that parks": {"outbox", box(keyed.Park, outbox.PerKey, outbox.Message{Topic: "t",
+			Key: "k"}),
 			"outbox_enqueue('t', '', key => 'k', on_failure => 'park')"},
-		"an ordered message that skips": {"outbox", box(keyed.Skip, outbox.PerKey, outbox.Message{Topic: "t", Key: "k"}),
+		"an ordered message that skips": {"outbox", box(keyed.Skip, outbox.PerKey, outbox.Message{Topic: "t",
+			Key: "k"}),
 			"outbox_enqueue('t', '', key => 'k', on_failure => 'skip')"},
 		"a message with an empty key": {"outbox", box(0, outbox.PerKey, outbox.Message{Topic: "t"}),
 			"outbox_enqueue('t', '', key => '', dedup_key => '')"},
@@ -172,7 +175,8 @@ func (f *fixture) call(tx pgx.Tx, call string) (id uuid.UUID, duplicate bool) {
 func (f *fixture) row(tx pgx.Tx, table string, id uuid.UUID) map[string]string {
 	f.Helper()
 	var text []byte
-	f.ok(tx.QueryRow(f.Context(), f.in("SELECT row_to_json(t) FROM txwork.")+table+" AS t WHERE id = $1", id).Scan(&text))
+	query := f.in("SELECT row_to_json(t) FROM txwork.") + table + " AS t WHERE id = $1"
+	f.ok(tx.QueryRow(f.Context(), query, id).Scan(&text))
 	var raw map[string]json.RawMessage
 	f.ok(json.Unmarshal(text, &raw))
 	row := map[string]string{"has a place": "no"}

@@ -932,8 +932,9 @@ BEGIN
             CASE WHEN CASE WHEN $5 THEN nullif($3, '') END IS NOT NULL THEN 0 END,
             CASE WHEN CASE WHEN $5 THEN nullif($3, '') END IS NOT NULL THEN CASE $6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END);
         IF NOT FOUND THEN
-            RAISE EXCEPTION '{{schema}}.outbox took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
-                USING ERRCODE = 'object_not_in_prerequisite_state';
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.outbox took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
         END IF;
         RETURN;
     END IF;
@@ -966,8 +967,9 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-            RAISE EXCEPTION '{{schema}}.outbox took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
-                USING ERRCODE = 'object_not_in_prerequisite_state';
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.outbox took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
 END
 $txwork$;
 

@@ -600,8 +600,9 @@ LEFT JOIN changed AS c ON c.key = w.key
             RETURN;
         END IF;
     END LOOP;
-            RAISE EXCEPTION '{{schema}}.timers took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
-                USING ERRCODE = 'object_not_in_prerequisite_state';
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.timers took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
 END
 $txwork$;
 

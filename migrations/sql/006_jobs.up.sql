@@ -637,8 +637,9 @@ BEGIN
             $11,
             CASE WHEN $11 IS NOT NULL THEN coalesce($12, greatest(1, ceil(least($11, 2147483647)))::integer) END);
         IF NOT FOUND THEN
-            RAISE EXCEPTION '{{schema}}.jobs took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
-                USING ERRCODE = 'object_not_in_prerequisite_state';
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.jobs took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
         END IF;
         RETURN;
     END IF;
@@ -675,8 +676,9 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-            RAISE EXCEPTION '{{schema}}.jobs took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
-                USING ERRCODE = 'object_not_in_prerequisite_state';
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.jobs took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
 END
 $txwork$;
 

@@ -84,6 +84,7 @@ REVOKE ALL ON FUNCTION {{.Function}}({{.Types}}) FROM PUBLIC;
             {{- end}})
 {{- end}}
 {{- define "suppressed"}}
-            RAISE EXCEPTION '{{.TableName}} took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
-                USING ERRCODE = 'object_not_in_prerequisite_state';
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{.TableName}} took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
 {{- end}}

@@ -585,8 +585,9 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-            RAISE EXCEPTION 'billing.invoices took a row and stored none: does a trigger, a rule or a policy of the table suppress it, or hide the row that has its unique values?'
-                USING ERRCODE = 'object_not_in_prerequisite_state';
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = 'billing.invoices took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
 END
 $txwork$;
 -- +goose StatementEnd
