@@ -32,7 +32,7 @@ var ownColumns = []workqueue.Column{
 	{Name: "slot", Type: "boolean", Internal: true},
 	// true: steps are recorded; false: they are void; NULL: none
 	{Name: "trail", Type: "boolean", Written: &workqueue.Written{}},
-	{Name: "progress", Type: "smallint", Internal: true},            // per cent
+	{Name: "progress", Type: "smallint", Internal: true}, // per cent
 	{Name: "progress_note", Type: "text", Internal: true},
 	{Name: "output", Type: "bytea", Internal: true},
 	join.Column,
