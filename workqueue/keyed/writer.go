@@ -21,12 +21,14 @@ var (
 		},
 		Checks: []workqueue.Check{
 			isPolicy,
-			{"@ordered_key IS NULL OR @limited_key IS NULL", "a row has an ordered_key or a limited_key, not both"},
-			{"@limited_key IS NOT NULL OR num_nonnulls(@max_running, @rate, @burst) = 0",
-				"max_running, rate and burst need a limited_key"},
-			{"@limited_key IS NULL OR num_nonnulls(@max_running, @rate) > 0", "limited_key needs max_running or rate"},
-			{"@max_running IS NULL OR @max_running >= 1", "max_running must be at least 1"},
-			{"@burst IS NULL OR @rate IS NOT NULL", "burst needs a rate"},
+			check("@ordered_key IS NULL OR @limited_key IS NULL",
+				"a row has an ordered_key or a limited_key, not both"),
+			check("@limited_key IS NOT NULL OR num_nonnulls(@max_running, @rate, @burst) = 0",
+				"max_running, rate and burst need a limited_key"),
+			check("@limited_key IS NULL OR num_nonnulls(@max_running, @rate) > 0",
+				"limited_key needs max_running or rate"),
+			check("@max_running IS NULL OR @max_running >= 1", "max_running must be at least 1"),
+			check("@burst IS NULL OR @rate IS NOT NULL", "burst needs a rate"),
 		},
 	}
 	writtenLimit = workqueue.Written{As: fmt.Sprintf("CASE WHEN @ordered_key IS NOT NULL THEN 0 "+
@@ -50,6 +52,10 @@ var (
 		Block, Block.stored(), Park, Park.stored(), Skip, Skip.stored())
 )
 
+func check(condition, message string) workqueue.Check {
+	return workqueue.Check{Condition: condition, Message: message}
+}
+
 // OrderedBy are [Columns] for a domain with one rule: its SQL function orders rows by the value of an expression, which
 // may name parameters of the function as @name, unless it is NULL or the parameter ordered is false. They have the same
 // names and types, so the rest of the package makes no difference.
@@ -59,7 +65,7 @@ func OrderedBy(key string) []workqueue.Column {
 		{
 			As:     key,
 			Params: []workqueue.Param{{Name: "ordered", Type: "boolean", Default: "true"}, onFailure},
-			Checks: []workqueue.Check{isPolicy, {"@ordered IS NOT NULL", "ordered must be true or false"}},
+			Checks: []workqueue.Check{isPolicy, check("@ordered IS NOT NULL", "ordered must be true or false")},
 		},
 		{As: "CASE WHEN " + key + " IS NOT NULL THEN 0 END"},
 		{As: "CASE WHEN " + key + " IS NOT NULL THEN " + storedPolicy + " END"},
