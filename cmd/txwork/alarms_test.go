@@ -217,8 +217,8 @@ func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 	}
 }
 
-// A delivery under way at a signal is finished and settled, and no further one begins. Meanwhile, requests are answered,
-// and the probe says that the service stops.
+// A delivery under way at a signal is finished and settled, and no further one begins. Meanwhile, requests are
+// answered, and the probe says that the service stops.
 func TestAlarmsServeStopsGracefully(t *testing.T) {
 	c := newMigratedCLI(t)
 	begun, release := make(chan struct{}), make(chan struct{})
