@@ -25,9 +25,6 @@ func terminateGroup(leader *os.Process) error {
 // killGroup does nothing if no process of the group is left.
 func killGroup(leader *os.Process) { syscall.Kill(-leader.Pid, syscall.SIGKILL) }
 
-// groupLeft reports whether processes of the group are left.
-func groupLeft(leader *os.Process) bool { return syscall.Kill(-leader.Pid, 0) == nil }
-
 // dieOf lets a signal do what it does to a program that does not catch it.
 func dieOf(s syscall.Signal) {
 	signal.Reset(s)
