@@ -41,7 +41,8 @@ func isOutage(err error) bool {
 // explain adds the remedy, if one is known, to errors of this package's own statements. Package workqueue explains the
 // errors of a table's operations.
 func explain(err error) error {
-	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
+	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) ||
+		errors.Is(err, workqueue.ErrPoolMode) {
 		return err
 	}
 	return postgres.Sentinels{

@@ -96,7 +96,7 @@ func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) 
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		err := s.check(ctx, tables)
 		if err == nil || errors.Is(err, workqueue.ErrSchemaVersion) || errors.Is(err, ErrRights) ||
-			errors.Is(err, workqueue.ErrSession) {
+			errors.Is(err, workqueue.ErrSession) || errors.Is(err, workqueue.ErrPoolMode) {
 			return err
 		}
 		if ctx.Err() == nil && !told {
@@ -122,14 +122,26 @@ func (s *Service) check(ctx context.Context, of []*workqueue.Table) (err error) 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if _, err := s.pool.Exec(ctx, postgres.SelectFit); err != nil {
-		return postgres.Sentinels{Session: workqueue.ErrSession}.Explain(err)
+		return explain(err)
 	}
 	for _, t := range of {
 		if err := t.CheckVersion(ctx, s.pool); err != nil {
 			return err
 		}
 	}
-	return s.checkRights(ctx, of)
+	return explain(s.checkRights(ctx, of))
+}
+
+// explain adds the remedy, if one is known, to errors of this package's own statements.
+func explain(err error) error {
+	for _, explained := range []error{ErrRights, workqueue.ErrSchemaVersion, workqueue.ErrPoolMode,
+		workqueue.ErrReadOnly} {
+		if errors.Is(err, explained) {
+			return err
+		}
+	}
+	return postgres.Sentinels{ReadOnly: workqueue.ErrReadOnly, PoolMode: workqueue.ErrPoolMode,
+		SchemaVersion: workqueue.ErrSchemaVersion, Session: workqueue.ErrSession}.Explain(err)
 }
 
 //go:embed sql/rights.sql

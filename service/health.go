@@ -14,6 +14,8 @@ func (s *Service) Ready() error {
 	switch s.at() {
 	case phaseNew:
 		return errors.New("not started")
+	case phaseStopping:
+		return errors.New("stopping")
 	case phaseEnded:
 		return errors.New("ended")
 	case phaseStarting:
@@ -33,6 +35,9 @@ func (s *Service) Alive() error {
 func (s *Service) at() phase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.phase == phaseRunning && s.running.Err() != nil {
+		return phaseStopping // which Run is about to note
+	}
 	return s.phase
 }
 

@@ -27,8 +27,10 @@ var (
 	// ErrSchemaVersion says that a table is missing, or was made for another version of this library.
 	ErrSchemaVersion = errors.New("the schema does not fit this library")
 
-	// ErrPoolMode says that the pool leads to a pooler in statement mode, which refuses transactions.
-	ErrPoolMode = errors.New("pooler is in statement mode")
+	// ErrPoolMode says that the pool leads to a pooler that does not keep what the library relies on: transactions,
+	// which one in statement mode refuses, or prepared statements, which one in transaction mode loses unless it tracks
+	// them. The error that wraps it names the remedy.
+	ErrPoolMode = errors.New("the pooler does not fit")
 
 	// ErrSession says that a session was refused, because SQL does not mean there what it says: its search_path names a
 	// schema before pg_catalog, so that functions of that schema replace PostgreSQL's own, or its

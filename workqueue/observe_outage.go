@@ -12,7 +12,7 @@ import (
 // are logged together with those of the whole runtime.
 type outageOf struct {
 	log  *outage.Log
-	away atomic.Bool
+	kind atomic.Int32 // an outage.Kind
 }
 
 // newOutage makes an outageOf with a log of its own.
@@ -21,17 +21,20 @@ func newOutage() *outageOf { return &outageOf{log: new(outage.Log)} }
 // note records how a statement ended, and reports whether it met an outage.
 func (o *outageOf) note(logger *slog.Logger, err error) bool {
 	switch {
-	case err == nil && o.away.Swap(false):
+	case err == nil && o.kind.Swap(int32(outage.None)) != int32(outage.None):
 		o.log.Succeeded(logger, o)
 	case isOutage(err):
-		o.away.Store(true)
+		o.kind.Store(int32(outage.Of(err)))
 		o.log.Failed(logger, o, err)
 		return true
 	}
 	return false
 }
 
-func (o *outageOf) ongoing() bool { return o.away.Load() }
+func (o *outageOf) ongoing() bool { return o.state() != "" }
+
+// state says why statements do not work, and what to do. It is empty while they do.
+func (o *outageOf) state() string { return outage.Kind(o.kind.Load()).String() }
 
 // left ends the outage for work that sends no more statements.
 func (o *outageOf) left() { o.log.Left(o) }

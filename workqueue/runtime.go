@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // DefaultConnections is how many connections a [Runtime] works over: claims, settles and upkeep of many queues take
@@ -37,6 +38,18 @@ type RuntimeOptions struct {
 	Connections int
 	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
 	ListenConfig *pgx.ConnConfig
+	// BeforeListen is called with a copy of ListenConfig before the listener connects, for example to set fresh
+	// credentials, as the BeforeConnect of a pool is. Default: [RereadPassword].
+	BeforeListen func(ctx context.Context, config *pgx.ConnConfig) error
+}
+
+// RereadPassword returns a function for the BeforeConnect of a pool: each new connection gets the password that its
+// connection string leads to then, so that one that was replaced in a password file (passfile, PGPASSFILE, ~/.pgpass)
+// or a service file needs no restart. It is nil if the program has set another password than the string leads to.
+//
+// The connections of a [Runtime] do this by themselves if the pool has no BeforeConnect.
+func RereadPassword(config *pgx.ConnConfig) func(context.Context, *pgx.ConnConfig) error {
+	return postgres.RereadPassword(config)
 }
 
 // A Runtime is what the workers of a process share on one database: a small pool of connections for their claims,
@@ -197,6 +210,9 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 			return p.IdleDuration > systemPingAfter
 		}
 	}
+	if config.BeforeConnect == nil {
+		config.BeforeConnect = postgres.RereadPassword(config.ConnConfig)
+	}
 	keepSettings(config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
@@ -242,14 +258,29 @@ func (s *system) timedOut(err error) {
 // connectListener opens a connection of the listener's own, the way the pool would. The listener does not borrow one,
 // because a pool may take its connections back, and a transaction pooler would not deliver notifications to them.
 func (s *system) connectListener(ctx context.Context) (*pgx.Conn, error) {
-	if config := s.runtime.options.ListenConfig; config != nil {
-		return pgx.ConnectConfig(ctx, config)
+	o := s.runtime.options
+	if o.ListenConfig == nil {
+		return connectAs(ctx, s.runtime.pool)
 	}
-	config := s.runtime.pool.Config()
-	if config.BeforeConnect != nil { // fresh credentials, for example
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+	return connect(ctx, o.ListenConfig.Copy(), o.BeforeListen)
+}
+
+// connectAs opens a connection as a pool does.
+func connectAs(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+	config := pool.Config()
+	return connect(ctx, config.ConnConfig, config.BeforeConnect)
+}
+
+// connect opens a connection after a call of before, which may be nil.
+func connect(ctx context.Context, config *pgx.ConnConfig,
+	before func(context.Context, *pgx.ConnConfig) error) (*pgx.Conn, error) {
+	if before == nil {
+		before = postgres.RereadPassword(config)
+	}
+	if before != nil {
+		if err := before(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	return pgx.ConnectConfig(ctx, config.ConnConfig)
+	return pgx.ConnectConfig(ctx, config)
 }

@@ -233,8 +233,9 @@ func (w *Worker) Wake() { w.poll.Wake() }
 // their rows stay claimed until their lease ends.
 //
 // A database that goes away is waited for. Run returns an error at once only if the table does not fit
-// this version of the library, if a pooler refuses transactions ([ErrPoolMode]), or if the role or the pool's settings
-// make a session in which SQL does not mean what it says ([ErrSession]). A Worker runs once.
+// this version of the library, if a pooler refuses transactions or has lost a prepared statement by then
+// ([ErrPoolMode]), or if the role or the pool's settings make a session in which SQL does not mean what it says
+// ([ErrSession]). A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("txwork: the worker has been started already: make a new one")

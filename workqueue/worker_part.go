@@ -60,8 +60,8 @@ func (w *Worker) Ready() error {
 	case phaseStopping:
 		return fmt.Errorf("%s: stopping", w.table.Name())
 	}
-	if w.outage.ongoing() {
-		return fmt.Errorf("%s: the database does not answer", w.table.Name())
+	if state := w.outage.state(); state != "" {
+		return fmt.Errorf("%s: %s", w.table.Name(), state)
 	}
 	return nil
 }

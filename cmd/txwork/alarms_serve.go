@@ -5,15 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"time"
 
 	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/timers/alarms"
 )
-
-// requestsShutdown is how long requests that are under way may take after a signal: they are short.
-const requestsShutdown = 5 * time.Second
 
 // An alarmsService is one run of alarms serve.
 type alarmsService struct {
@@ -58,8 +53,9 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 		return err
 	}
 	server, err := alarms.NewServer(s.alarms.On(d.pool), s.tokens, alarms.ServerOptions{
-		MaxBody: s.maxBody, Rate: s.rate, Burst: s.burst, Health: dispatcher.Check, Version: version(),
-		Logger: s.app.logger(),
+		MaxBody: s.maxBody, Rate: s.rate, Burst: s.burst, Health: untilStopped(ctx, dispatcher.Check),
+		Version: version(),
+		Logger:  s.app.logger(),
 	})
 	if err != nil {
 		return err
@@ -68,10 +64,7 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 	if err != nil {
 		return err
 	}
-	parts := []service.Part{
-		dispatcher,
-		beside(func(ctx context.Context) error { return serveHTTP(ctx, server.HTTP(), listener) }),
-	}
+	parts := []service.Part{dispatcher}
 	if !s.noReaper {
 		parts = append(parts, d.takeOver(s.alarms.Timers().Table()))
 	}
@@ -84,7 +77,17 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 		listener.Close()
 		return err
 	}
-	return all.Run(ctx)
+	return serveBeside(ctx, server.HTTP(), server.Listener(listener), all.Run)
+}
+
+// untilStopped is a check that fails once ctx has ended, while deliveries finish and requests are still answered.
+func untilStopped(ctx context.Context, check func(context.Context) error) func(context.Context) error {
+	return func(request context.Context) error {
+		if ctx.Err() != nil {
+			return errors.New("the service stops")
+		}
+		return check(request)
+	}
 }
 
 // servedAlarms is what serve prints once the API answers.
@@ -100,24 +103,4 @@ func (s *alarmsService) announce(at net.Addr, connections int) error {
 	}
 	_, err := fmt.Fprintf(s.app.stderr, "txwork: serving alarms on http://%s\n", at)
 	return err
-}
-
-// serveHTTP serves until ctx ends, and then waits for the requests that are under way.
-func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener) error {
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestsShutdown)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		server.Close()
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }

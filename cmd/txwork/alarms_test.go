@@ -217,7 +217,8 @@ func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 	}
 }
 
-// A delivery under way at a signal is finished and settled, and no further one begins.
+// A delivery under way at a signal is finished and settled, and no further one begins. Meanwhile, requests are
+// answered, and the probe says that the service stops.
 func TestAlarmsServeStopsGracefully(t *testing.T) {
 	c := newMigratedCLI(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -236,13 +237,16 @@ func TestAlarmsServeStopsGracefully(t *testing.T) {
 	ended := make(chan int)
 	go func() { ended <- stop() }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	eventually(t, "it serves no more", func() bool {
-		answer, err := client.Get(url)
-		if err == nil {
-			answer.Body.Close()
-		}
-		return err != nil
-	})
+	answered := func(path string) int {
+		answer, err := client.Get(url + path)
+		must(t, err)
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	eventually(t, "the probe says that it stops", func() bool { return answered("/healthz") == 503 })
+	if got := answered("/"); got != http.StatusOK {
+		t.Errorf("requests are answered with %d", got)
+	}
 	close(release)
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d", code)

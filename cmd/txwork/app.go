@@ -52,6 +52,7 @@ type app struct {
 	failed      any                    // printed as the JSON object after a failure; nil for the default one
 	unread      *pipe                  // standard output
 	relays      bool                   // the output's reader takes over messages: report if it goes away
+	goLog       func(*slog.Logger)     // makes Go's own logger write to another; nil in tests, where it is shared
 }
 
 // run executes a command line and returns the exit code.

@@ -70,6 +70,7 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
 		params["application_name"] = "txwork"
 	}
+	config.BeforeConnect = workqueue.RereadPassword(config.ConnConfig)
 	config.AfterConnect = refuseSession
 	configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -298,7 +299,8 @@ func conclude(err error) error {
 // explain adds what to do to database errors that have a known remedy.
 func explain(err error) error {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
+	if !errors.As(err, &pg) || errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) ||
+		errors.Is(err, workqueue.ErrPoolMode) {
 		return err
 	}
 	switch pg.Code {
@@ -306,8 +308,10 @@ func explain(err error) error {
 		return fmt.Errorf("the role lacks a privilege: connect as the tables' owner, or have it granted: %w", err)
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("the database is read-only: connect to the primary: %w", err)
-	case "42P01", "42883", "3F000": // undefined table, function, schema
-		return postgres.Sentinels{SchemaVersion: workqueue.ErrSchemaVersion}.Explain(err)
+	case "42P01", "42883", "3F000", // undefined table, function, schema
+		"26000", "42P05": // prepared statements that a pooler has lost
+		return postgres.Sentinels{SchemaVersion: workqueue.ErrSchemaVersion,
+			PoolMode: workqueue.ErrPoolMode}.Explain(err)
 	}
 	return err
 }

@@ -3,16 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"log/slog"
 	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
+	"syscall"
 	"time"
 
 	"github.com/txwork/txwork/internal/httppost"
@@ -50,31 +47,11 @@ func messageTask(m *outbox.Delivery) task {
 // A commander runs a command for each task.
 type commander struct {
 	workerfile.Exec
-	app            *app
-	stdout, stderr io.Writer // shared
-}
-
-// shared makes a writer safe for commands that run at the same time. A file is safe already, and the commands write to
-// it directly.
-func shared(w io.Writer) io.Writer {
-	if p, ok := w.(*pipe); ok {
-		w = p.Writer
-	}
-	if f, ok := w.(*os.File); ok {
-		return f
-	}
-	return &lockedWriter{w: w}
-}
-
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
+	children *children
+	environ  []string           // what commands inherit
+	stdout   io.Writer          // shared
+	said     func(task, string) // receives the lines of their standard error
+	logger   *slog.Logger
 }
 
 // handle runs the command and settles the task by its exit code.
@@ -89,39 +66,28 @@ func (c *commander) handle(ctx context.Context, t task) error {
 		defer cancel()
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	said := &tail{limit: stderrTail}
+	said := newSaid(func(line string) { c.said(t, line) })
+	own := slices.Concat(c.environ, c.Env)
 	cmd.Dir = c.Directory
-	cmd.Env = slices.Concat(os.Environ(), c.Env, env)
+	cmd.Env = slices.Concat(own, env)
 	cmd.Stdin = bytes.NewReader(t.payload)
 	cmd.Stdout = c.stdout
-	cmd.Stderr = io.MultiWriter(c.stderr, said)
+	cmd.Stderr = said
 	cmd.WaitDelay = c.KillAfter
-	return c.outcome(ctx, c.app.children.run(ctx, cmd), said)
-}
-
-func environment(t task) ([]string, error) {
-	headers := t.headers
-	if headers == nil {
-		headers = map[string]string{}
+	err = c.children.run(cmd)
+	if lost := said.close(); lost > 0 {
+		c.logger.Warn("command wrote more to standard error than is passed on", "topic", t.topic, "id", t.id,
+			"attempt", t.attempt, "bytes_left_out", lost)
 	}
-	encoded, err := json.Marshal(headers)
-	if err != nil {
-		return nil, err
+	if errors.Is(err, syscall.E2BIG) {
+		return tooLarge(append(own, c.Argv...), env, err)
 	}
-	return append([]string{
-		variable("TXWORK_ID", t.id),
-		variable("TXWORK_TOPIC", t.topic),
-		variable("TXWORK_KEY", t.key),
-		variable("TXWORK_ATTEMPT", strconv.Itoa(t.attempt)),
-		variable("TXWORK_HEADERS", string(encoded)),
-	}, t.also...), nil
+	return c.outcome(ctx, err, said)
 }
-
-func variable(name, value string) string { return name + "=" + value }
 
 // outcome interprets how a command ended. ErrWaitDelay means that it exited successfully but left a process behind that
 // keeps its output open.
-func (c *commander) outcome(ctx context.Context, err error, said *tail) error {
+func (c *commander) outcome(ctx context.Context, err error, said *said) error {
 	if err != nil && (!errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil) && !errors.As(err, new(*exec.ExitError)) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -147,79 +113,4 @@ func (c *commander) outcome(ctx context.Context, err error, said *tail) error {
 		return fmt.Errorf("%w: %w: %w", errAttempt, context.Cause(ctx), failure)
 	}
 	return fmt.Errorf("%w: %w", errAttempt, failure)
-}
-
-// A tail keeps the end of what is written to it.
-type tail struct {
-	limit int
-	text  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if n := len(t.text) - t.limit; n > 0 {
-		t.text = append(t.text[:0], t.text[n:]...)
-	}
-	return len(p), nil
-}
-
-// String returns the text after a colon, or an empty string if there is none.
-func (t *tail) String() string {
-	text := strings.TrimSpace(string(t.text))
-	if text == "" {
-		return ""
-	}
-	return ": " + text
-}
-
-// children are the commands that are running. The zero value is ready to use.
-type children struct {
-	mu      sync.Mutex
-	running map[*os.Process]bool
-	killed  bool
-}
-
-// run runs a command as its own process group, so that an interrupt from the terminal reaches this program and not the
-// command. When ctx ends, which is the context of the command, the group is asked to end; it is killed if it does not
-// end within the command's WaitDelay.
-func (c *children) run(ctx context.Context, cmd *exec.Cmd) error {
-	ownGroup(cmd)
-	cmd.Cancel = func() error { return terminateGroup(cmd.Process) }
-	if err := c.start(cmd); err != nil {
-		return err
-	}
-	err := cmd.Wait()
-	c.mu.Lock()
-	delete(c.running, cmd.Process)
-	c.mu.Unlock()
-	if ctx.Err() != nil {
-		killGroup(cmd.Process)
-	}
-	return err
-}
-
-func (c *children) start(cmd *exec.Cmd) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.killed {
-		return errInterrupted
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if c.running == nil {
-		c.running = map[*os.Process]bool{}
-	}
-	c.running[cmd.Process] = true
-	return nil
-}
-
-// kill kills all running commands and prevents new ones from starting.
-func (c *children) kill() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.killed = true
-	for process := range c.running {
-		killGroup(process)
-	}
 }

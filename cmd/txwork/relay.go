@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -181,10 +182,12 @@ func (r *relay) handler(stop context.CancelCauseFunc) outbox.Handler {
 	if r.stdout {
 		return newLineWriter(r.app.stdout, stop).handle
 	}
+	stderr := shared(r.app.stderr)
 	c := &commander{
 		Exec: workerfile.Exec{Argv: workerfile.Shell(r.exec), KillAfter: killDelay,
 			ExitCodes: workerfile.DefaultExitCodes()},
-		app: r.app, stdout: shared(r.app.stdout), stderr: shared(r.app.stderr),
+		children: &r.app.children, environ: inherited(os.Environ(), nil, r.db.pool.Config().ConnConfig),
+		stdout: shared(r.app.stdout), said: passLines(stderr), logger: r.app.logger(),
 	}
 	return func(ctx context.Context, m *outbox.Delivery) error { return c.handle(ctx, messageTask(m)) }
 }

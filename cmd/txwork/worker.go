@@ -176,22 +176,33 @@ func concurrency(s workerfile.Serving) int {
 	return defaultExecConcurrency
 }
 
+// probeTimeout is how long a probe and its answer may take.
+const probeTimeout = 10 * time.Second
+
 // A workerRun is one run of the command.
 type workerRun struct {
-	app            *app
-	db             *database
-	file           *workerFile
-	stdout, stderr io.Writer // shared by all commands and the log
-	logger         *slog.Logger
-	settled        counts
+	app     *app
+	db      *database
+	file    *workerFile
+	environ []string           // what commands inherit
+	stdout  io.Writer          // of all commands
+	said    func(task, string) // receives the lines of their standard error
+	logger  *slog.Logger
+	settled counts
 }
 
 func newWorkerRun(a *app, d *database, f *workerFile, o workerOptions) *workerRun {
 	options := &slog.HandlerOptions{Level: slog.LevelInfo}
-	w := &workerRun{app: a, db: d, file: f, stdout: shared(a.stdout), stderr: shared(a.stderr)}
-	w.logger = slog.New(slog.NewTextHandler(w.stderr, options))
+	stderr := shared(a.stderr)
+	w := &workerRun{app: a, db: d, file: f, stdout: shared(a.stdout),
+		environ: inherited(os.Environ(), f.Database.Variables, d.pool.Config().ConnConfig)}
+	w.logger, w.said = slog.New(slog.NewTextHandler(stderr, options)), passLines(stderr)
 	if o.json {
-		w.logger = slog.New(slog.NewJSONHandler(w.stderr, options))
+		w.logger = slog.New(slog.NewJSONHandler(stderr, options))
+		w.said = logLines(w.logger)
+	}
+	if a.goLog != nil {
+		a.goLog(w.logger)
 	}
 	return w
 }
@@ -205,30 +216,20 @@ func (w *workerRun) run(ctx context.Context) error {
 	if err := w.tellRetries(); err != nil {
 		return err
 	}
-	var s *service.Service
-	if w.file.Health != "" {
-		listener, err := net.Listen("tcp", w.file.Health)
-		if err != nil {
-			return err
-		}
-		defer listener.Close()
-		w.logger.Info("serving probes", "url", "http://"+listener.Addr().String())
-		probes := &http.Server{ // s is set before the first request
-			Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				s.Handler().ServeHTTP(rw, r)
-			}),
-			ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16,
-		}
-		parts = append(parts, beside(func(ctx context.Context) error { return serveHTTP(ctx, probes, listener) }))
-	}
-	s, err = service.New(w.db.pool, service.Options{
+	s, err := service.New(w.db.pool, service.Options{
 		MaintainedElsewhere: !w.file.Reaper, Logger: w.logger,
 		Reaper: reaper.Options{Schema: w.db.schema, Interval: w.file.ReapEvery},
 	}, parts...)
 	if err != nil {
 		return err
 	}
-	err = s.Run(ctx)
+	run := s.Run
+	if w.file.Health != "" {
+		if run, err = w.probed(s); err != nil {
+			return err
+		}
+	}
+	err = run(ctx)
 	done, retried, failed := w.settled.done.Load(), w.settled.retried.Load(), w.settled.failed.Load()
 	w.logger.Info("worker stopped", "done", done, "retried", retried, "failed", failed)
 	return err
@@ -242,6 +243,18 @@ func (w *workerRun) tellRetries() error {
 			r.Most)
 	}
 	return err
+}
+
+// probed opens the address of the probes, and returns what runs the service beside them.
+func (w *workerRun) probed(s *service.Service) (run func(context.Context) error, err error) {
+	listener, err := net.Listen("tcp", w.file.Health)
+	if err != nil {
+		return nil, err
+	}
+	w.logger.Info("serving probes", "url", "http://"+listener.Addr().String())
+	probes := &http.Server{Handler: s.Handler(), ReadTimeout: probeTimeout, WriteTimeout: probeTimeout,
+		MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(w.logger)}
+	return func(ctx context.Context) error { return serveBeside(ctx, probes, bounded(listener), s.Run) }, nil
 }
 
 func (w *workerRun) telemetry() workqueue.Telemetry {

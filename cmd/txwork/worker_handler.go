@@ -44,7 +44,8 @@ func (w *workerRun) handler(h *workerfile.Handler) taskHandler {
 
 func (w *workerRun) doing(h *workerfile.Handler) taskHandler {
 	if h.Exec != nil {
-		return (&commander{Exec: *h.Exec, app: w.app, stdout: w.stdout, stderr: w.stderr}).handle
+		return (&commander{Exec: *h.Exec, children: &w.app.children, environ: w.environ, stdout: w.stdout,
+			said: w.said, logger: w.logger}).handle
 	}
 	return func(ctx context.Context, t task) error {
 		return h.HTTP.Post(ctx, httppost.Message{

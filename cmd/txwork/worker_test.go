@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -442,4 +443,80 @@ func TestWorkerFileNamesTheDatabase(t *testing.T) {
 	eventually(t, "the message is delivered", func() bool { return c.state(id).status == workqueue.Done })
 	stop()
 	(<-ended).ok()
+}
+
+// While handlers finish after a signal, the worker is alive, and takes no more work.
+func TestProbesAreAnsweredToTheEnd(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.enqueue(outbox.Message{Topic: "t"})
+	w := c.newWorker("health: 127.0.0.1:0\noutbox: {topics: {t: {exec: ./slow}}}",
+		map[string]string{"slow": "echo > begun; until [ -e go ]; do sleep 0.02; done"}).start()
+	w.file("begun")
+	probe := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(w.logged())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	status := func(path string) int {
+		response, err := client.Get(probe + path)
+		if err != nil {
+			return 0
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	if got := status("/readyz"); got != http.StatusOK {
+		t.Errorf("before the signal it answers %d", got)
+	}
+	must(t, w.cmd.Process.Signal(syscall.SIGTERM))
+	eventually(t, "it says that it stops", func() bool { return status("/readyz") != http.StatusOK })
+	for range 20 {
+		if ready, live := status("/readyz"), status("/livez"); ready != http.StatusServiceUnavailable ||
+			live != http.StatusOK {
+			t.Fatalf("while the command runs, the probes answer %d and %d", ready, live)
+		}
+	}
+	w.write("go", "")
+	w.ended()
+}
+
+// With --json, each line on standard error is JSON, also what Go's own packages say.
+func TestNothingButJSONIsLogged(t *testing.T) {
+	c := newMigratedCLI(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // two answers to each request
+				defer conn.Close()
+				requests := bufio.NewReader(conn)
+				for {
+					r, err := http.ReadRequest(requests)
+					if err != nil {
+						return
+					}
+					io.Copy(io.Discard, r.Body)
+					const answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+					io.WriteString(conn, answer)
+					io.WriteString(conn, answer)
+				}
+			}()
+		}
+	}()
+	c.enqueue(outbox.Message{Topic: "t"})
+	w := c.newWorker("outbox: {topics: {t: {http: 'http://"+listener.Addr().String()+"/'}}}", nil)
+	w.cmd.Args = append(w.cmd.Args, "--json")
+	w.start()
+	c.settled("outbox", workqueue.Done)
+	eventually(t, "it is logged what nobody asked for", func() bool {
+		return strings.Contains(w.logged(), "Unsolicited response")
+	})
+	w.stop()
+	for line := range strings.Lines(w.logged()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of the log is %s", line)
+		}
+	}
 }

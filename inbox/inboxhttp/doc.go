@@ -49,7 +49,8 @@
 //	another method than POST       405
 //	a body over the limit          413
 //	the database is unavailable    503  with Retry-After: everything is rolled back, or will be a duplicate
-//	the function fails             500  everything is rolled back; send it again
+//	no transaction within MaxWait  503  with Retry-After: nothing was done
+//	the function fails or panics   500  everything is rolled back; send it again
 //	no handler for the topic       500  a Router only; the same
 //	a Decode fails                 500  the same
 //

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
@@ -54,15 +56,20 @@ func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn Handler) (http.
 		if o.AnyBody {
 			key.BodyHash = anyBody(o.Source, m.Topic)
 		}
-		var failed error
-		result, err := box.Process(ctx, pool, key, func(ctx context.Context, tx pgx.Tx) error {
-			failed = fn(ctx, tx, m)
-			return failed
+		w := newWait(ctx, o.MaxWait)
+		defer w.end()
+		var refused error
+		result, err := box.Process(w.ctx, pool, key, func(ctx context.Context, tx pgx.Tx) error {
+			if err := w.over(); err != nil {
+				return err
+			}
+			refused = call(fn, ctx, tx, m)
+			return refused
 		})
-		if failed != nil {
-			err = &functionError{failed}
+		if refused != nil {
+			err = &functionError{refused}
 		}
-		return result, err
+		return result, w.explain(err)
 	}
 	return newHandler(pool, box, o, process)
 }
@@ -70,16 +77,21 @@ func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn Handler) (http.
 // Receive returns an HTTP handler that stores messages with [inbox.Inbox.Receive], for an [inbox.Worker]. The handler
 // is safe for concurrent use.
 func Receive(pool *pgxpool.Pool, box *inbox.Inbox, o ReceiveOptions) (http.Handler, error) {
-	receive := func(ctx context.Context, _ Options, m *Message) (result inbox.Result, err error) {
+	receive := func(ctx context.Context, limits Options, m *Message) (result inbox.Result, err error) {
 		message := o.message(m)
-		err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		w := newWait(ctx, limits.MaxWait)
+		defer w.end()
+		err = pgx.BeginTxFunc(w.ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			if err := w.over(); err != nil {
+				return err
+			}
 			results, err := box.Receive(ctx, workqueue.Pgx(tx), message)
 			if err == nil {
 				result = results[0]
 			}
 			return err
 		})
-		return result, err
+		return result, w.explain(err)
 	}
 	return newHandler(pool, box, o.Options, receive)
 }
@@ -122,8 +134,34 @@ func newHandler(pool *pgxpool.Pool, box *inbox.Inbox, o Options, take func(conte
 	return &handler{o, take}, nil
 }
 
+// call calls a function, whose panic is an error: package net/http would close the connection without an answer, and
+// tell only its own logger. It lets a panic pass that asks for just that.
+func call(fn Handler, ctx context.Context, tx pgx.Tx, m *Message) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+	}()
+	return fn(ctx, tx, m)
+}
+
+func panicked(r any) error {
+	if r == http.ErrAbortHandler {
+		panic(r)
+	}
+	return fmt.Errorf("%w: %v\n%s", contain.ErrPanicked, r, debug.Stack())
+}
+
 // ServeHTTP answers one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() { // of Options.Verify and Options.Topic
+		if p := recover(); p != nil {
+			h.options.Logger.LogAttrs(r.Context(), slog.LevelError, "inbox request could not be read",
+				slog.String("consumer", h.options.Consumer), slog.String("source", h.options.Source),
+				slog.Any("error", panicked(p)))
+			failed.write(w)
+		}
+	}()
 	m, refused := h.read(w, r)
 	if refused != nil {
 		refused.write(w)
@@ -134,8 +172,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := h.answer(result, err)
 	if err != nil && a.status >= 500 {
 		level := slog.LevelError
-		if r.Context().Err() != nil { // the sender has disconnected
+		switch {
+		case r.Context().Err() != nil: // the sender has disconnected
 			level = slog.LevelDebug
+		case errors.Is(err, errBusy):
+			level = slog.LevelWarn
 		}
 		h.options.Logger.LogAttrs(ctx, level, "inbox message was not taken",
 			slog.String("consumer", h.options.Consumer), slog.String("source", h.options.Source),
@@ -204,8 +245,11 @@ func (h *handler) answer(result inbox.Result, err error) answer {
 	case function == nil || unavailable(function.error):
 		return answer{http.StatusServiceUnavailable, "try again later", h.options.RetryAfter}
 	}
-	return answer{status: http.StatusInternalServerError, text: "the message could not be processed; send it again"}
+	return failed
 }
+
+// failed is the answer to a message whose function failed.
+var failed = answer{status: http.StatusInternalServerError, text: "the message could not be processed; send it again"}
 
 func said(result inbox.Result, err error) string {
 	if err != nil {

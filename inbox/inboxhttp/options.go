@@ -23,6 +23,8 @@ const (
 	DefaultKeyHeader = "Idempotency-Key"
 	// DefaultRetryAfter suits functions that take milliseconds.
 	DefaultRetryAfter = time.Second
+	// DefaultMaxWait is shorter than senders wait for an answer.
+	DefaultMaxWait = 2 * time.Second
 )
 
 // TopicHeader is the header in which package outboxhttp sends the topic of a message. Bytes that are not printable
@@ -65,6 +67,12 @@ type Options struct {
 	// is rounded up to seconds. Default: [DefaultRetryAfter].
 	RetryAfter time.Duration
 
+	// MaxWait is how long a message waits for its transaction: for a connection of the pool and the begin of the
+	// transaction in which the function runs, or the message is stored. Then it is answered by 503 with RetryAfter.
+	// While functions hold all connections, senders would otherwise wait in a queue that only grows. Default:
+	// [DefaultMaxWait].
+	MaxWait time.Duration
+
 	// Logger receives failures, and requests that Verify refuses. Default: slog.Default.
 	Logger *slog.Logger
 }
@@ -81,6 +89,7 @@ type ReceiveOptions struct {
 func (o Options) withDefaults() Options {
 	o.MaxBody = cmp.Or(o.MaxBody, inbox.DefaultMaxPayload)
 	o.RetryAfter = cmp.Or(o.RetryAfter, DefaultRetryAfter)
+	o.MaxWait = cmp.Or(o.MaxWait, DefaultMaxWait)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o
 }
@@ -100,6 +109,8 @@ func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
 			box.Table().Spec().Retention)
 	case o.MaxBody < 0:
 		return validate.Errorf("max body", "is %d, it cannot be negative", o.MaxBody)
+	case o.MaxWait < 0:
+		return validate.Errorf("max wait", "is %v, it cannot be negative", o.MaxWait)
 	case o.RetryAfter < 0:
 		return validate.Errorf("retry after", "is %v, it cannot be negative", o.RetryAfter)
 	}

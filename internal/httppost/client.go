@@ -15,6 +15,11 @@ import (
 // DefaultTimeout is how long one request may take, from dialling to the end of the answer.
 const DefaultTimeout = 10 * time.Second
 
+// bodyWait is how long the body of an answer is waited for, once its status is known. The body decides nothing: it
+// makes an error more readable, and its connection reusable. A receiver that sends it byte by byte would otherwise hold
+// its sender until the timeout.
+const bodyWait = time.Second
+
 // maxAnswerHeader bounds the header of an answer.
 const maxAnswerHeader = 64 << 10
 
@@ -124,6 +129,7 @@ func (c *Client) Do(ctx context.Context, request *http.Request) (Answer, error) 
 		return Answer{}, &TransportError{WithoutURL(err)}
 	}
 	defer response.Body.Close()
+	defer time.AfterFunc(bodyWait, cancel).Stop()
 	return read(response), nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // quiet is how long no statement may fail before an outage is over, since connections that broke during it are
@@ -44,25 +45,31 @@ type Log struct {
 	away     map[any]bool // the users that wait for the database
 	since    time.Time    // zero if there is no outage
 	back     time.Time    // when the last user stopped waiting
+	kind     Kind         // what was told last
+	told     map[Kind]bool
 	failures int
 	ending   *time.Timer
 }
 
 // Failed reports that a statement did not reach a database that accepts statements. The parameter who identifies its
-// sender.
+// sender. A line is logged when an outage begins, and when it turns out to be of another kind than it seemed.
 func (l *Log) Failed(logger *slog.Logger, who any, err error) {
+	kind := max(Of(err), Away)
 	l.mu.Lock()
-	begins, joins := l.since.IsZero(), !l.away[who]
-	if begins {
-		l.since, l.away = time.Now(), map[any]bool{}
+	if l.since.IsZero() {
+		l.since, l.away, l.told = time.Now(), map[any]bool{}, map[Kind]bool{}
+	}
+	joins, turned := !l.away[who], !l.told[kind] && (kind != Away || len(l.told) == 0)
+	if turned {
+		l.kind, l.told[kind] = kind, true
 	}
 	l.away[who] = true
 	l.failures++
 	l.goOn()
 	l.mu.Unlock()
 	switch {
-	case begins:
-		log(logger, slog.LevelError, "database does not answer; the work goes on when it does", slog.Any("error", err))
+	case turned:
+		log(logger, slog.LevelError, kinds[kind].begins, slog.Any("error", err))
 	case joins:
 		log(logger, slog.LevelDebug, "database does not answer here either", slog.Any("error", err))
 	}
@@ -120,10 +127,10 @@ func (l *Log) end(logger *slog.Logger) {
 		l.mu.Unlock()
 		return
 	}
-	took, failures := l.back.Sub(l.since), l.failures
+	took, failures, kind := l.back.Sub(l.since), l.failures, l.kind
 	l.since, l.failures, l.ending = time.Time{}, 0, nil
 	l.mu.Unlock()
-	log(logger, slog.LevelInfo, "database answers again", slog.Duration("after", took), slog.Int("failures", failures))
+	log(logger, slog.LevelInfo, kinds[kind].ends, slog.Duration("after", took), slog.Int("failures", failures))
 }
 
 // log contains a panic of the application's log handler.
@@ -132,23 +139,62 @@ func log(logger *slog.Logger, level slog.Level, what string, attributes ...slog.
 	logger.LogAttrs(context.Background(), level, what, attributes...)
 }
 
+// A Kind says why statements do not work.
+type Kind int32
+
+const (
+	None     Kind = iota
+	Away          // no answer
+	ReadOnly      // the server does not write
+	Refused       // the server does not accept the role or its password
+)
+
+// kinds are what is logged and told of each kind.
+var kinds = []struct{ state, begins, ends string }{
+	Away: {"the database does not answer", "database does not answer; the work goes on when it does",
+		"database answers again"},
+	ReadOnly: {"the database is read-only: connect to the primary",
+		"database is read-only; the work goes on when it can be written", "database can be written again"},
+	Refused: {"the database refuses the role: check its password, and pg_hba.conf",
+		"database refuses the role; the work goes on when it does not", "database accepts the role again"},
+}
+
+// String says what the state is, and what to do. It is empty for [None].
+func (k Kind) String() string {
+	if k == None {
+		return ""
+	}
+	return kinds[k].state
+}
+
 // codes are the classes and codes by which a server, or a pooler in front of it, says that it accepts no statements:
-// lost connections, too few resources, a shutdown or start, and a standby.
-var codes = []string{"08", "53", "57P", "25006"}
+// lost connections, too few resources, and a shutdown or start.
+var codes = []string{"08", "53", "57P"}
 
 // Is tells errors that every statement would cause from errors of a particular statement.
-func Is(err error) bool {
+func Is(err error) bool { return Of(err) != None }
+
+// Of returns the kind of an outage, or [None] for an error of a particular statement.
+func Of(err error) Kind {
 	if err == nil || contain.Is(err, context.Canceled) {
-		return false
+		return None
 	}
 	pg, ok := contain.As[*pgconn.PgError](err)
-	if !ok {
-		return true
+	switch {
+	case !ok:
+		return Away
+	case postgres.IsReadOnly(err):
+		return ReadOnly
+	case strings.HasPrefix(pg.Code, "28"): // invalid authorization: there is no session
+		return Refused
+	}
+	if _, ok := contain.As[*pgconn.ConnectError](err); ok {
+		return Away
 	}
 	for _, code := range codes {
 		if strings.HasPrefix(pg.Code, code) {
-			return true
+			return Away
 		}
 	}
-	return false
+	return None
 }

@@ -23,11 +23,15 @@ func (s Sentinels) Explain(err error) error {
 		return err
 	}
 	switch {
-	case pg.Code == "25006", isStandby(pg): // read_only_sql_transaction
+	case IsReadOnly(err):
 		return fmt.Errorf("txwork: %w: connect to the primary: %w", s.ReadOnly, err)
 	case pg.Code == "08P01" && strings.Contains(pg.Message, "statement pooling mode"): // from PgBouncer
-		return fmt.Errorf("txwork: %w, which has no transactions: set pool_mode = transaction or session: %w",
-			s.PoolMode, err)
+		return fmt.Errorf("txwork: %w: it is in statement mode, which has no transactions: set pool_mode = "+
+			"transaction or session: %w", s.PoolMode, err)
+	case pg.Code == "26000", pg.Code == "42P05": // invalid_sql_statement_name, duplicate_prepared_statement
+		return fmt.Errorf("txwork: %w: it runs prepared statements in other sessions than those that have them: add "+
+			"default_query_exec_mode=exec to the pool's URL, or have it track them (max_prepared_statements, since "+
+			"PgBouncer 1.21): %w", s.PoolMode, err)
 	}
 	switch pg.Code {
 	case "42P01", "3F000", "42883": // undefined table, schema, function
@@ -55,6 +59,12 @@ func Renewed(work func() error) (err error) {
 		}
 	}
 	return err
+}
+
+// IsReadOnly tells whether a server, or a session, refused to write: it is a standby, or is set to be read-only.
+func IsReadOnly(err error) bool {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	return ok && (pg.Code == "25006" || isStandby(pg)) // read_only_sql_transaction
 }
 
 // isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone only says that something

@@ -39,6 +39,7 @@ type File struct {
 // A Database says where the tables are, unless the command line does.
 type Database struct {
 	URL            string
+	Variables      []string // of the environment, that URL refers to
 	Schema         string
 	MaxConnections int // for handlers; 0: as many as they need
 }
@@ -158,7 +159,7 @@ const maxConnections = 10_000
 
 func (r *reader) database(v value, d *Database) {
 	r.mapping(v, fields{
-		"url":             r.expanded(&d.URL),
+		"url":             func(v value) { d.Variables = r.expand(v, &d.URL) },
 		"schema":          r.text(&d.Schema),
 		"max_connections": r.integer(&d.MaxConnections, 1, maxConnections),
 	})

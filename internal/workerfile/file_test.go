@@ -53,7 +53,7 @@ func TestAWholeFile(t *testing.T) {
 	inbox:
 	  dedup_window: 30d
 	  consumers:
-	    billing: {topics: {order.placed: {exec: ./bill}}}
+	    billing: {topics: {order.placed: {exec: "cat | cat"}}}
 	timers:
 	  topics: {reminder: {http: "http://127.0.0.1:1/"}}
 	jobs:

@@ -3,7 +3,6 @@ package workerfile
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"time"
 
@@ -141,11 +140,13 @@ func (s *sections) exec(v value, timeout time.Duration) *Exec {
 	e := &Exec{Timeout: timeout, KillAfter: min(defaultKillAfter, s.abortGrace()/2),
 		ExitCodes: DefaultExitCodes()}
 	if _, mapping := v.node.(ast.MapNode); !mapping { // only the command
-		s.command(v, e)
+		s.programs(v, e, s.command(v, e))
 		return e
 	}
+	var command value
+	var text string
 	s.mapping(v, fields{
-		"command":   func(v value) { s.command(v, e) },
+		"command":   func(v value) { command, text = v, s.command(v, e) },
 		"directory": func(v value) { s.directory(v, e) },
 		"env": func(v value) {
 			s.each(v, func(name string, v value) {
@@ -159,29 +160,29 @@ func (s *sections) exec(v value, timeout time.Duration) *Exec {
 		"exit_codes": func(v value) { s.exitCodes(v, &e.ExitCodes) },
 	})
 	s.need(v, e.Argv != nil, "command", "say what is run")
+	s.programs(command, e, text) // which depends on the other fields
 	return e
 }
 
-// command reads a text for sh, or a list of a program and its arguments.
-func (s *sections) command(v value, e *Exec) {
+// command reads a text for sh, which it returns, or a list of a program and its arguments.
+func (s *sections) command(v value, e *Exec) (text string) {
 	if _, list := v.node.(*ast.SequenceNode); !list {
-		var text string
 		s.text(&text)(v)
 		e.Argv = Shell(text)
-		return
+		return text
 	}
 	s.texts(&e.Argv)(v)
 	if len(e.Argv) == 0 {
 		s.report(v, "is empty")
-	} else if _, err := exec.LookPath(e.Argv[0]); err != nil && e.Directory == "" {
-		s.report(v, "%v", err)
 	}
+	return ""
 }
 
 func (s *sections) directory(v value, e *Exec) {
 	s.text(&e.Directory)(v)
 	if info, err := os.Stat(e.Directory); err != nil || !info.IsDir() {
 		s.report(v, "%q is no directory", e.Directory)
+		e.Directory = ""
 	}
 }
 

@@ -166,18 +166,23 @@ var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // expanded reads a text in which ${NAME} is an environment variable, so that secrets need not be in the file.
 func (r *reader) expanded(to *string) func(value) {
-	return func(v value) {
-		r.text(to)(v)
-		*to = reference.ReplaceAllStringFunc(*to, func(match string) string {
-			name := reference.FindStringSubmatch(match)[1]
-			text, set := r.getenv(name)
-			if !set {
-				r.report(v, "refers to the environment variable %s, which is not set", name)
-				return "unset"
-			}
-			return text
-		})
-	}
+	return func(v value) { r.expand(v, to) }
+}
+
+// expand returns the names of the variables that it expanded.
+func (r *reader) expand(v value, to *string) (names []string) {
+	r.text(to)(v)
+	*to = reference.ReplaceAllStringFunc(*to, func(match string) string {
+		name := reference.FindStringSubmatch(match)[1]
+		names = append(names, name)
+		text, set := r.getenv(name)
+		if !set {
+			r.report(v, "refers to the environment variable %s, which is not set", name)
+			return "unset"
+		}
+		return text
+	})
+	return names
 }
 
 func (r *reader) texts(to *[]string) func(value) {

@@ -4,16 +4,21 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
@@ -29,6 +34,9 @@ const (
 	// DefaultRate and DefaultBurst limit the requests of one owner. They are more than an agent should need.
 	DefaultRate  = 20 // per second
 	DefaultBurst = 40
+	// DefaultMaxConnections is how many connections may be open at once. Each takes some kilobytes and a file of the
+	// process.
+	DefaultMaxConnections = 1000
 )
 
 // Limits that protect the server from slow clients and large headers, and clients from a slow database.
@@ -52,6 +60,10 @@ type ServerOptions struct {
 	// [DefaultRate] and [DefaultBurst].
 	Rate  float64
 	Burst int
+
+	// MaxConnections is how many connections may be open at once on a listener of [Server.Listener]. A further one is
+	// answered with 503 and closed. Default: [DefaultMaxConnections].
+	MaxConnections int
 
 	// Health is an additional check for GET /healthz, such as [Dispatcher.Check]. The database and the privileges of
 	// the API are always checked. Default: none.
@@ -87,12 +99,13 @@ func NewServer(store *Store, auth Authenticator, o ServerOptions) (*Server, erro
 		return nil, validate.Errorf("store", "is nil, or inside a transaction")
 	case auth == nil:
 		return nil, validate.Errorf("authenticator", "is nil: nobody could be told from anybody")
-	case o.MaxBody < 0 || o.Burst < 0:
+	case o.MaxBody < 0 || o.Burst < 0 || o.MaxConnections < 0:
 		return nil, validate.Errorf("server options", "are negative")
 	}
 	setDefault(&o.MaxBody, DefaultMaxBody)
 	setDefault(&o.Rate, DefaultRate)
 	setDefault(&o.Burst, DefaultBurst)
+	setDefault(&o.MaxConnections, DefaultMaxConnections)
 	setDefault(&o.Version, "unknown")
 	setDefault(&o.Logger, slog.Default())
 	s := &Server{store: store, auth: auth, options: o}
@@ -148,10 +161,16 @@ func wrongMethod(allowed string) http.HandlerFunc {
 }
 
 // ServeHTTP implements [http.Handler]. It answers a path that is not clean with 404, because the mux would answer with
-// a redirect and a page of HTML.
+// a redirect and a page of HTML. It answers a query that cannot be parsed with 400, because package net/url would leave
+// out parts of it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
+	defer s.contain(w, r)
+	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped || r.RequestURI == "*" {
 		nothing(w, r)
+		return
+	}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		refuseError(w, validate.Errorf(queryField, "cannot be parsed: %v", err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -159,7 +178,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// HTTP returns an [http.Server] for the handler, with time and size limits.
+// contain answers and logs a panic, for example of the Authenticator. Package net/http would close the connection
+// without an answer.
+func (s *Server) contain(w http.ResponseWriter, r *http.Request) {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(p)
+	default:
+		s.trouble(w, r, fmt.Errorf("%w: %v\n%s", contain.ErrPanicked, p, debug.Stack()))
+	}
+}
+
+// HTTP returns an [http.Server] for the handler, with time and size limits. Serve it on a [Server.Listener].
 func (s *Server) HTTP() *http.Server {
 	return &http.Server{
 		Handler:           s,
@@ -168,7 +199,9 @@ func (s *Server) HTTP() *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
+
+		DisableGeneralOptionsHandler: true, // whose answer would be no envelope
+		ErrorLog:                     slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
 	}
 }
 
@@ -189,7 +222,11 @@ func (s *Server) owned(handle func(http.ResponseWriter, *http.Request, Owner) er
 		if !s.admit(w, owner) {
 			return
 		}
-		if err := handle(w, r, owner); err != nil && !refuseError(w, err) {
+		switch err := handle(w, r, owner); {
+		case err == nil || refuseError(w, err):
+		case outage.Is(err):
+			s.unavailable(w, r, err)
+		default:
 			s.trouble(w, r, err)
 		}
 	}
@@ -208,12 +245,24 @@ func (s *Server) admit(w http.ResponseWriter, owner Owner) bool {
 	return ok
 }
 
-// trouble logs an internal error, and answers without its details.
-func (s *Server) trouble(w http.ResponseWriter, r *http.Request, err error) {
+// unavailable answers a request for which the database had no time or no connection.
+func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	s.log(r, err)
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, answerError{Code: codeUnavailable,
+		Message: "the database does not answer in time", Retryable: true})
+}
+
+func (s *Server) log(r *http.Request, err error) {
 	if r.Context().Err() != context.Canceled { // otherwise the client has disconnected
 		s.options.Logger.ErrorContext(r.Context(), "request failed", slog.String("method", r.Method),
 			slog.String("route", r.Pattern), slog.Any("error", err))
 	}
+}
+
+// trouble logs an internal error, and answers without its details.
+func (s *Server) trouble(w http.ResponseWriter, r *http.Request, err error) {
+	s.log(r, err)
 	refuse(w, http.StatusInternalServerError, answerError{Code: codeInternal, Message: "internal error",
 		Retryable: true})
 }
@@ -244,12 +293,24 @@ func readError(err error) error {
 	return validate.Errorf("body", "did not arrive")
 }
 
+// queryField is the field of a request whose query cannot be parsed.
+const queryField = "query"
+
 func (s *Server) list(w http.ResponseWriter, r *http.Request, owner Owner) error {
+	query := r.URL.Query()
+	for name, values := range query {
+		if name != "limit" && name != "cursor" {
+			return validate.Errorf(clip(name), "is no parameter of this request")
+		}
+		if len(values) > 1 {
+			return validate.Errorf(name, "is there more than once")
+		}
+	}
 	limit, err := parseLimit(r)
 	if err != nil {
 		return err
 	}
-	after, err := parseCursor(r.URL.Query().Get("cursor"))
+	after, err := parseCursor(query.Get("cursor"))
 	if err != nil {
 		return err
 	}
