@@ -371,7 +371,7 @@ func TestASchedulesTemplateMayBeOld(t *testing.T) {
 	f.enqueue(mail{To: "ann"})
 	f.ok(f.fire())
 	equal(t, "jobs", ask[string](f, "SELECT string_agg(concat_ws(' ', unique_key IS NOT NULL, max_attempts), ', ' "+
-		"ORDER BY created_at) FROM "+f.table), "t 10, f 10")
+		"ORDER BY created_at) FROM "+f.table), "t 30, f 30")
 }
 
 // A Replace whose args name another key leaves the old key and waits for its turn in the new one.

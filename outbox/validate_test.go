@@ -3,7 +3,7 @@ package outbox_test
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -148,7 +148,7 @@ func TestDefaultsAreThoseOfTheMigration(t *testing.T) {
 		t.Error("an outbox without options has other DDL than its Spec")
 	}
 	if o, s := box.Table().Spec(), table.Spec(); o.Retention != s.Retention || o.DeleteDone != s.DeleteDone ||
-		!slices.Equal(o.Columns, s.Columns) {
+		!reflect.DeepEqual(o.Columns, s.Columns) {
 		t.Errorf("an outbox without options is %+v, its Spec %+v", o, s)
 	}
 }

@@ -153,6 +153,8 @@ func TestEveryTimeIsAccountedFor(t *testing.T) {
 		"timers_schedule.next_at":     "nominal: the schedule's clock moves",
 		"timers_schedule.last_at":     "nominal: the schedule's clock moves",
 		"timers_schedule.buffered_at": "nominal: the schedule's clock moves",
+		"timers_schedule.anchor":      "the phase of its interval",
+		"jobs_schedule.anchor":        "the phase of its interval",
 		"jobs_schedule.next_at":       "nominal: the schedule's clock moves",
 		"jobs_schedule.last_at":       "nominal: the schedule's clock moves",
 		"jobs_schedule.buffered_at":   "nominal: the schedule's clock moves",

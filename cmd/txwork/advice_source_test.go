@@ -183,6 +183,6 @@ var notFollowed = map[string][]string{
 		"leave out \"right/\"",
 	},
 	"it is no advice": {
-		"FROM pg_catalog", "set again", "or `txwork reap` or the table's procedure did", "`txwork migrate validate`",
+		"FROM pg_catalog", "set again", "Connection: close", "or `txwork reap` or the table's procedure did", "`txwork migrate validate`",
 	},
 }

@@ -2915,6 +2915,17 @@ SET enable_sort = off
 SET jit = off
 AS $txwork$
 BEGIN
+    IF NEW.concurrency_key IS NOT NULL
+        AND (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+        AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN 1e-09 AND 1e+09
+            AND NEW.key_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
+            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
+                'a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 '
+                'and a burst together, with a limit',
+                left(NEW.concurrency_key, 40));
+    END IF;
     UPDATE "{{schema}}"."jobs" AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
     UPDATE "{{schema}}"."jobs" AS t SET waiting = false WHERE t.id = NEW.id;
     RETURN NULL;

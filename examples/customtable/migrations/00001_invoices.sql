@@ -566,7 +566,7 @@ BEGIN
         INSERT INTO "billing"."invoices" (id, due_at, max_attempts, headers, "number", "channel", "customer", "cents")
         VALUES (id,
             greatest($5, now()),
-            coalesce($7, 10),
+            coalesce($7, 15),
             $6,
             $1,
             $2,

@@ -146,15 +146,8 @@ AS $txwork$
 DECLARE
     restored constant boolean := NEW.key_seq IS NOT NULL; -- the row may have been released before
 BEGIN
-    IF (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
-        AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
-        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN {{.MinRate}} AND {{.MaxRate}}
-            AND NEW.key_burst >= 1)) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
-            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
-                'a limit of at least 0, a policy of 0 to 2, and a rate of {{.MinRate}} to {{.MaxRate}} '
-                'and a burst together, with a limit',
-                left(NEW.concurrency_key, 40));
+    IF ({{template "valid" .}}) IS NOT TRUE THEN
+        {{- template "refuse" .}}
     END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
         RETURN NEW; -- the row has ended, or waits for something else first, such as a join
@@ -300,6 +293,10 @@ LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
 AS $txwork$
 BEGIN
+    IF NEW.concurrency_key IS NOT NULL
+        AND ({{template "valid" .}}) IS NOT TRUE THEN
+        {{- template "refuse" .}}
+    END IF;
     UPDATE {{.Table}} AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
     UPDATE {{.Table}} AS t SET waiting = false WHERE t.id = NEW.id;
     RETURN NULL;
@@ -861,4 +858,16 @@ FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD
 EXECUTE FUNCTION {{.Named "key_note"}}();
 {{range .Functions}}
 REVOKE ALL ON FUNCTION {{$.Named .Name}}({{.Types}}) FROM PUBLIC;
+{{- end}}
+{{define "valid"}}octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+        AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN {{.MinRate}} AND {{.MaxRate}}
+            AND NEW.key_burst >= 1)
+{{- end}}
+{{define "refuse"}}
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
+            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
+                'a limit of at least 0, a policy of 0 to 2, and a rate of {{.MinRate}} to {{.MaxRate}} '
+                'and a burst together, with a limit',
+                left(NEW.concurrency_key, 40));
 {{- end}}
