@@ -80,7 +80,8 @@ type ScheduleInfo struct {
 // How the jobs of a schedule are enqueued is decided by the program that puts it: by the [Schedule], by the kind as
 // that program has registered or declared it, and by its client. All of this is stored with the schedule. The program
 // that fires it adds nothing, and need not know the kind; a change takes effect when the schedule is put again. How a
-// job is run, by contrast, is always decided by the worker that runs it: its handler, middleware, Timeout and RunsWithin.
+// job is run, by contrast, is always decided by the worker that runs it: its handler, middleware, Timeout and
+// RunsWithin.
 //
 // A [Unique] holds for the jobs of a schedule, too. An occurrence whose key is taken has fired, and the schedule goes
 // on: with [Keep] and [Reject] no job is written for it, which the scheduler logs; with [Replace] the holder, if it is

@@ -132,7 +132,7 @@ func query[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) T {
 const (
 	expired = "status = 1, attempts = 1, due_at = now() - interval '1 hour', locked_until = now() - interval '1 " +
 		"minute', owner_token = gen_random_uuid()"
-	exhausted = "status = 1, attempts = max_attempts, due_at = now() - interval '1 hour', locked_until = now() - interval '1 " +
+	exhausted = "status = 1, attempts = 15, due_at = now() - interval '1 hour', locked_until = now() - interval '1 " +
 		"minute', owner_token = gen_random_uuid()"
 	running = "status = 1, attempts = 1, due_at = now() - interval '2 hours', locked_until = now() + interval '1 " +
 		"hour', owner_token = gen_random_uuid()"

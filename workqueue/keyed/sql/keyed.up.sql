@@ -859,7 +859,8 @@ EXECUTE FUNCTION {{.Named "key_note"}}();
 {{range .Functions}}
 REVOKE ALL ON FUNCTION {{$.Named .Name}}({{.Types}}) FROM PUBLIC;
 {{- end}}
-{{define "valid"}}octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+{{define "valid" -}}
+octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
         AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
         AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN {{.MinRate}} AND {{.MaxRate}}
             AND NEW.key_burst >= 1)
