@@ -121,8 +121,8 @@ var breakages = map[string]breakage{
 	// Whatever releases the next row of a key tries the lock of the key's writers, which they pass on among themselves.
 	"a hot key waits for its writers to pause": {
 		edits: []edit{{
-			"migrations/sql/001_outbox.up.sql", "head AS h WHERE h.behind IS NULL)",
-			"head AS h WHERE h.behind IS NULL AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || " +
+			"migrations/sql/001_outbox.up.sql", "AS r\n            WHERE h.behind IS NULL)",
+			"AS r\n            WHERE h.behind IS NULL AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || " +
 				"h.key, 1)))",
 		}},
 		fault: "hot-key", finds: []string{progress + ", producers of one key"},
