@@ -7,8 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
+
+	"github.com/txwork/txwork/internal/netlimit"
 )
 
 // requestsShutdown is how long requests that are under way may take after a signal: they are short.
@@ -21,39 +22,9 @@ func errorLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler()
 // maxProbeConnections is more than those that read probes and metrics need.
 const maxProbeConnections = 100
 
-// A boundedListener closes connections beyond a number at once, so that no client can use up the files of the process.
-type boundedListener struct {
-	net.Listener
-	open chan struct{} // a value for each connection
-}
-
+// bounded closes connections beyond a number at once, so that no client can use up the files of the process.
 func bounded(l net.Listener) net.Listener {
-	return &boundedListener{l, make(chan struct{}, maxProbeConnections)}
-}
-
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.open <- struct{}{}:
-			return &boundedConn{c, sync.OnceFunc(func() { <-l.open })}, nil
-		default:
-			c.Close()
-		}
-	}
-}
-
-type boundedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *boundedConn) Close() error {
-	c.release()
-	return c.Conn.Close()
+	return netlimit.Listen(l, maxProbeConnections, func(c net.Conn) { c.Close() })
 }
 
 // serveBeside serves until run has ended, so that probes are answered while handlers finish after a signal. If the

@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/txwork/txwork/internal/netlimit"
 )
 
 const (
@@ -29,72 +30,51 @@ const (
 // is no request that it can serve, such as 400, 417, 431, 501 and 505. Under TLS, wrap the listener that accepts, and
 // let the one of package tls wrap this one; net/http's own answers are text then.
 func (s *Server) Listener(l net.Listener) net.Listener {
-	return &listener{l, make(chan struct{}, s.options.MaxConnections), make(chan struct{}, maxRefusals)}
+	busy := make(turnedAway, maxRefusals)
+	return envelopes{netlimit.Listen(l, s.options.MaxConnections, busy.refuse)}
 }
 
-type listener struct {
-	net.Listener
-	open     chan struct{} // a value for each connection
-	refusals chan struct{} // a value for each connection that is one too many
-}
+// envelopes is a listener whose connections make envelopes.
+type envelopes struct{ net.Listener }
 
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.open <- struct{}{}:
-			return &conn{c, sync.OnceFunc(func() { <-l.open })}, nil
-		default:
-			l.refuse(c)
-		}
+func (l envelopes) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return conn{c}, nil
 }
+
+// turnedAway has a value for each connection that is one too many.
+type turnedAway chan struct{}
 
 // refuse answers a connection that is one too many.
-func (l *listener) refuse(c net.Conn) {
+func (r turnedAway) refuse(c net.Conn) {
 	select {
-	case l.refusals <- struct{}{}:
+	case r <- struct{}{}:
 	default:
 		c.Close()
 		return
 	}
 	go func() {
-		defer func() { <-l.refusals }()
+		defer func() { <-r }()
 		defer c.Close()
 		c.SetDeadline(time.Now().Add(refusalTime))
 		c.Write(rawAnswer(http.StatusServiceUnavailable, answerError{Code: codeUnavailable,
 			Message: "too many connections are open", Retryable: true}, "Retry-After: 1\r\n"))
-		closeWrite(c)
+		netlimit.CloseWrite(c)
 		io.CopyN(io.Discard, c, maxUnread)
 	}()
 }
 
 // A conn is a connection of a server.
-type conn struct {
-	net.Conn
-	release func()
-}
-
-func (c *conn) Close() error {
-	c.release()
-	return c.Conn.Close()
-}
+type conn struct{ net.Conn }
 
 // CloseWrite is what package net/http calls before it closes a connection.
-func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
-
-func closeWrite(c net.Conn) error {
-	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
+func (c conn) CloseWrite() error { return netlimit.CloseWrite(c.Conn) }
 
 // Write writes an envelope in place of an answer of package net/http.
-func (c *conn) Write(p []byte) (int, error) {
+func (c conn) Write(p []byte) (int, error) {
 	if envelope := ofNetHTTP(p); envelope != nil {
 		_, err := c.Conn.Write(envelope)
 		return len(p), err
