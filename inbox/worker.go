@@ -29,7 +29,7 @@ type WorkerOptions struct {
 //     changes how many handlers run at once.
 //   - Drain returns a [workqueue.Drain], which processes what is due and returns. DrainIn does so in a
 //     transaction, for tests.
-//   - Check, Workers and Tables make it a part of a service, see package service.
+//   - Check, Workers, Tables and PoolConnections make it a part of a service, see package service.
 //
 // Any number of workers, in any number of processes, can share an inbox. Any worker of the consumer may claim a
 // message, so register handlers for the same topics in all of them.
@@ -62,4 +62,13 @@ func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 		return nil, err
 	}
 	return &Worker{worker}, nil
+}
+
+// PoolConnections returns how many of the pool's connections the handlers need to run at once: one each, for their
+// transaction. A service warns if the pool has fewer.
+func (w *Worker) PoolConnections() (n int) {
+	for _, one := range w.Workers() {
+		n += one.Options().Concurrency
+	}
+	return n
 }

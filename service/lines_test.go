@@ -28,7 +28,9 @@ import (
 // aboutNoRow lists the log lines that are about a process or a table. Every other line has to name its row.
 var aboutNoRow = []string{"service starts", "service stops", "part starts", "part stops", "reaper leads",
 	"reaper leads no longer", "reaped", "reaper round failed", "database does not answer; the work goes on when it does",
-	"database answers again", "this worker does not serve the queues of some kinds that it has handlers for"}
+	"database answers again",
+	"handlers that use the pool may wait for each other: it has fewer connections than there are handlers",
+	"the pool is too small: inbox handlers, which each have a transaction, wait for each other", "this worker does not serve the queues of some kinds that it has handlers for"}
 
 // A troublemaker handles rows. The topic or kind of a row says what goes wrong with it.
 type troublemaker struct{ *world }

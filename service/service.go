@@ -46,6 +46,10 @@ type Options struct {
 	// maintenance.
 	MaintainedElsewhere bool
 
+	// HandlersWithoutPool says that no handler uses the pool, but for inbox handlers, which always have a transaction.
+	// Then nothing is logged at the start if there are more handlers than connections, unless inbox handlers need them.
+	HandlersWithoutPool bool
+
 	// Logger receives a line that says what runs here. It is also the Reaper's logger if that has none. Default:
 	// slog.Default.
 	Logger *slog.Logger
@@ -254,4 +258,5 @@ func (s *Service) report(ctx context.Context) {
 		slog.String("maintenance", maintenance),
 		slog.Int("runtime_connections", s.runtime.MaxConnections()),
 		slog.Int("pool_connections", int(s.pool.Config().MaxConns)))
+	s.comparePool(ctx)
 }

@@ -24,7 +24,9 @@ const root = "../.."
 // A terminal runs the commands of a page as a reader would type them, on its own server.
 type terminal struct {
 	t   *testing.T
+	dir string
 	env []string
+	url string // of its server
 }
 
 func newTerminal(t *testing.T) terminal {
@@ -35,8 +37,8 @@ func newTerminal(t *testing.T) terminal {
 	server, err := localpg.Start(t.Context(), localpg.Options{})
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
-	return terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"),
-		"TXWORK_DATABASE_URL="+server.URL())}
+	return terminal{t, root, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"),
+		"TXWORK_DATABASE_URL="+server.URL()), server.URL()}
 }
 
 // commandIn returns a directory in which this program is called txwork.
@@ -51,7 +53,7 @@ func commandIn(t *testing.T) string {
 
 func (x terminal) command(line string) *exec.Cmd {
 	cmd := exec.CommandContext(x.t.Context(), "bash", "-o", "pipefail", "-c", line)
-	cmd.Dir, cmd.Env = root, x.env
+	cmd.Dir, cmd.Env = x.dir, x.env
 	return cmd
 }
 
@@ -67,14 +69,14 @@ func (x terminal) run(line string) string {
 // failed returns the id of the only dead letter.
 func (x terminal) failed() string {
 	x.t.Helper()
-	return strings.TrimSpace(x.run(`psql -At --command="SELECT id FROM txwork.outbox WHERE status = 3" "$TXWORK_DATABASE_URL"`))
+	return strings.TrimSpace(x.run(`psql -At --command="SELECT id FROM txwork.outbox WHERE status = 3" ` + "'" + x.url + "'"))
 }
 
 // count returns how many messages meet the condition.
 func (x terminal) count(condition string) int {
 	x.t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(x.run(`psql -At --command="SELECT count(*) FROM txwork.outbox WHERE ` +
-		condition + `" "$TXWORK_DATABASE_URL"`)))
+		condition + `" ` + "'" + x.url + "'")))
 	must(x.t, err)
 	return n
 }
@@ -148,7 +150,7 @@ func TestTheQuickstart(t *testing.T) {
 // The example is run and its package tested with the other examples.
 func TestTheGuideToDomains(t *testing.T) {
 	t.Parallel()
-	x := terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"))}
+	x := terminal{t, root, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH")), ""}
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "migrations"), 0o755))
 	for _, b := range blocksOf(t, "docs/domains.md", "sh") {

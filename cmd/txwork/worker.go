@@ -217,7 +217,7 @@ func (w *workerRun) run(ctx context.Context) error {
 		return err
 	}
 	s, err := service.New(w.db.pool, service.Options{
-		MaintainedElsewhere: !w.file.Reaper, Logger: w.logger,
+		MaintainedElsewhere: !w.file.Reaper, HandlersWithoutPool: true, Logger: w.logger,
 		Reaper: reaper.Options{Schema: w.db.schema, Interval: w.file.ReapEvery},
 	}, parts...)
 	if err != nil {

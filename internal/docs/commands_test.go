@@ -36,12 +36,13 @@ func TestBlocksForAShellParse(t *testing.T) {
 
 // runners are the tests that run all command blocks of a page.
 var runners = map[string]string{
-	"docs/quickstart.md":   "cmd/txwork.TestTheQuickstart",
-	"docs/operations.md":   "cmd/txwork.TestTheCommandsOfOperation",
-	"docs/alarms.md":       "timers/alarms.TestTheDocumentsSession",
-	"docs/domains.md":      "cmd/txwork.TestTheGuideToDomains",
-	"docs/backup.md":       "proof/backup.TestEveryBlockIsRun",
-	"docs/architecture.md": "internal/docs.TestTheCommandsOfTheArchitecture",
+	"docs/add-an-outbox.md": "cmd/txwork.TestTheGuideToAnOutbox",
+	"docs/quickstart.md":    "cmd/txwork.TestTheQuickstart",
+	"docs/operations.md":    "cmd/txwork.TestTheCommandsOfOperation",
+	"docs/alarms.md":        "timers/alarms.TestTheDocumentsSession",
+	"docs/domains.md":       "cmd/txwork.TestTheGuideToDomains",
+	"docs/backup.md":        "proof/backup.TestEveryBlockIsRun",
+	"docs/architecture.md":  "internal/docs.TestTheCommandsOfTheArchitecture",
 }
 
 // Only pages whose commands are run by a test contain command blocks. Guides of directories describe theirs in words.
