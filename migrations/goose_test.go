@@ -1,8 +1,11 @@
 package migrations_test
 
 import (
+	"fmt"
 	"io/fs"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -206,5 +209,35 @@ func TestDDLRefusesABadSpec(t *testing.T) {
 	t.Parallel()
 	if text, err := migrations.DDL(workqueue.Spec{Table: "Bad Name"}); err == nil || text != "" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// If `txwork migrate up` has made the tables before the application's own goose applies the exported files, goose fails
+// and changes nothing, and goes on as soon as it is told that these files are applied: docs/operations.md.
+func TestExportedFilesAfterUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	schema, dir := unmade(t, db), t.TempDir()
+	m := newMigrator(t, db.Pool, schema)
+	up(t, m)
+	written, err := migrations.Export(dir, migrations.FileOptions{Schema: schema, Format: migrations.Goose})
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.Up(t.Context()); err == nil || !strings.Contains(err.Error(), "42710") {
+		t.Fatalf("goose applied the files again: %v", err)
+	}
+	for version := range written {
+		exec(t, db.Pool, fmt.Sprintf("INSERT INTO goose_db_version (version_id, is_applied) VALUES (%d, true)", version+1))
+	}
+	if results, err := provider.Up(t.Context()); err != nil || len(results) != 0 {
+		t.Errorf("%v, %v", results, err)
+	}
+	if err := m.Validate(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

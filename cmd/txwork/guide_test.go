@@ -24,7 +24,7 @@ func TestTheGuideToAnOutbox(t *testing.T) {
 		received <- r.Header.Get("Txwork-Topic") + " " + string(body)
 	}))
 	t.Cleanup(billing.Close)
-	x.env = append(x.env, "DATABASE_URL="+x.url, "TXWORK_DATABASE_URL=")
+	x.env = append(x.env, "DATABASE_URL="+x.url)
 
 	var log bytes.Buffer
 	var stop func()
