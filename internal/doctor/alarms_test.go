@@ -53,9 +53,9 @@ func (w alarmWard) passes(d time.Duration) {
 // serves runs a dispatcher whose receiver answers so, until a condition on the alarms holds.
 func (w alarmWard) serves(answer error, until string) {
 	w.Helper()
-	dispatcher, err := alarms.NewDispatcher(w.Pool, w.alarms, alarms.WakerFunc(func(context.Context, alarms.Wake) error {
-		return answer
-	}), alarms.DispatcherOptions{Tick: 20 * time.Millisecond})
+	waker := alarms.WakerFunc(func(context.Context, alarms.Wake) error { return answer })
+	dispatcher, err := alarms.NewDispatcher(w.Pool, w.alarms, waker,
+		alarms.DispatcherOptions{Tick: 20 * time.Millisecond})
 	must(w, err)
 	ctx, stop := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
@@ -230,7 +230,8 @@ func TestAlarmsThatAreHidden(t *testing.T) {
 		}
 	}
 	w.exec("ALTER TABLE alarms DISABLE ROW LEVEL SECURITY; ALTER TABLE timers ENABLE ROW LEVEL SECURITY")
-	if r := look(); !skips(r, "alarm-failed", "timers", "row-level security") || skips(r, "alarm-failing", "alarms", "row") {
+	r = look()
+	if !skips(r, "alarm-failed", "timers", "row-level security") || skips(r, "alarm-failing", "alarms", "row") {
 		t.Errorf("timers are hidden: %+v", r.Skipped)
 	}
 	w.exec("ALTER TABLE timers DISABLE ROW LEVEL SECURITY; REVOKE SELECT ON alarms FROM " + role)

@@ -1,7 +1,7 @@
 -- Records that deliveries begin, and reads the alarms to deliver. The claim itself is on the timer; claimed_at only
 -- informs readers. The rows are locked in the order of their ids. An alarm that was delivered or cancelled is not
--- returned. One that has failed has a timer to claim only because somebody has redriven it: failed -> active, with fresh
--- attempts.
+-- returned. One that has failed has a timer to claim only because somebody has redriven it: failed -> active, with
+-- fresh attempts.
 WITH held AS (
     SELECT h.id, h.status
     FROM {{.Table}} AS h
