@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // SchemaVersion is the version of the table layout and of the functions that this library works with.
@@ -100,6 +101,12 @@ func refuseUnless(condition, message string) string {
 		condition, message)
 }
 
+// refuseLease refuses a lease that the Go API refuses, too: until it ends, nobody notices that a worker has died.
+func refuseLease(param string) string {
+	return refuseUnless(fmt.Sprintf("%s BETWEEN %d AND %d", param, MinLease/time.Second, MaxLease/time.Second),
+		fmt.Sprintf("lease_seconds must be between %d and %d", MinLease/time.Second, MaxLease/time.Second))
+}
+
 var (
 	ownerParam = sqlParam{name: "owner_token", typ: "uuid"}
 	idsParam   = sqlParam{name: "ids", typ: "uuid[]"}
@@ -110,8 +117,7 @@ var (
 	shortened = fmt.Sprintf("error := left(error, %[1]d); WHILE octet_length(error) > %[1]d LOOP"+
 		" error := left(error, -greatest((octet_length(error) - %[1]d) / 4, 1)); END LOOP;", maxErrorBytes)
 
-	leaseTooShort = "lease_seconds must be at least 1"
-	selectIDs     = "WITH changed AS (\n%s\n)\nSELECT changed.id FROM changed"
+	selectIDs = "WITH changed AS (\n%s\n)\nSELECT changed.id FROM changed"
 )
 
 // Functions are the table's SQL functions.
@@ -153,7 +159,7 @@ func (v view) Functions() []sqlFunction {
 		{
 			Name: "extend", file: "extend", returns: "SETOF uuid", wrap: selectIDs,
 			params: []sqlParam{ownerParam, idsParam, leaseParam},
-			checks: []string{refuseUnless("$3 >= 1", leaseTooShort)},
+			checks: []string{refuseLease("$3")},
 			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)",
 				"claimed": "NULL", "within": "NULL"}),
 		},
@@ -181,7 +187,7 @@ func (v view) claimFunction(name, returns, part string) sqlFunction {
 		params: []sqlParam{ownerParam, leaseParam, {"batch_size", "integer", ""}},
 		checks: []string{
 			refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
-			refuseUnless("$2 >= 1", leaseTooShort),
+			refuseLease("$2"),
 			refuseUnless("$3 >= 1", "batch_size must be at least 1"),
 		},
 		expression: map[string]string{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -100,6 +102,47 @@ func (c *cli) scheduled() {
 		return owed == 0
 	}) {
 		c.t.Error("the schedule does not fire")
+	}
+	stop()
+	must(c.t, <-done)
+}
+
+// unlogged drops the log messages that the tests provoke.
+var unlogged = workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
+
+// alarm writes an alarm that was due an hour ago, and whose first failed delivery is the last of its firing.
+func (c *cli) alarm(cron string) {
+	c.t.Helper()
+	opened, err := alarms.Open(alarms.Options{Schema: c.db.Schema, Telemetry: unlogged})
+	must(c.t, err)
+	n := alarms.New{OwnerDID: "did:example:1", UserID: "one", Label: "report", Kind: alarms.KindOnce, Delay: time.Hour,
+		WakeMessage: "go on", MaxFailures: 1}
+	if cron != "" {
+		n.Kind, n.CronExpr, n.Delay = alarms.KindCron, cron, 0
+	}
+	_, _, err = opened.On(c.db.Pool).CreateAlarm(c.t.Context(), n)
+	must(c.t, err)
+	c.exec("UPDATE {schema}.alarms SET created_at = now() - interval '65 minutes', next_fire_at = now()")
+	c.exec("UPDATE {schema}.timers SET due_at = now(), fire_at = now() - interval '55 minutes'")
+}
+
+// woken runs a dispatcher whose receiver answers so, until a condition on the alarm holds.
+func (c *cli) woken(answer error, until string) {
+	c.t.Helper()
+	opened, err := alarms.Open(alarms.Options{Schema: c.db.Schema, Telemetry: unlogged})
+	must(c.t, err)
+	waker := alarms.WakerFunc(func(context.Context, alarms.Wake) error { return answer })
+	dispatcher, err := alarms.NewDispatcher(c.db.Pool, opened, waker, alarms.DispatcherOptions{})
+	must(c.t, err)
+	ctx, stop := context.WithCancel(c.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- dispatcher.Run(ctx) }()
+	if !pgtest.Await(time.Minute, func() bool {
+		var holds bool
+		must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT bool_and("+until+") FROM alarms").Scan(&holds))
+		return holds
+	}) {
+		c.t.Errorf("the alarm does not become %s", until)
 	}
 	stop()
 	must(c.t, <-done)
@@ -285,6 +328,18 @@ var remedies = []remedy{
 				Payload: []byte("{}")})...)
 		}
 	})},
+	{code: "alarm-failed", make: against(func(c *cli) {
+		c.alarm("")
+		c.woken(errors.New("no capacity"), "status = 'failed'")
+	}), then: func(c *cli) { c.woken(nil, "status = 'fired'") }},
+	{code: "alarm-failing", make: against(func(c *cli) {
+		c.alarm("@every 10m")
+		c.woken(errors.New("no capacity"), "last_error <> '' AND next_fire_at > now()")
+	}), then: func(c *cli) {
+		c.exec("UPDATE {schema}.alarms SET next_fire_at = now()")
+		c.exec("UPDATE {schema}.timers SET due_at = now()")
+		c.woken(nil, "last_error = ''")
+	}},
 	{code: "blocked-key", only: "redrive", make: blocked},
 	{code: "blocked-key", only: "unblock", make: blocked},
 	{code: "fold-behind", make: against(func(c *cli) {

@@ -71,6 +71,13 @@ var troubles = []trouble{
 		},
 	},
 	{
+		name: "a role that may not read alarms", code: "alarm-failing",
+		says: []string{"permission denied for table alarms", "txwork roles"},
+		make: func(c *cli) { c.role(workerRights + "; REVOKE SELECT ON {schema}.alarms FROM {role}") },
+		from: (*cli).asRole,
+		mend: func(c *cli, _ advice) { c.exec("GRANT SELECT ON {schema}.alarms TO {schema}_t") },
+	},
+	{
 		name: "side tables show tenants the keys of others", code: "side-policies",
 		says: []string{"outbox_key_note", "outbox_join_member"},
 		make: func(c *cli) {

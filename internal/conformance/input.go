@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -219,10 +221,15 @@ func functionsRefuseBadInput(s *suite) {
 		name, function string
 		args           []any
 	}
+	longest := seconds(workqueue.MaxLease)
 	calls := []call{
 		{"claim with a lease of 0", "claim", append([]any{token, 0, 1}, s.Lanes[0]...)},
 		{"claim with a negative lease", "claim", append([]any{token, -1, 1}, s.Lanes[0]...)},
 		{"claim without a lease", "claim", append([]any{token, nil, 1}, s.Lanes[0]...)},
+		{"claim with a lease of days", "claim", append([]any{token, longest + 1, 1}, s.Lanes[0]...)},
+		{"claim of rows with a lease of 0", "claim_rows", append([]any{token, 0, 1}, s.Lanes[0]...)},
+		{"claim of rows with a lease of days", "claim_rows", append([]any{token, longest + 1, 1}, s.Lanes[0]...)},
+		{"claim of rows with a lease of decades", "claim_rows", append([]any{token, math.MaxInt32, 1}, s.Lanes[0]...)},
 		{"claim of 0", "claim", append([]any{token, 30, 0}, s.Lanes[0]...)},
 		{"claim of -1", "claim", append([]any{token, 30, -1}, s.Lanes[0]...)},
 		{"claim without a limit", "claim", append([]any{token, 30, nil}, s.Lanes[0]...)},
@@ -230,6 +237,7 @@ func functionsRefuseBadInput(s *suite) {
 		{"abandon with a negative delay", "abandon", []any{held.token, held.ids, -1, cause}},
 		{"extend with a lease of 0", "extend", []any{held.token, held.ids, 0}},
 		{"extend without a lease", "extend", []any{held.token, held.ids, nil}},
+		{"extend with a lease of days", "extend", []any{held.token, held.ids, longest + 1}},
 		{"reap of 0", "reap_expired", []any{0}},
 		{"reap without a limit", "reap_expired", []any{nil}},
 		{"purge of 0", "purge", []any{0}},
@@ -246,6 +254,10 @@ func functionsRefuseBadInput(s *suite) {
 		})
 		equal(s, fmt.Sprintf("SQLSTATE of %v", err), sqlState(err), "22023") // invalid_parameter_value
 		equal(s, "table", s.contents(), before)
+		if strings.Contains(c.name, "a lease") {
+			equal(s, fmt.Sprintf("the rule in %v", err), strings.Contains(err.Error(),
+				fmt.Sprintf("lease_seconds must be between 1 and %d", longest)), true)
+		}
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
 // A settle is one of the operations of a claim's owner, with its complete effect on a row.
@@ -383,7 +385,8 @@ func settleInAnyOrderWithoutDeadlock(s *suite) {
 func extendEffect(s *suite) {
 	c, id := s.one()
 	token := s.record(id)["owner_token"]
-	for _, d := range []time.Duration{time.Hour, time.Second, lease} { // longer, shorter, and as before
+	// longer, shorter, the longest, and as before
+	for _, d := range []time.Duration{time.Hour, time.Second, workqueue.MaxLease, lease} {
 		s.expect(id, effect{"locked_until": in(d), "owner_token": is(token),
 			"headers": containing("txwork-running:", fmt.Sprint(token))}, func() {
 			s.do(func(ctx context.Context, o ops) error {

@@ -50,6 +50,21 @@ func TestManySchedulesAndTopics(t *testing.T) {
 	w.counts("topic-behind", "outbox: 8 lagging topics, of which 5 are shown; ", int64(8))
 }
 
+// A topic that lies behind more topics than are looked at is no finding, but it is said that there may be some.
+func TestMoreTopicsThanAreLookedAt(t *testing.T) {
+	w := newWard(t)
+	w.exec("INSERT INTO outbox (topic, payload, due_at, waiting, aside) SELECT 't' || i, '{}', now(), true, true FROM " +
+		"generate_series(10001, 20000) AS g (i)")
+	w.exec("INSERT INTO outbox (topic, payload, due_at, waiting, aside) VALUES ('z', '{}', now() - interval '1 hour', " +
+		"true, true)")
+	r := w.unseen("topic-behind", "outbox", "10000 or more topics")
+	for _, f := range r.Findings {
+		if f.Code == "topic-behind" {
+			t.Errorf("found %+v", f)
+		}
+	}
+}
+
 // unseen examines and checks that a check is named as one that was not made in full.
 func (w *ward) unseen(code, table, reason string, change ...func(*doctor.Options)) doctor.Report {
 	w.Helper()

@@ -138,6 +138,13 @@ func (x *examination) unhandled(t *table, l unhandled) (state string, r Remedy) 
 }
 
 func poison(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	if t.Name == timersOfAlarms { // alarm-failed names those of alarms
+		a, err := x.findAlarms(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.FiresAlarms = a != nil
+	}
 	list, more, err := readErrors[letters](ctx, x, t, "poison", false, deadLettersOf.Seconds(), maxSample,
 		x.Thresholds.Poison, maxSample, deadlyFrom)
 	for _, l := range list {

@@ -32,7 +32,8 @@ type examination struct {
 	skew          time.Duration // how far this machine's clock is ahead of the server's
 	roundTrip     time.Duration
 	tables        []*table
-	unmarked      []string // tables of the core that lack its comment
+	unmarked      []string     // tables of the core that lack its comment
+	alarms        *alarmsTable // once a check has found them
 	leaders       *leaders
 	vacuumHolders *holders
 	locks         *[]tableLock // sessions in the way of a check, once one has met a lock

@@ -46,6 +46,7 @@ type Thresholds struct {
 	Backlog   time.Duration // a ready row that waits
 	Unserved  time.Duration // a ready row that waits, in a lane without a worker
 	Schedule  time.Duration // a schedule that has not fired
+	Alarm     time.Duration // a repeating alarm that should have been delivered
 	Fold      time.Duration // a note that has not been folded
 	Join      time.Duration // a join that should have ended
 	Poison    int           // dead letters of one kind with one error within an hour
@@ -63,7 +64,7 @@ var defaultThresholds = Thresholds{
 	Expired: time.Minute, Silent: 45 * time.Second, Reaper: 15 * time.Minute,
 	Running: workqueue.DefaultRunsWithin,
 	Backlog: 5 * time.Minute, Unserved: 2 * time.Minute, Schedule: 2 * time.Minute, Fold: time.Minute,
-	Join:   10 * time.Minute,
+	Join: 10 * time.Minute, Alarm: 10 * time.Minute,
 	Poison: 5, Horizon: 10 * time.Minute, SlotAge: 1_000_000, SlotBytes: 1 << 30, Dead: 100_000,
 	Announcer: 10 * time.Second, Notify: 0.1, LockWait: 10 * time.Second, Clock: 5 * time.Second,
 }
@@ -94,6 +95,7 @@ func (t Thresholds) withDefaults() Thresholds {
 	set(&t.Backlog, d.Backlog)
 	set(&t.Unserved, d.Unserved)
 	set(&t.Schedule, d.Schedule)
+	set(&t.Alarm, d.Alarm)
 	set(&t.Fold, d.Fold)
 	set(&t.Join, d.Join)
 	set(&t.Poison, d.Poison)

@@ -49,6 +49,8 @@ type table struct {
 	long      time.Duration // what Head.Long counts
 	rates     *survey.Rates
 
+	FiresAlarms bool // alarms fire by its rows
+
 	slow   int // number of statements that took too long
 	last   error
 	gaveUp error // why its rows are no longer examined

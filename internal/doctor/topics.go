@@ -8,14 +8,18 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 )
 
-// topicsAside returns the topics with rows that have been aside for longer than a threshold, and how many there are.
-func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) (list []survey.Topic, n int64,
+// topicsAside returns the topics with rows that have been aside for longer than a threshold, how many there are, and
+// whether there may be more than are looked at.
+func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) (list []survey.Topic, n int64, more bool,
 	err error) {
-	list, err = survey.TopicsAside(ctx, x.reader(), &t.Facts, paused, x.Thresholds.Backlog, maxShown)
+	list, more, err = survey.TopicsAside(ctx, x.reader(), &t.Facts, paused, x.Thresholds.Backlog, maxShown)
 	if len(list) > 0 {
 		n = list[0].Topics
 	}
-	return list, n, err
+	if more {
+		x.skip(ctx, x.current.code, t.Name, upTo(survey.MaxTopics, "topics that are paused or have rows aside"))
+	}
+	return list, n, more, err
 }
 
 // topic names a topic of a table, with the lane that has topics of its own.
@@ -32,7 +36,7 @@ func (t *table) topicEvidence(s survey.Topic) []Evidence {
 }
 
 func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, n, err := x.topicsAside(ctx, t, true)
+	list, n, more, err := x.topicsAside(ctx, t, true)
 	for _, s := range list {
 		args, statement := postgres.ResumeTopic(x.Schema, t.Name, s.Lane, s.Topic)
 		f := Finding{
@@ -49,11 +53,11 @@ func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding,
 		}
 		all = append(all, f)
 	}
-	return t.shown(all, n, false, "paused topic"), err
+	return t.shown(all, n, more, "paused topic"), err
 }
 
 func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, n, err := x.topicsAside(ctx, t, false)
+	list, n, more, err := x.topicsAside(ctx, t, false)
 	for _, s := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: %s aside, the oldest due for %s, although the topic is not paused", t.topic(s),
@@ -66,5 +70,5 @@ func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding,
 			},
 		})
 	}
-	return t.shown(all, n, false, "lagging topic"), err
+	return t.shown(all, n, more, "lagging topic"), err
 }

@@ -157,11 +157,25 @@ func Topics(ctx context.Context, r Reader, f *Facts) (list []Topic, more bool, e
 	return list, paused >= topicRows || aside >= topicRows, err
 }
 
+// MaxTopics is how many topics with rows aside, and how many paused ones, TopicsAside looks at.
+const MaxTopics = 10_000
+
 // TopicsAside returns at most limit topics of the table, paused or not, with rows that have been aside for as long as
-// than, the longest first.
-func TopicsAside(ctx context.Context, r Reader, f *Facts, paused bool, than time.Duration, limit int) ([]Topic, error) {
+// than, the longest first, and whether there may be more topics than were looked at.
+func TopicsAside(ctx context.Context, r Reader, f *Facts, paused bool, than time.Duration, limit int) (list []Topic,
+	more bool, err error) {
 	if !f.Has("aside") {
-		return nil, nil
+		return nil, false, nil
 	}
-	return rows[Topic](ctx, r, "topics_aside", f, paused, than.Seconds(), limit)
+	type looked struct {
+		Topic
+		Cut bool
+	}
+	all, err := rows[looked](ctx, r, "topics_aside", f, paused, than.Seconds(), limit, MaxTopics)
+	for _, l := range all {
+		if more = l.Cut; l.Topics > 0 {
+			list = append(list, l.Topic)
+		}
+	}
+	return list, more, err
 }

@@ -528,7 +528,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
@@ -561,7 +561,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
@@ -698,7 +698,7 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."outbox" AS t

@@ -11,7 +11,8 @@ const (
 	KindCron = "cron" // fires whenever a cron rule says so
 )
 
-// States of an [Alarm]. All but StatusActive are final.
+// States of an [Alarm]. All but StatusActive are final, except that an operator can redrive the timer of an alarm that
+// has failed: the alarm is active again when it is delivered.
 const (
 	StatusActive    = "active"
 	StatusFired     = "fired"     // a once alarm that was delivered, or a cron alarm without a next time

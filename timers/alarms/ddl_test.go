@@ -51,6 +51,8 @@ func TestTheIndexesAreThoseOfTheContract(t *testing.T) {
 		"alarms_due_idx":         "(next_fire_at) WHERE (status = 'active'::text)",
 		"alarms_owner_idx":       "(owner_did, created_at DESC)",
 		"alarms_idempotency_idx": "(owner_did, idempotency_key) WHERE (idempotency_key <> ''::text)",
+		"alarms_failing_idx": "(COALESCE(last_fired_at, created_at)) WHERE ((status = 'active'::text) AND (kind = " +
+			"'cron'::text) AND (last_error <> ''::text))",
 	} {
 		got := ask[string](f, "SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND indexname = $2", f.Schema,
 			name)

@@ -28,6 +28,7 @@
 //	time         once: failed · cron: active, moved to its next time, the error kept; failed if there is none
 //	permanent    failed at once, also cron: a receiver that answers 410, or a Waker's [workqueue.Permanent]
 //	cancelled    cancelled, whatever the result of the delivery
+//	redriven     active again, if an operator redrives the timer of an alarm that has failed
 //
 // A series is planned from the nominal time of the firing, and times that have passed meanwhile are skipped. The
 // nominal time is that of the timer: retries move next_fire_at, and never the nominal time. A [Wake] carries it, so

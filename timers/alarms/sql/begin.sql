@@ -1,14 +1,18 @@
 -- Records that deliveries begin, and reads the alarms to deliver. The claim itself is on the timer; claimed_at only
--- informs readers. The rows are locked in the order of their ids. An alarm that has ended is not returned.
+-- informs readers. The rows are locked in the order of their ids. An alarm that was delivered or cancelled is not
+-- returned. One that has failed has a timer to claim only because somebody has redriven it: failed -> active, with
+-- fresh attempts.
 WITH held AS (
-    SELECT h.id
+    SELECT h.id, h.status
     FROM {{.Table}} AS h
-    WHERE h.id = ANY ($1::uuid[]) AND h.status = 'active'
+    WHERE h.id = ANY ($1::uuid[]) AND h.status IN ('active', 'failed')
     ORDER BY h.id
     FOR NO KEY UPDATE
 )
 UPDATE {{.Table}} AS a
-SET claimed_at = clock_timestamp(),
+SET status = 'active',
+    failure_count = CASE held.status WHEN 'failed' THEN 0 ELSE a.failure_count END,
+    claimed_at = clock_timestamp(),
     updated_at = clock_timestamp()
 FROM held
 WHERE a.id = held.id
