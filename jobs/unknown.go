@@ -60,7 +60,7 @@ func (w *Worker) unknown(ctx context.Context, d *Delivery) error {
 			"jobs of a kind without a handler here are left to other workers", "table", w.client.table.Name(), "kind", d.Kind,
 			"queue", d.Queue, "id", d.ID)
 	}
-	return workqueue.SnoozeFor(delay, err)
+	return workqueue.LeaveFor(delay, err)
 }
 
 const (

@@ -174,7 +174,7 @@ func (d *delivery) conclude(o *Outcome) *Outcome {
 	}
 	switch cause := context.Cause(d.ctx); {
 	case errors.Is(cause, ErrShutdown):
-		return &Outcome{kind: outcomeRelease}
+		return interrupted
 	case errors.Is(cause, ErrRowCancelled):
 		return &Outcome{kind: outcomeCancel, cause: o.cause}
 	}

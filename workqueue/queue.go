@@ -136,7 +136,7 @@ func (q *Queue) Snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, de
 
 // Release puts rows back where they were and gives their attempt back: what was claimed was not started.
 func (q *Queue) Release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeRelease})
+	return q.settleOp(ctx, opSnooze, owner, ids, released)
 }
 
 func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids []uuid.UUID,

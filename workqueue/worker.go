@@ -439,7 +439,7 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 // guard decides, and after its lease has expired a row is still ours until another session takes it.
 func (w *Worker) runOne(d *delivery) {
 	if d.lost.Load() {
-		w.finish(d, &Outcome{kind: outcomeRelease})
+		w.finish(d, released)
 		return
 	}
 	d.run()
@@ -462,7 +462,8 @@ func (w *Worker) finish(d *delivery, o *Outcome) {
 
 // noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
 func (w *Worker) noteSettled(o *Outcome) {
-	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.table.spec.Admission != "" && w.rule.asks() {
+	comesAgain := o.kind == outcomeRetry || o.kind == outcomeSnooze || o.kind == outcomeLeave
+	if comesAgain || w.table.spec.Admission != "" && w.rule.asks() {
 		w.poll.Wake()
 	}
 }

@@ -74,7 +74,7 @@ func (r *rig) spend(rows int) (starts []float64) {
 // they are earlier.
 func (r *rig) spendAt(now time.Time, starts []float64) []float64 {
 	r.Helper()
-	r.exec("SELECT work_key_fill('{k}', '{true}', '{0}', '{null}', $1, '{}')", now)
+	r.exec("SELECT work_key_fill('{k}', '{true}', '{0}', '{null}', '{null}', $1, '{}')", now)
 	found, err := r.pool.Query(r.Context(), `SELECT extract(epoch FROM greatest(due_at, $1))::float8 FROM work
 		WHERE NOT waiting AND n > $2 ORDER BY n`, now, len(starts))
 	r.ok(err)
