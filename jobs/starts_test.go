@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
@@ -184,4 +186,48 @@ func rolledBack(f *fixture, work func(tx pgx.Tx) error) error {
 	}
 	defer tx.Rollback(context.Background())
 	return work(tx)
+}
+
+// Figures count what has started. A job that is left counts as settled, by a release.
+func TestFiguresCountStarts(t *testing.T) {
+	t.Parallel()
+	reader := metric.NewManualReader()
+	f := newJobs(t, anyKind, func(o *jobs.Options) {
+		o.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	})
+	jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{})
+	f.many(jobs.Insert{Args: report{}}, jobs.Insert{Args: report{}}, jobs.Insert{Args: mail{}})
+	stop := f.work(jobs.WorkerOptions{Unknown: jobs.LeaveUnknown})
+	f.until("all are settled", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2 OR last_error IS NOT NULL") == 3
+	})
+	stop()
+	var all metricdata.ResourceMetrics
+	f.ok(reader.Collect(t.Context(), &all))
+	got := map[string]int64{}
+	for _, s := range all.ScopeMetrics {
+		for _, m := range s.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					kind, _ := p.Attributes.Value("txwork.kind")
+					got[m.Name+" "+kind.AsString()] += int64(p.Count)
+				}
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					kind, _ := p.Attributes.Value("txwork.kind")
+					outcome, _ := p.Attributes.Value("txwork.outcome")
+					got[m.Name+" "+kind.AsString()+" "+outcome.AsString()] += p.Value
+				}
+			}
+		}
+	}
+	for name, want := range map[string]int64{
+		"messaging.process.duration mail": 1, "messaging.process.duration report": 0,
+		"txwork.start.delay mail": 1, "txwork.start.delay report": 0,
+		"txwork.settled mail ack": 1, "txwork.settled report release": 2, "txwork.settled report snooze": 0,
+		"messaging.client.consumed.messages report ": 2,
+	} {
+		equal(t, name, got[name], want)
+	}
 }

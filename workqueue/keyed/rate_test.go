@@ -82,3 +82,68 @@ func (r *rig) spendAt(now time.Time, starts []float64) []float64 {
 	r.ok(err)
 	return append(starts, more...)
 }
+
+// Rows that are left before they start, some of them late, take nothing of the rate: of those that start, the rate lets
+// as many start as if they were alone, and no more than the burst and the rate in any time, but for those that take the
+// place of a row which was late.
+func TestRatesAreMetByWhatStarts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate  float64
+		burst int
+	}{{20, 1}, {100, 10}, {1000, 1}, {5, 3}} {
+		t.Run(fmt.Sprintf("%v a second, burst %d", c.rate, c.burst), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			const late = 0.05 // seconds that a row may wait for its handler
+			rows := c.burst + int(c.rate*max(2, 20/c.rate))
+			r.exec(`INSERT INTO work (n, due_at, concurrency_key, key_limit, key_policy, key_rate, key_burst)
+				SELECT i, now() - interval '1 hour' + i * interval '1 microsecond', 'k', $1, 0, $2, $3
+				FROM generate_series(1, $4::int) AS i`, math.MaxInt32, c.rate, c.burst, 2*rows)
+			r.exec("DELETE FROM work_key_note; ANALYZE work")
+			begin := ask[time.Time](r, "SELECT now() + interval '1 day'")
+			var starts []float64
+			var left int
+			for now, i := begin, 0; len(starts) < rows; i++ {
+				if i > 10*rows {
+					t.Fatalf("%d of %d rows have started after %d folds", len(starts), rows, i)
+				}
+				r.exec("DELETE FROM work_key_note")
+				r.exec("SELECT work_key_fill('{k}', '{true}', '{0}', '{null}', ARRAY[$2::float8], $1, '{}')", now,
+					float64(left)*math.Ceil(1e6/c.rate))
+				left = 0
+				now = now.Add(time.Duration(rand.Float64() * late * float64(time.Second)))
+				// Of the rows that are due every second is left; the others start.
+				for _, n := range r.column("DELETE FROM work WHERE NOT waiting AND due_at <= $1 RETURNING n", now) {
+					if n%2 == 0 {
+						left++
+					} else {
+						starts = append(starts, now.Sub(begin).Seconds())
+					}
+				}
+			}
+			for i, first := range starts {
+				for j := i + 1; j < len(starts); j++ {
+					if most := float64(c.burst) + c.rate*(starts[j]-first+2*late); float64(j-i+1) > most+0.01 {
+						t.Fatalf("%d rows start within %v s, at most %v may", j-i+1, starts[j]-first, most)
+					}
+				}
+			}
+			took, needs := starts[len(starts)-1], float64(len(starts)-c.burst)/c.rate
+			t.Logf("%d rows in %.3f s of %.3f", len(starts), took, needs)
+			if took > needs/0.9+2*late {
+				t.Errorf("%d rows take %v s, want at most %v", len(starts), took, needs/0.9+2*late)
+			}
+		})
+	}
+}
+
+// column returns the numbers that a statement returns.
+func (r *rig) column(sql string, args ...any) []int {
+	r.Helper()
+	found, err := r.pool.Query(r.Context(), sql, args...)
+	r.ok(err)
+	list, err := pgx.CollectRows(found, pgx.RowTo[int])
+	r.ok(err)
+	return list
+}
