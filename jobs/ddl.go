@@ -24,7 +24,7 @@ var (
 )
 
 // schemaFiles are ordered so that each depends only on those before it.
-var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "slot", "slot_sweep",
+var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "give_start", "slot", "slot_sweep",
 	"policies"}
 
 // DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that drop them.
@@ -78,10 +78,11 @@ func (v view) qualified(suffix string) string {
 // Table is the table of jobs.
 func (v view) Table() string { return v.qualified("") }
 
-// Queue is the table of the queues' rules, Bucket the table of their rate limits' tokens, and Slot the table of the
-// running jobs that count against a limit.
+// Queue is the table of the queues' rules, Bucket the table of their rate limits' tokens, Given the table of the starts
+// that were given back, and Slot the table of the running jobs that count against a limit.
 func (v view) Queue() string  { return v.qualified("_queue") }
 func (v view) Bucket() string { return v.qualified("_bucket") }
+func (v view) Given() string  { return v.qualified("_given") }
 func (v view) Slot() string   { return v.qualified("_slot") }
 
 // Attempt and Step are the tables of recorded attempts and steps.
@@ -98,7 +99,9 @@ func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + su
 // not see all attempts and steps; see [sqltext.SeesAll]. SeesRules is for claims, which need only the rules and slots:
 // policies.sql shows these to all.
 func (v view) SeesSlots() string { return sqltext.SeesAll(v.Table(), v.Queue(), v.Bucket(), v.Slot()) }
-func (v view) SeesRules() string { return sqltext.SeesShared(v.Queue(), v.Bucket(), v.Slot()) }
+func (v view) SeesRules() string {
+	return sqltext.SeesShared(v.Queue(), v.Bucket(), v.Given(), v.Slot())
+}
 func (v view) SeesTrail() string { return sqltext.SeesAll(v.Attempt(), v.Step()) }
 
 // Hides is the condition that row-level security hides jobs from the role.

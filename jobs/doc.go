@@ -113,8 +113,8 @@
 //
 // # Tables
 //
-// [DDL] creates the table jobs and, beside it, jobs_queue (rules of queues), jobs_bucket and jobs_slot (what is left of
-// limits), jobs_attempt (attempts that did not succeed), jobs_step and jobs_schedule. The SQL functions of package
+// [DDL] creates the table jobs and, beside it, jobs_queue (rules of queues), jobs_bucket, jobs_given and jobs_slot (what
+// is left of limits), jobs_attempt (attempts that did not succeed), jobs_step and jobs_schedule. The SQL functions of package
 // workqueue work on jobs as on any table. Claims obey the rules of queues: jobs_claim and jobs_claim_rows return what
 // pause, limit and rate allow, which may be nothing. Commit such claims soon, because claims of a limited queue take
 // turns. They need READ COMMITTED, PostgreSQL's default.

@@ -19,10 +19,10 @@ const (
 	// becomes a dead letter when its attempts are used up.
 	RetryUnknown Unknown = iota
 
-	// LeaveUnknown returns the jobs for workers that have a handler, and does not count the attempt, so they never fail
-	// here. They are due again after some seconds. If there are many, the delay grows, so that a worker claims no more
-	// than about a hundred of them a second. Their last error says since when they have been returned, and is a finding
-	// of the doctor if no worker takes them. Each kind is logged at most once a minute.
+	// LeaveUnknown returns the jobs for workers that have a handler, and counts neither an attempt nor a start, so they
+	// never fail here, and use up no rate. They are due again after some seconds. If there are many, the delay grows, so
+	// that a worker claims no more than about a hundred of them a second. Their last error says since when they have
+	// been returned, and is a finding of the doctor if no worker takes them. Each kind is logged at most once a minute.
 	LeaveUnknown
 )
 
@@ -49,6 +49,15 @@ type unknownKindError struct{ *workqueue.InvalidError }
 func (e *unknownKindError) Is(target error) bool { return target == ErrUnknownKind }
 func (e *unknownKindError) Unwrap() error        { return e.InvalidError }
 
+// leaves leaves a job of an unknown kind before it starts. Middleware sees every job, so it starts all.
+func (w *Worker) leaves(ctx context.Context, c *workqueue.Claim[Delivery]) error {
+	if len(w.wrappers) > 0 || w.options.Registry.find(c.Body.Kind).handle != nil {
+		return nil
+	}
+	c.Body.ID = c.ID
+	return w.unknown(ctx, &c.Body)
+}
+
 func (w *Worker) unknown(ctx context.Context, d *Delivery) error {
 	err := fmt.Errorf("%w: no handler is registered for %q", ErrUnknownKind, d.Kind)
 	if w.options.Unknown != LeaveUnknown {
@@ -60,7 +69,7 @@ func (w *Worker) unknown(ctx context.Context, d *Delivery) error {
 			"jobs of a kind without a handler here are left to other workers", "table", w.client.table.Name(), "kind", d.Kind,
 			"queue", d.Queue, "id", d.ID)
 	}
-	return workqueue.SnoozeFor(delay, err)
+	return workqueue.LeaveFor(delay, err)
 }
 
 const (

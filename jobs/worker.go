@@ -163,6 +163,9 @@ func (w *Worker) addQueue(q QueueOptions) error {
 		o.Concurrency = q.Concurrency
 	}
 	domain := workqueue.Domain[Delivery]{Table: w.client.table, Fields: (*Delivery).fields, Lanes: lanes(q)}
+	if o := w.options; o.Unknown == LeaveUnknown && len(o.Middleware) == 0 {
+		domain.Leaves = w.leaves
+	}
 	worker, err := workqueue.NewWorker(w.pool, domain, w.deliver, o)
 	w.queues = append(w.queues, worker)
 	return err

@@ -55,7 +55,8 @@ func migratedUnits() []unit {
 		core("timers_schedule"),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
-			with("attempt", "step", "queue", "bucket", "slot").calls("claim_admitted", "admit", "take", "slot_sweep").
+			with("attempt", "step", "queue", "bucket", "given", "slot").
+			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep").
 			runs("free_key", "chain_key", "key_level", "record", "forget", "give_slot", "policies").
 			types("kind_name", "queue_name", "priority", "progress").enqueued("jobs"),
 		core("jobs_schedule"),
@@ -100,7 +101,7 @@ func (u unit) withKeys() unit {
 	u.Domains = append(u.Domains, u.Table+"_key_rate")
 	return u.with("key_note", "key_state", "key_cursor").
 		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_unblock", "key_sweep", "key_look").
-		runs("key_enter", "key_come", "key_back", "key_wait", "key_note", "key_leave", "key_move", "key_forget",
+		runs("key_enter", "key_come", "key_back", "key_left", "key_wait", "key_note", "key_leave", "key_move", "key_forget",
 			"key_policies")
 }
 

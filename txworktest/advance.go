@@ -98,7 +98,7 @@ var (
 )
 
 // belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move.
-var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_bucket", "_slot", "_attempt",
+var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_bucket", "_given", "_slot", "_attempt",
 	"_step"}
 
 func clocksOf(lines []string) []clock {

@@ -28,6 +28,9 @@ type Domain[T any] struct {
 	// begins with one of the less urgent lanes, in turn, so that none starves. If the table has a [Spec].Admission, all
 	// lanes of a worker must have the same value in that column.
 	Lanes [][]any
+	// Leaves, if set, is asked before the handler is called: an error means that this worker does not start the row, and
+	// settles it, usually by [LeaveFor]. No metric and no span of handlers counts such a row.
+	Leaves func(context.Context, *Claim[T]) error
 }
 
 // A Claim is a claimed row in the hands of its handler.
@@ -126,6 +129,10 @@ var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
 // run calls the handler and finishes the delivery, with a nil outcome if Tx has settled the claim. It does so in a
 // deferred function, which also runs if the handler ends its goroutine.
 func (d *delivery) run() {
+	if o := d.left(); o != nil {
+		d.worker.finish(d, o)
+		return
+	}
 	tel := d.worker.table.telemetry
 	start := time.Now()
 	tel.starting(d.ctx, d.claimedRow, d.worker.dbClock.of(start))
@@ -142,6 +149,24 @@ func (d *delivery) run() {
 		d.worker.finish(d, o)
 	}()
 	result = d.call(ctx)
+}
+
+// left returns how to settle a row that the domain does not start; nil if it does. If the domain panics, the handler is
+// called, as for every row.
+func (d *delivery) left() (o *Outcome) {
+	leaves := d.worker.leaves
+	if leaves == nil || d.unreadable != nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			o = nil
+		}
+	}()
+	if err := leaves(d.ctx, d); err != nil {
+		return outcomeOf(err)
+	}
+	return nil
 }
 
 // call runs the handler and reads its result. A panic is a failed attempt, whose error has the stack.
@@ -174,7 +199,7 @@ func (d *delivery) conclude(o *Outcome) *Outcome {
 	}
 	switch cause := context.Cause(d.ctx); {
 	case errors.Is(cause, ErrShutdown):
-		return &Outcome{kind: outcomeRelease}
+		return interrupted
 	case errors.Is(cause, ErrRowCancelled):
 		return &Outcome{kind: outcomeCancel, cause: o.cause}
 	}

@@ -28,7 +28,9 @@ const (
 	outcomeAck outcomeKind = iota
 	outcomeRetry
 	outcomeSnooze
-	outcomeRelease
+	outcomeInterrupt // put back where it was, after its handler had begun
+	outcomeLeave     // put back later, before its handler began
+	outcomeRelease   // put back where it was, before its handler began
 	outcomeFail
 	outcomeCancel
 )
@@ -67,6 +69,14 @@ func SnoozeFor(d time.Duration, cause error) error {
 	return &Outcome{kind: outcomeSnooze, delay: max(d, MinSnooze), cause: cause}
 }
 
+// LeaveFor leaves the row to other workers: it is due again after d, or after [MinSnooze] if d is shorter, the attempt
+// does not count, and the row has not started. Limits, rates and metrics of starts do not count it. Use it if this
+// worker cannot process the row at all, and nothing of it has been done. As with [SnoozeFor] the last error is the
+// cause, and since when the row has been put back for it.
+func LeaveFor(d time.Duration, cause error) error {
+	return &Outcome{kind: outcomeLeave, delay: max(d, MinSnooze), cause: cause}
+}
+
 // Again is [Snooze] without a minimum, for domains that process a row in several steps, or at an exact time. A handler
 // that always returns it runs as often as the database allows.
 func Again(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, 0)} }
@@ -81,6 +91,8 @@ func (o *Outcome) Error() string {
 			return fmt.Sprintf("snoozed for %v: %s", o.delay, text(o.cause))
 		}
 		return fmt.Sprintf("snoozed for %v", o.delay)
+	case outcomeLeave:
+		return fmt.Sprintf("left for %v: %s", o.delay, text(o.cause))
 	case outcomeCancel:
 		return "cancelled: " + text(o.cause)
 	case outcomeFail:
@@ -99,8 +111,13 @@ func (o *Outcome) RetryDelay() (time.Duration, bool) {
 	return max(o.delay, 0), o.kind == outcomeRetry && o.delay >= 0
 }
 
-// acked is the outcome of every handler that returns nil. An Outcome does not change once it is made.
-var acked = &Outcome{kind: outcomeAck}
+// acked is the outcome of every handler that returns nil, released that of rows that no handler has begun, and
+// interrupted that of handlers that end because of a shutdown. An Outcome does not change once it is made.
+var (
+	acked       = &Outcome{kind: outcomeAck}
+	released    = &Outcome{kind: outcomeRelease}
+	interrupted = &Outcome{kind: outcomeInterrupt, delay: unnamedDelay}
+)
 
 // outcomeOf reads a handler's result. The error is the application's. If its methods panic, for instance because it is
 // a nil pointer, the claim still gets an outcome.
@@ -134,7 +151,7 @@ func (o *Outcome) read() *Outcome {
 }
 
 func (k outcomeKind) String() string {
-	return [...]string{"ack", "abandon", "snooze", "release", "fail", "cancel"}[k]
+	return [...]string{"ack", "abandon", "snooze", "release", "release", "release", "fail", "cancel"}[k]
 }
 
 // A Redactor rewrites an error's text before it is stored, to keep secrets out of the table.

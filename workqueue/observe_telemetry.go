@@ -393,7 +393,7 @@ func (t *telemetry) processed(ctx context.Context, span trace.Span, row claimedR
 	took time.Duration) {
 	defer t.contain()
 	failed := o.kind == outcomeRetry || o.kind == outcomeFail
-	if t.process.Enabled(ctx) {
+	if t.process.Enabled(ctx) && o.kind != outcomeLeave { // that row has not started
 		s := series{op: opProcess, labels: row.labels, key: errorTypeKey}
 		if failed {
 			s.value = o.errorType

@@ -134,9 +134,20 @@ func (q *Queue) Snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, de
 	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeSnooze, delay: delay})
 }
 
-// Release puts rows back where they were and gives their attempt back: what was claimed was not started.
+// Leave puts rows back for the delay that have not started, for other workers, see [LeaveFor]. The cause is stored as
+// their last error.
+func (q *Queue) Leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
+	cause string) ([]uuid.UUID, error) {
+	if err := checkDelay(delay); err != nil {
+		return nil, err
+	}
+	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeLeave, delay: delay, cause: message(cause)})
+}
+
+// Release puts rows back where they were that have not started, and gives their attempt back. Limits and rates do not
+// count them as started.
 func (q *Queue) Release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeRelease})
+	return q.settleOp(ctx, opSnooze, owner, ids, released)
 }
 
 func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids []uuid.UUID,

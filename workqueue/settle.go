@@ -63,15 +63,19 @@ func (o *Outcome) stored() string {
 
 // settleCalls makes at most one statement for each kind of transition.
 func (t *Table) settleCalls(batch []settlement, done *changes) []call {
-	var acks, retries, snoozes, fails []settlement
+	var acks, retries, snoozes, leaves, releases, fails []settlement
 	for _, s := range batch {
 		switch s.outcome.kind {
 		case outcomeAck:
 			acks = append(acks, s)
 		case outcomeRetry:
 			retries = append(retries, s)
-		case outcomeSnooze, outcomeRelease:
+		case outcomeSnooze, outcomeInterrupt:
 			snoozes = append(snoozes, s)
+		case outcomeLeave:
+			leaves = append(leaves, s)
+		case outcomeRelease:
+			releases = append(releases, s)
 		case outcomeFail, outcomeCancel:
 			fails = append(fails, s)
 		}
@@ -85,6 +89,8 @@ func (t *Table) settleCalls(batch []settlement, done *changes) []call {
 	add(t.statements.ack, acks, nil)
 	add(t.statements.abandon, retries, map[string]any{"delays": delays(retries), "errors": messages(retries)})
 	add(t.statements.snooze, snoozes, map[string]any{"delays": delays(snoozes), "errors": messages(snoozes)})
+	add(t.statements.leave, leaves, map[string]any{"delays": delays(leaves), "errors": messages(leaves)})
+	add(t.statements.release, releases, nil)
 	add(t.statements.fail, fails, map[string]any{"errors": messages(fails), "cancelled": cancelled(fails)})
 	return calls
 }
@@ -141,7 +147,7 @@ func refsOf(batch []settlement) []claimRef {
 func delays(group []settlement) []*int64 {
 	out := make([]*int64, len(group))
 	for i, s := range group {
-		if d := s.outcome.delay; d >= 0 && s.outcome.kind != outcomeRelease {
+		if d := s.outcome.delay; d >= 0 {
 			us := min(d, maxDelay).Microseconds()
 			out[i] = &us
 		}

@@ -26,7 +26,7 @@ var sqlTemplates = template.Must(template.Must(template.New("lanes").Parse(sqlte
 }).ParseFS(sqlFiles, "sql/*.sql"))
 
 // retryBranch has the arguments of retry_or_fail.sql: the condition under which a row's attempts are used up, and when
-// it is due otherwise.
+// it is due otherwise; empty: when it was.
 type retryBranch struct{ Spent, Due string }
 
 // A statement is one rendered operation with its parameters in the order of $1, $2, ….
@@ -41,7 +41,8 @@ type statements struct {
 	findUnique, findIDs                    statement
 	claim, admitted, byTopic               statement
 	look, nextDue, nextWake, stats         statement
-	ack, abandon, snooze, fail, extend     statement
+	ack, abandon, fail, extend             statement
+	snooze, leave, release                 statement
 	classify, cancel, redrive, reapExpired statement
 	unlocked, fold                         statement
 	announceLook, announceLanes            statement
@@ -60,6 +61,8 @@ func renderStatements(spec Spec) statements {
 		ack:         v.statement(v.ackFile()),
 		abandon:     v.statement("abandon"),
 		snooze:      v.statement("snooze"),
+		leave:       v.statement("leave"),
+		release:     v.statement("release"),
 		fail:        v.statement("fail"),
 		extend:      v.statement("extend"),
 		classify:    v.statement("classify"),
@@ -104,6 +107,7 @@ type view struct {
 	Among                  string // a condition that restricts the rows of maintenance
 	ByTopic                bool   // a claim sorts out rows whose topics may not start them
 	Taken, AlsoSet         string // it claims rows whose ctids it has, and changes more of them
+	IsLeaving, IsReleasing bool   // it puts rows back that have not started: after a delay, or where they were
 	uniqueColumns          []int  // where Unique is among the Columns
 }
 
@@ -223,6 +227,33 @@ func (v view) RedriveWaits() string {
 func (v view) AbandonDue() string {
 	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)",
 		v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
+}
+
+// Leaving and Releasing are the view for putting rows back that have not started.
+func (v view) Leaving() view {
+	v.IsLeaving = true
+	return v
+}
+
+func (v view) Releasing() view {
+	v.IsReleasing = true
+	return v
+}
+
+// PutBackDue is the due time of a row that is put back; empty: it keeps its own.
+func (v view) PutBackDue() string {
+	if v.IsReleasing {
+		return ""
+	}
+	return "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"
+}
+
+// PutBackRule returns the lane whose rule has counted a start that did not happen; empty: none has.
+func (v view) PutBackRule() string {
+	if v.Admission == "" || !v.IsLeaving && !v.IsReleasing {
+		return ""
+	}
+	return ", t." + quote(v.Admission) + " AS rule"
 }
 
 // Labels are the Spec's labels.

@@ -55,11 +55,14 @@ type Spec struct {
 	//
 	//	<table>_admit(value, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 	//	<table>_take(value, ids uuid[]) RETURNS void
+	//	<table>_give_start(value, n integer) RETURNS void
 	//
 	// admit is called before the claim, in its transaction: how many rows may be claimed; if they are fewer than
 	// wanted, after how many seconds to ask again, where 0 leaves that to the poll interval; and whether the value has
 	// a rule at all. It must have the claims of one value follow each other until they commit, and wait for no more
 	// than a moment. take is called in the same statement with the rows that were claimed, unless there is no rule.
+	// give_start is called, rule or not, by the statement that puts n claimed rows back before they have started. It
+	// must not wait, and an error of it would keep the rows from being settled.
 	// Workers ask for a value that had no rule when they asked last only twice a second. Default: every due row may be
 	// claimed.
 	Admission string

@@ -139,6 +139,7 @@ type Worker struct {
 	lanes   [][]any
 	target  func() (any, []any)
 	handle  func(context.Context, *delivery) error
+	leaves  func(context.Context, *delivery) error // nil: none
 
 	runtime  *Runtime
 	system   *system // the open runtime's, so that no handler can starve it; nil for a drain
@@ -203,10 +204,14 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		c := new(Claim[T])
 		return c, domain.Fields(&c.Body)
 	}
-	w.handle = func(ctx context.Context, d *delivery) error {
+	claim := func(d *delivery) *Claim[T] {
 		c := d.body.(*Claim[T])
 		c.Row, c.d = d.Row, d
-		return handler(ctx, c)
+		return c
+	}
+	w.handle = func(ctx context.Context, d *delivery) error { return handler(ctx, claim(d)) }
+	if domain.Leaves != nil {
+		w.leaves = func(ctx context.Context, d *delivery) error { return domain.Leaves(ctx, claim(d)) }
 	}
 	return w, nil
 }
@@ -439,7 +444,7 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 // guard decides, and after its lease has expired a row is still ours until another session takes it.
 func (w *Worker) runOne(d *delivery) {
 	if d.lost.Load() {
-		w.finish(d, &Outcome{kind: outcomeRelease})
+		w.finish(d, released)
 		return
 	}
 	d.run()
@@ -462,7 +467,8 @@ func (w *Worker) finish(d *delivery, o *Outcome) {
 
 // noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
 func (w *Worker) noteSettled(o *Outcome) {
-	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.table.spec.Admission != "" && w.rule.asks() {
+	comesAgain := o.kind == outcomeRetry || o.kind == outcomeSnooze || o.kind == outcomeLeave
+	if comesAgain || w.table.spec.Admission != "" && w.rule.asks() {
 		w.poll.Wake()
 	}
 }

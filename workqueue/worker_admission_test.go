@@ -22,7 +22,8 @@ func byRule(s *workqueue.Spec) {
 const everything = `
 	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 	LANGUAGE sql AS 'SELECT want, 0::double precision, true';
-	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS ''`
+	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS '';
+	CREATE FUNCTION notes_give_start(topic text, n integer) RETURNS void LANGUAGE sql AS ''`
 
 // quota is a rule that lets rows pass until a quota that the database keeps is used up.
 const quota = `
@@ -32,7 +33,9 @@ const quota = `
 	LANGUAGE sql AS 'SELECT least(q.n, want), 0.02::double precision, true FROM $quota AS q FOR UPDATE';
 	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS '
 		UPDATE $quota SET n = n - cardinality(ids);
-		INSERT INTO $taken SELECT unnest(ids)'`
+		INSERT INTO $taken SELECT unnest(ids)';
+	CREATE FUNCTION notes_give_start(topic text, n integer) RETURNS void LANGUAGE sql AS '
+		UPDATE $quota SET n = quota.n + $2'`
 
 func TestAdmissionBoundsClaims(t *testing.T) {
 	t.Parallel()

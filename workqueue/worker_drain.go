@@ -296,7 +296,7 @@ func (d *drain) narrow(deliveries []*delivery) (admitted []*delivery, back []pen
 		}
 		if i >= width {
 			for _, other := range deliveries[i:] {
-				back = append(back, w.pendingSettle(other, &Outcome{kind: outcomeRelease}))
+				back = append(back, w.pendingSettle(other, released))
 			}
 			return deliveries[:i], back
 		}

@@ -27,7 +27,7 @@ func checkConcurrency(n int) error {
 // release returns rows that no handler has started, with their attempt.
 func (w *Worker) release(deliveries []*delivery) {
 	for _, d := range deliveries {
-		w.finish(d, &Outcome{kind: outcomeRelease})
+		w.finish(d, released)
 	}
 }
 

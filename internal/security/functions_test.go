@@ -77,6 +77,7 @@ func TestEveryFunctionIsSafeToCall(t *testing.T) {
 var definers = map[string]string{
 	"_key_place":    "a place is behind rows that the writer does not see; it returns nothing else",
 	"_key_enter":    "a trigger; it writes a note, which no other writer may",
+	"_key_left":     "the same",
 	"_key_wait":     "the same",
 	"_key_note":     "the same",
 	"_key_leave":    "the same",

@@ -1493,7 +1493,9 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_maintain"(integer, interval, interv
 -- waiting row with the smallest key_seq is next.
 --
 -- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back
--- for a retry gives up its place.
+-- for a retry gives up its place. A rate counts releases, which are starts unless the row is put back before it has
+-- started. If it stays where it is, it stays released. If it is left to other workers until later, its place and its
+-- start are the next row's.
 CREATE SEQUENCE "{{schema}}"."outbox_key_seq";
 
 -- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
@@ -1505,7 +1507,8 @@ ALTER TABLE "{{schema}}"."outbox" ALTER COLUMN key_rate TYPE "{{schema}}"."outbo
 
 -- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
 -- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
--- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
+-- that has begun to wait. unused is how many microseconds of the key's rate were taken by releases and not used. A note
+-- whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
 -- its limited rows are independent of each other. If SQL has taken the key or the limit from a row that has a place,
 -- the row's note names no key, and folds drop it: the settle must not fail. The table has no CHECK: the server parses a
 -- CHECK anew for every statement that writes, and every settle of a keyed row writes here.
@@ -1515,7 +1518,8 @@ CREATE TABLE "{{schema}}"."outbox_key_note" (
     limited boolean,
     ended integer,
     place bigint,
-    due timestamptz
+    due timestamptz,
+    unused double precision
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
@@ -1710,7 +1714,8 @@ BEGIN
 END
 $txwork$;
 
--- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze.
+-- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze, or was left to others. What
+-- puts a row back where it was does not assign due_at, so that the row keeps its place.
 CREATE FUNCTION "{{schema}}"."outbox_key_back"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1721,6 +1726,19 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."outbox" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes that a row of a key with a rate was left to others before it had started: its start is the next row's. Only the
+-- statement that leaves rows assigns waiting as it makes a row in progress Ready.
+CREATE FUNCTION "{{schema}}"."outbox_key_left"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
+    VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate < 10000 THEN ceil(1e6 / NEW.key_rate) ELSE 1e6 / NEW.key_rate END);
     RETURN NULL;
 END
 $txwork$;
@@ -1889,6 +1907,7 @@ DECLARE
     note_ended integer[];
     note_place bigint[];
     note_due timestamptz[];
+    note_unused double precision[];
     ordered boolean := false;
     limited boolean := false;
     n integer;
@@ -1919,23 +1938,24 @@ BEGIN
                 ORDER BY r.at
                 LIMIT max_notes
                 FOR UPDATE SKIP LOCKED))
-            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
+            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due, d.unused
         ), merged AS (
             SELECT m.concurrency_key, m.limited,
                 CASE WHEN NOT bool_or(m.ended IS NULL) THEN
                     least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
-                min(m.place) AS place, min(m.due) AS due
+                min(m.place) AS place, min(m.due) AS due,
+                least(greatest(sum(m.unused), 0), 1e17) AS unused
             FROM (
-                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
+                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due, t.unused FROM taken AS t
                 UNION ALL
-                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due)
-            ) AS m (concurrency_key, limited, ended, place, due)
+                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due, note_unused)
+            ) AS m (concurrency_key, limited, ended, place, due, unused)
             GROUP BY m.concurrency_key, m.limited
         )
         SELECT (SELECT count(*) FROM taken), greatest(upto, (SELECT nullif(max(t.at), '-infinity') FROM taken AS t)),
             bool_or(NOT m.limited), bool_or(m.limited), array_agg(m.concurrency_key), array_agg(m.limited),
-            array_agg(m.ended), array_agg(m.place), array_agg(m.due)
-        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due
+            array_agg(m.ended), array_agg(m.place), array_agg(m.due), array_agg(m.unused)
+        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due, note_unused
         FROM merged AS m;
         folded := folded + n;
         -- Many notes of few keys are cheap to take, so this fold goes on taking them: they would only delay later ones.
@@ -1948,7 +1968,7 @@ BEGIN
     END IF;
     IF limited THEN
         released := released
-            + "{{schema}}"."outbox_key_fill"(note_keys, note_limited, note_ended, note_due, started, fronts);
+            + "{{schema}}"."outbox_key_fill"(note_keys, note_limited, note_ended, note_due, note_unused, started, fronts);
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
@@ -2076,10 +2096,11 @@ $txwork$;
 
 -- Fills the free places of limited keys, by due time. A row of a key with a rate is released with the due time at which
 -- the rate allows it, by the generic cell rate algorithm. The rows of the next 250ms are released in advance, so
--- that the rate is met between two folds. Only key_fold calls it.
+-- that the rate is met between two folds. As many rows as have left their start unused start at once, and the rate does
+-- not count them. What no row takes up moves the key's next time back. Only key_fold calls it.
 CREATE FUNCTION "{{schema}}"."outbox_key_fill"(
     note_keys text[], note_limited boolean[], note_ended integer[], note_due timestamptz[],
-    started timestamptz, fronts jsonb
+    note_unused double precision[], started timestamptz, fronts jsonb
 ) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2102,9 +2123,10 @@ BEGIN
     END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
-            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted,
+            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted, coalesce(m.unused, 0) AS unused,
             CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
-        FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
+        FROM unnest(note_keys, note_limited, note_ended, note_due, note_unused)
+            AS m (concurrency_key, limited, ended, due, unused)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM "{{schema}}"."outbox_key_state" AS g
             WHERE g.concurrency_key = m.concurrency_key AND g.limited
@@ -2113,14 +2135,14 @@ BEGIN
         WHERE m.limited
     ), head AS MATERIALIZED (
         SELECT h.*, greatest(h.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap, floor(h.unused / CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END + 0.001) AS extra,
             CASE WHEN h.known_taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."outbox" AS l
                 WHERE l.concurrency_key = h.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN (NOT l.waiting OR l.aside IS NOT NULL) END AND l.key_limit > 0) + (
                 SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."outbox_key_note" AS p
                 WHERE p.concurrency_key = h.key AND p.limited AND p.ended > 0) ELSE h.known_taken END AS taken
         FROM (
-            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.taken AS known_taken,
+            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.unused, k.taken AS known_taken,
                 coalesce(h1.key_limit) IS NOT NULL AS waits,
                 ARRAY[coalesce(h1.due_at, started)] AS due,
                 CASE WHEN h1.due_at IS NOT NULL THEN h1.key_limit END AS key_limit,
@@ -2136,8 +2158,8 @@ BEGIN
                 LIMIT 1) AS h1 ON true
             OFFSET 0) AS h -- without OFFSET, its expressions would be computed once for each use
     ), room AS MATERIALIZED (
-        SELECT p.*, '{1}'::smallint[] AS levels, least(p.places, floor(least(
-                extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst,
+        SELECT p.*, '{1}'::smallint[] AS levels, least(p.places, floor(least(p.extra + greatest(
+                extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst, 0),
                 1000))::integer) AS rows
         FROM (
             SELECT h.*, CASE
@@ -2146,9 +2168,9 @@ BEGIN
             FROM head AS h) AS p
         WHERE p.waits
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
-                * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
-                * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
+        SELECT f.ctid, room.key, CASE WHEN (nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap IS NOT NULL THEN least(room.first + greatest(least((nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
         FROM room
         CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
             SELECT r.ctid, l.turn, r.due_at, r.key_seq
@@ -2182,7 +2204,7 @@ BEGIN
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
             ELSE greatest(
-                CASE WHEN (d.released - d.key_burst + 1) * d.gap IS NOT NULL THEN least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END - interval '250 milliseconds' / 2,
+                CASE WHEN (d.released - d.key_burst + 1) * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END - interval '250 milliseconds' / 2,
                 started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
@@ -2196,7 +2218,7 @@ BEGIN
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox_key_state" AS g
         SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
-            next_at = coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, g.next_at)
+            next_at = coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END END, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
           AND d.n IN (SELECT m.n FROM mine AS m)
@@ -2205,7 +2227,7 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
         SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."outbox_key_seq"')),
             d.running, d.due,
-            coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, d.next_at), now()
+            coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END END, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -2406,9 +2428,13 @@ FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND N
     AND (OLD.waiting AND NOT NEW.waiting OR OLD.status = 3))
 EXECUTE FUNCTION "{{schema}}"."outbox_key_come"();
 
-CREATE TRIGGER "outbox_key_back" AFTER UPDATE OF status ON "{{schema}}"."outbox"
+CREATE TRIGGER "outbox_key_back" AFTER UPDATE OF due_at ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."outbox_key_back"();
+
+CREATE TRIGGER "outbox_key_left" AFTER UPDATE OF waiting ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_rate IS NOT NULL AND OLD.status = 1 AND NEW.status IN (0, 3))
+EXECUTE FUNCTION "{{schema}}"."outbox_key_left"();
 
 CREATE TRIGGER "outbox_key_wait" AFTER UPDATE OF waiting ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.waiting AND NEW.aside IS NULL AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
@@ -2445,6 +2471,7 @@ EXECUTE FUNCTION "{{schema}}"."outbox_key_note"();
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_enter"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_back"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_left"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_wait"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_note"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_leave"() FROM PUBLIC;
@@ -2453,7 +2480,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_place"(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_next"(text[], boolean[], integer[], bigint[], jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fill"(text[], boolean[], integer[], timestamptz[], timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fill"(text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_park"(text, uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_sweep"(integer) FROM PUBLIC;

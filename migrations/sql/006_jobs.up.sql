@@ -1262,6 +1262,18 @@ CREATE TABLE "{{schema}}"."jobs_bucket" (
     refilled_at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
+-- Starts of queues with a rate that were taken by a claim and did not happen: each settle that puts jobs back appends a
+-- row, and the next claim of the queue, which holds its lock, takes it into the bucket. REPLICA IDENTITY FULL is for
+-- publications, which refuse to delete rows of a table without a key.
+CREATE TABLE "{{schema}}"."jobs_given" (
+    queue text NOT NULL,
+    starts integer NOT NULL CHECK (starts > 0)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
+
+ALTER TABLE "{{schema}}"."jobs_given" REPLICA IDENTITY FULL;
+
+CREATE INDEX "jobs_given_queue_idx" ON "{{schema}}"."jobs_given" (queue);
+
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
 -- row that the other needs.
 CREATE TABLE "{{schema}}"."jobs_slot" (
@@ -1404,7 +1416,8 @@ EXECUTE FUNCTION "{{schema}}"."jobs_forget"();
 -- lock_timeout takes nothing this time. A separate statement counts the slots after the lock was granted, so its
 -- snapshot (READ COMMITTED) includes the slots of the previous claim. A settle deletes its slot without this lock:
 -- until it commits, the slot still counts, so the limit is never exceeded. The bucket's row is written under the lock
--- only, so a session that holds it is not a claim, and this does not wait for it.
+-- only, so a session that holds it is not a claim, and this does not wait for it. Starts that were given back
+-- count as tokens; take moves them into the bucket.
 CREATE FUNCTION "{{schema}}"."jobs_admit"(queue text, want integer)
 RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 LANGUAGE plpgsql
@@ -1427,9 +1440,10 @@ DECLARE
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_given"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         IF EXISTS (
-            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_given"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
             WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
                 WHERE p.polrelid = s.id) IS NOT TRUE)
         THEN
@@ -1470,7 +1484,8 @@ BEGIN
             RETURN;
         END IF;
         available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
-            + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0));
+            + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0)
+            + coalesce((SELECT sum(g.starts) FROM "{{schema}}"."jobs_given" AS g WHERE g.queue = $1), 0));
         IF floor(available) < n THEN
             n := floor(available);
             pause := (n + 1 - available) / rule.rate;
@@ -1499,9 +1514,10 @@ DECLARE
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_given"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         IF EXISTS (
-            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_given"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
             WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
                 WHERE p.polrelid = s.id) IS NOT TRUE)
         THEN
@@ -1518,9 +1534,16 @@ BEGIN
         UPDATE "{{schema}}"."jobs" AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
     END IF;
     IF rule.rate IS NOT NULL THEN
+        WITH given AS (
+            DELETE FROM "{{schema}}"."jobs_given" AS d
+            WHERE d.ctid = ANY (ARRAY(SELECT g.ctid FROM "{{schema}}"."jobs_given" AS g WHERE g.queue = $1
+                FOR UPDATE SKIP LOCKED))
+            RETURNING d.starts
+        )
         UPDATE "{{schema}}"."jobs_bucket" AS b
         SET tokens = least(rule.burst, coalesce(b.tokens, rule.burst)
-                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0))
+                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0)
+                + (SELECT coalesce(sum(given.starts), 0) FROM given))
                 - cardinality($2),
             refilled_at = clock_timestamp()
         WHERE b.queue = $1;
@@ -1529,6 +1552,29 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid[]) FROM PUBLIC;
+
+-- Gives starts of a queue back: its jobs were claimed, and put back before they started. The settle that puts them back
+-- calls it, and it writes nothing if the queue has no rate. It appends a row, which waits for nobody: the bucket's row is
+-- the claims'. A role that does not see the queue's rule gives nothing back: the settle must not fail. The next claim of the queue adds the starts to its tokens. Workers that wait for a token are notified.
+CREATE FUNCTION "{{schema}}"."jobs_give_start"(queue text, n integer) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+BEGIN
+    INSERT INTO "{{schema}}"."jobs_given" (queue, starts)
+    SELECT q.name, $2 FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1 AND q.rate IS NOT NULL;
+    IF FOUND THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_give_start"(text, integer) FROM PUBLIC;
 
 -- Gives a job's slot back when the job is no longer in progress, after a settle, a reap or a deletion. It deletes a row
 -- that no other transaction changes, so it never waits. Workers that wait for room are notified when it commits. It
@@ -1639,7 +1685,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_slot_sweep"(integer) FROM PUBLIC;
 --
 -- Attempts and steps are seen by those who see their job; only a trigger writes attempts. A limit counts the jobs of
 -- all, so its rules, tokens and slots are seen by all. Only who sees all rows changes rules. A slot is taken for a job
--- that the role sees in progress, and so are tokens.
+-- that the role sees in progress, and so are tokens. Starts are given back for a queue in which it sees a job.
 CREATE FUNCTION "{{schema}}"."jobs_policies"() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1654,12 +1700,17 @@ BEGIN
     DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_bucket";
     DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_bucket";
     DROP POLICY IF EXISTS txwork_update ON "{{schema}}"."jobs_bucket";
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_given";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_given";
+    DROP POLICY IF EXISTS txwork_lock ON "{{schema}}"."jobs_given";
+    DROP POLICY IF EXISTS txwork_delete ON "{{schema}}"."jobs_given";
     IF NOT (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."jobs"'::regclass) THEN
         ALTER TABLE "{{schema}}"."jobs_attempt" DISABLE ROW LEVEL SECURITY;
         ALTER TABLE "{{schema}}"."jobs_step" DISABLE ROW LEVEL SECURITY;
         ALTER TABLE "{{schema}}"."jobs_queue" DISABLE ROW LEVEL SECURITY;
         ALTER TABLE "{{schema}}"."jobs_slot" DISABLE ROW LEVEL SECURITY;
         ALTER TABLE "{{schema}}"."jobs_bucket" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_given" DISABLE ROW LEVEL SECURITY;
         RETURN;
     END IF;
     ALTER TABLE "{{schema}}"."jobs_attempt" ENABLE ROW LEVEL SECURITY;
@@ -1667,6 +1718,7 @@ BEGIN
     ALTER TABLE "{{schema}}"."jobs_queue" ENABLE ROW LEVEL SECURITY;
     ALTER TABLE "{{schema}}"."jobs_slot" ENABLE ROW LEVEL SECURITY;
     ALTER TABLE "{{schema}}"."jobs_bucket" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_given" ENABLE ROW LEVEL SECURITY;
 
     CREATE POLICY txwork_read ON "{{schema}}"."jobs_attempt" FOR SELECT
         USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_attempt".job_id));
@@ -1683,6 +1735,11 @@ BEGIN
     CREATE POLICY txwork_update ON "{{schema}}"."jobs_bucket" FOR UPDATE
         USING (true) -- to lock it
         WITH CHECK (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.status = 1 AND t.queue = "{{schema}}"."jobs_bucket".queue));
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_given" FOR SELECT USING (true);
+    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_given" FOR INSERT WITH CHECK (
+        EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.queue = "{{schema}}"."jobs_given".queue));
+    CREATE POLICY txwork_lock ON "{{schema}}"."jobs_given" FOR UPDATE USING (true) WITH CHECK (false);
+    CREATE POLICY txwork_delete ON "{{schema}}"."jobs_given" FOR DELETE USING (true); -- by the next claim, whoever has given them
 END
 $txwork$;
 
@@ -2592,7 +2649,9 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_policies"() FROM PUBLIC;
 -- waiting row with the smallest key_seq is next.
 --
 -- key_limit = n > 0, a limited key: at most n released rows, by priority and due time. A row that goes back
--- for a retry gives up its place.
+-- for a retry gives up its place. A rate counts releases, which are starts unless the row is put back before it has
+-- started. If it stays where it is, it stays released. If it is left to other workers until later, its place and its
+-- start are the next row's.
 CREATE SEQUENCE "{{schema}}"."jobs_key_seq";
 
 -- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
@@ -2604,7 +2663,8 @@ ALTER TABLE "{{schema}}"."jobs" ALTER COLUMN key_rate TYPE "{{schema}}"."jobs_ke
 
 -- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
 -- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
--- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
+-- that has begun to wait. unused is how many microseconds of the key's rate were taken by releases and not used. A note
+-- whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
 -- its limited rows are independent of each other. If SQL has taken the key or the limit from a row that has a place,
 -- the row's note names no key, and folds drop it: the settle must not fail. The table has no CHECK: the server parses a
 -- CHECK anew for every statement that writes, and every settle of a keyed row writes here.
@@ -2614,7 +2674,8 @@ CREATE TABLE "{{schema}}"."jobs_key_note" (
     limited boolean,
     ended integer,
     place bigint,
-    due timestamptz
+    due timestamptz,
+    unused double precision
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
@@ -2809,7 +2870,8 @@ BEGIN
 END
 $txwork$;
 
--- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze.
+-- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze, or was left to others. What
+-- puts a row back where it was does not assign due_at, so that the row keeps its place.
 CREATE FUNCTION "{{schema}}"."jobs_key_back"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2820,6 +2882,19 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."jobs" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes that a row of a key with a rate was left to others before it had started: its start is the next row's. Only the
+-- statement that leaves rows assigns waiting as it makes a row in progress Ready.
+CREATE FUNCTION "{{schema}}"."jobs_key_left"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, unused)
+    VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate < 10000 THEN ceil(1e6 / NEW.key_rate) ELSE 1e6 / NEW.key_rate END);
     RETURN NULL;
 END
 $txwork$;
@@ -3007,6 +3082,7 @@ DECLARE
     note_ended integer[];
     note_place bigint[];
     note_due timestamptz[];
+    note_unused double precision[];
     ordered boolean := false;
     limited boolean := false;
     n integer;
@@ -3037,23 +3113,24 @@ BEGIN
                 ORDER BY r.at
                 LIMIT max_notes
                 FOR UPDATE SKIP LOCKED))
-            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
+            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due, d.unused
         ), merged AS (
             SELECT m.concurrency_key, m.limited,
                 CASE WHEN NOT bool_or(m.ended IS NULL) THEN
                     least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
-                min(m.place) AS place, min(m.due) AS due
+                min(m.place) AS place, min(m.due) AS due,
+                least(greatest(sum(m.unused), 0), 1e17) AS unused
             FROM (
-                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
+                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due, t.unused FROM taken AS t
                 UNION ALL
-                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due)
-            ) AS m (concurrency_key, limited, ended, place, due)
+                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due, note_unused)
+            ) AS m (concurrency_key, limited, ended, place, due, unused)
             GROUP BY m.concurrency_key, m.limited
         )
         SELECT (SELECT count(*) FROM taken), greatest(upto, (SELECT nullif(max(t.at), '-infinity') FROM taken AS t)),
             bool_or(NOT m.limited), bool_or(m.limited), array_agg(m.concurrency_key), array_agg(m.limited),
-            array_agg(m.ended), array_agg(m.place), array_agg(m.due)
-        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due
+            array_agg(m.ended), array_agg(m.place), array_agg(m.due), array_agg(m.unused)
+        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due, note_unused
         FROM merged AS m;
         folded := folded + n;
         -- Many notes of few keys are cheap to take, so this fold goes on taking them: they would only delay later ones.
@@ -3066,7 +3143,7 @@ BEGIN
     END IF;
     IF limited THEN
         released := released
-            + "{{schema}}"."jobs_key_fill"(note_keys, note_limited, note_ended, note_due, started, fronts);
+            + "{{schema}}"."jobs_key_fill"(note_keys, note_limited, note_ended, note_due, note_unused, started, fronts);
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
@@ -3194,10 +3271,11 @@ $txwork$;
 
 -- Fills the free places of limited keys, by priority and due time. A row of a key with a rate is released with the due time at which
 -- the rate allows it, by the generic cell rate algorithm. The rows of the next 250ms are released in advance, so
--- that the rate is met between two folds. Only key_fold calls it.
+-- that the rate is met between two folds. As many rows as have left their start unused start at once, and the rate does
+-- not count them. What no row takes up moves the key's next time back. Only key_fold calls it.
 CREATE FUNCTION "{{schema}}"."jobs_key_fill"(
     note_keys text[], note_limited boolean[], note_ended integer[], note_due timestamptz[],
-    started timestamptz, fronts jsonb
+    note_unused double precision[], started timestamptz, fronts jsonb
 ) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -3220,9 +3298,10 @@ BEGIN
     END IF;
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
-            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted,
+            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted, coalesce(m.unused, 0) AS unused,
             CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
-        FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
+        FROM unnest(note_keys, note_limited, note_ended, note_due, note_unused)
+            AS m (concurrency_key, limited, ended, due, unused)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM "{{schema}}"."jobs_key_state" AS g
             WHERE g.concurrency_key = m.concurrency_key AND g.limited
@@ -3231,14 +3310,14 @@ BEGIN
         WHERE m.limited
     ), head AS MATERIALIZED (
         SELECT h.*, greatest(h.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap, floor(h.unused / CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END + 0.001) AS extra,
             CASE WHEN h.known_taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."jobs" AS l
                 WHERE l.concurrency_key = h.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
                 SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."jobs_key_note" AS p
                 WHERE p.concurrency_key = h.key AND p.limited AND p.ended > 0) ELSE h.known_taken END AS taken
         FROM (
-            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.taken AS known_taken,
+            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.unused, k.taken AS known_taken,
                 coalesce(h1.key_limit, h2.key_limit, h3.key_limit) IS NOT NULL AS waits,
                 ARRAY[coalesce(h1.due_at, started), coalesce(h2.due_at, started), coalesce(h3.due_at, started)] AS due,
                 CASE WHEN h1.due_at IS NOT NULL THEN h1.key_limit WHEN h2.due_at IS NOT NULL THEN h2.key_limit WHEN h3.due_at IS NOT NULL THEN h3.key_limit END AS key_limit,
@@ -3268,8 +3347,8 @@ BEGIN
                 LIMIT 1) AS h3 ON true
             OFFSET 0) AS h -- without OFFSET, its expressions would be computed once for each use
     ), room AS MATERIALIZED (
-        SELECT p.*, CASE floor(random() * 16) WHEN 0 THEN '{2,1,3}' WHEN 1 THEN '{3,1,2}' ELSE '{1,2,3}' END::smallint[] AS levels, least(p.places, floor(least(
-                extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst,
+        SELECT p.*, CASE floor(random() * 16) WHEN 0 THEN '{2,1,3}' WHEN 1 THEN '{3,1,2}' ELSE '{1,2,3}' END::smallint[] AS levels, least(p.places, floor(least(p.extra + greatest(
+                extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst, 0),
                 1000))::integer) AS rows
         FROM (
             SELECT h.*, CASE
@@ -3278,9 +3357,9 @@ BEGIN
             FROM head AS h) AS p
         WHERE p.waits
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, CASE WHEN (row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
-                * room.gap IS NOT NULL THEN least(room.first + greatest(least((row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
-                * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
+        SELECT f.ctid, room.key, CASE WHEN (nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap IS NOT NULL THEN least(room.first + greatest(least((nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
         FROM room
         CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
             SELECT r.ctid, l.turn, r.due_at, r.key_seq
@@ -3314,7 +3393,7 @@ BEGIN
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
             ELSE greatest(
-                CASE WHEN (d.released - d.key_burst + 1) * d.gap IS NOT NULL THEN least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END - interval '250 milliseconds' / 2,
+                CASE WHEN (d.released - d.key_burst + 1) * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END - interval '250 milliseconds' / 2,
                 started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
@@ -3328,7 +3407,7 @@ BEGIN
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs_key_state" AS g
         SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
-            next_at = coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, g.next_at)
+            next_at = coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END END, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
           AND d.n IN (SELECT m.n FROM mine AS m)
@@ -3337,7 +3416,7 @@ BEGIN
         INSERT INTO "{{schema}}"."jobs_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
         SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."jobs_key_seq"')),
             d.running, d.due,
-            coalesce(CASE WHEN d.released * d.gap IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END, d.next_at), now()
+            coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END END, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -3538,9 +3617,13 @@ FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND N
     AND (OLD.waiting AND NOT NEW.waiting OR OLD.status = 3))
 EXECUTE FUNCTION "{{schema}}"."jobs_key_come"();
 
-CREATE TRIGGER "jobs_key_back" AFTER UPDATE OF status ON "{{schema}}"."jobs"
+CREATE TRIGGER "jobs_key_back" AFTER UPDATE OF due_at ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."jobs_key_back"();
+
+CREATE TRIGGER "jobs_key_left" AFTER UPDATE OF waiting ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_rate IS NOT NULL AND OLD.status = 1 AND NEW.status IN (0, 3))
+EXECUTE FUNCTION "{{schema}}"."jobs_key_left"();
 
 CREATE TRIGGER "jobs_key_wait" AFTER UPDATE OF waiting ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.waiting AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
@@ -3582,6 +3665,7 @@ EXECUTE FUNCTION "{{schema}}"."jobs_key_note"();
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_enter"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_back"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_left"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_wait"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_note"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_leave"() FROM PUBLIC;
@@ -3590,7 +3674,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_place"(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_next"(text[], boolean[], integer[], bigint[], jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fill"(text[], boolean[], integer[], timestamptz[], timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fill"(text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_park"(text, uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_sweep"(integer) FROM PUBLIC;

@@ -133,7 +133,7 @@ var goEdits = []edit{
 		old: "if err == nil && d.settled.Load() == nil {", new: "if false {", suites: test("workqueue",
 			"TestTxAndTheHandlersResult")},
 	{name: "a handler that a shutdown interrupted counts as failed", file: "workqueue/handler.go",
-		old: "	case errors.Is(cause, ErrShutdown):\n		return &Outcome{kind: outcomeRelease}\n", new: "",
+		old: "	case errors.Is(cause, ErrShutdown):\n		return interrupted\n", new: "",
 		suites: test("workqueue", "TestShutdown")},
 
 	{name: "a commit with an unknown outcome counts as refused", file: "inbox/process.go",

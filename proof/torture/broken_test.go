@@ -41,7 +41,7 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"workqueue/sql/ack.sql", settleGuard, " AND"},
 			{"workqueue/sql/abandon.sql", settleGuard, " AND"},
-			{"workqueue/sql/snooze.sql", settleGuard, " AND"},
+			{"workqueue/sql/put_back.sql", settleGuard, " AND"},
 			{"workqueue/sql/fail.sql", settleGuard, " AND"},
 		},
 		fault: "zombie", finds: []string{"I4"},
@@ -103,7 +103,7 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"workqueue/sql/claim.sql", "    attempts = t.attempts + 1,\n", ""},
 			{"workqueue/sql/abandon.sql", "    last_error =", "    attempts = t.attempts + 1,\n    last_error ="},
-			{"workqueue/sql/snooze.sql",
+			{"workqueue/sql/put_back.sql",
 				"CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END", "t.attempts"},
 		},
 		fault: "worker-kill", finds: []string{"I6"},

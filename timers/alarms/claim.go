@@ -80,8 +80,11 @@ func (r result) settle(ctx context.Context, q *workqueue.Queue, owner uuid.UUID,
 	return err
 }
 
-// foreignDelay is how long a timer of another topic is snoozed, so that its own worker can claim it.
+// foreignDelay is how long a timer of another topic is left to its own worker.
 const foreignDelay = 5 * time.Second
+
+// errForeign is the last error of such a timer.
+var errForeign = errors.New("a dispatcher of alarms leaves timers of other topics to their workers")
 
 // errNeedsPool is returned by the dispatcher's operations inside an application's transaction.
 var errNeedsPool = errors.New("txwork: this operation needs transactions of its own: use Alarms.On")
@@ -90,8 +93,8 @@ var errNeedsPool = errors.New("txwork: this operation needs transactions of its 
 // dispatchers of your own; a [Dispatcher] also renews leases and delivers concurrently. A claim that is not settled
 // within its lease is lost: settling it afterwards changes nothing and returns [workqueue.ErrLeaseLost].
 //
-// Due timers of other topics are claimed, too, because timers are claimed whatever their topic. They are snoozed for
-// five seconds, which does not count as an attempt.
+// Due timers of other topics are claimed, too, because timers are claimed whatever their topic. They are left to their
+// workers for five seconds, which does not count as an attempt.
 func (s *Store) ClaimDue(ctx context.Context, batch int, lease time.Duration) ([]Due, error) {
 	if s.pool == nil {
 		return nil, errNeedsPool
@@ -149,7 +152,7 @@ func (s *Store) begin(ctx context.Context, c *claim) (claimed []Due, err error) 
 // putBack settles the timers that are not delivered. If the alarms could not be read, their timers stay claimed until
 // the lease expires.
 func (c *claim) putBack(ctx context.Context, read bool) error {
-	_, err := c.queue.Snooze(ctx, c.owner, c.foreign, foreignDelay)
+	_, err := c.queue.Leave(ctx, c.owner, c.foreign, foreignDelay, errForeign.Error())
 	if read {
 		_, failErr := c.queue.Fail(ctx, c.owner, c.ended, ErrEnded.Error())
 		err = errors.Join(err, failErr)

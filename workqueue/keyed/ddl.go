@@ -196,6 +196,19 @@ func (view) After(at, micros string) string {
 		" * interval '1 microsecond', '9999-12-31 00:00:00+00') END", at, micros, most)
 }
 
+// Gap is how many microseconds lie between two starts at a rate.
+func (view) Gap(rate string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s < 10000 THEN ceil(1e6 / %[1]s) ELSE 1e6 / %[1]s END", rate)
+}
+
+// NextAt is when the burst of a key is used up until, after a fold; NULL: as before. Starts that were not used count even
+// if no row waits, whose rate would be the key's.
+func (v view) NextAt(key string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s.gap IS NOT NULL THEN %[2]s WHEN %[1]s.unused > 0 AND %[1]s.next_at IS NOT NULL "+
+		"THEN %[3]s END", key, v.After(key+".first", fmt.Sprintf("%[1]s.released * %[1]s.gap - %[1]s.unused", key)),
+		v.After(key+".next_at", "-"+key+".unused"))
+}
+
 // A level is a value of the priority by which the rows of a limited key go. A table without priorities has one level.
 type level struct {
 	N      int
@@ -288,11 +301,11 @@ type function struct{ Name, Types string }
 // Functions are the functions that the migration creates, in an order in which they can be dropped.
 func (v view) Functions() []function {
 	functions := []function{
-		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_wait", ""}, {"key_note", ""}, {"key_leave", ""},
+		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_left", ""}, {"key_wait", ""}, {"key_note", ""}, {"key_leave", ""},
 		{"key_move", ""}, {"key_forget", ""},
 		{"key_place", "text"},
 		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", "text[], boolean[], integer[], bigint[], jsonb"},
-		{"key_fill", "text[], boolean[], integer[], timestamptz[], timestamptz, jsonb"},
+		{"key_fill", "text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb"},
 		{"key_park", "text, uuid"},
 		{"key_unblock", "uuid[]"}, {"key_sweep", "integer"}, {"key_look", "boolean, text, integer"},
 		{"key_policies", ""},

@@ -53,7 +53,8 @@ type Limited struct {
 	// attempt, or is snoozed, gives its place up.
 	MaxRunning int
 
-	// Rate is how many rows a second may start, on average; 0 is any number. Attempts after the first count, too.
+	// Rate is how many rows a second may start, on average; 0 is any number. Attempts after the first count, too. A row
+	// that is claimed and put back before its handler begins has not started.
 	Rate float64
 
 	// Burst is how many rows may start at once after a quiet time. Default with a Rate: the Rate of a second,

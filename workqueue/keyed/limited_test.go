@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -127,25 +129,38 @@ func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	}
 }
 
-// Rows are let through ahead of their time, each due when the rate allows it.
+// Rows are let through ahead of their time, each due when the rate allows it. A row that may start when the fold lets it
+// through is due at the front of the queue, which is earlier: it starts no earlier than the fold, whose time follows
+// from the time of the next start that the fold has stored.
 func TestRateSpacesRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	g := keyed.Limited{Key: "a", Rate: 100, Burst: 1}
+	const gap = 10 * time.Millisecond
 	for i := range 60 {
-		r.insert(row(i, g))
+		r.insert(row(i, keyed.Limited{Key: "a", Rate: 100, Burst: 1}))
 	}
+	var starts []time.Time
 	r.eventually("all rows are through", func() bool {
-		r.fold()
-		return ask[int](r, "SELECT count(*) FROM work WHERE waiting") == 0
+		n := r.through()
+		r.exec("SELECT pg_sleep(0.01); SELECT work_key_fold(1000)") // a slow one: its transaction began before it
+		if n = r.through() - n; n == 0 {
+			return false
+		}
+		first := ask[time.Time](r, "SELECT next_at FROM work_key_state").Add(-time.Duration(n) * gap)
+		found, err := r.pool.Query(t.Context(), "SELECT greatest(due_at, $1) FROM work WHERE NOT waiting AND n >= $2 "+
+			"ORDER BY n", first, len(starts))
+		r.ok(err)
+		more, err := pgx.CollectRows(found, pgx.RowTo[time.Time])
+		r.ok(err)
+		starts = append(starts, more...)
+		return len(starts) == 60
 	})
-	if least := ask[float64](r, `SELECT min(gap)::float8 FROM (
-		SELECT extract(epoch FROM due_at - lag(due_at) OVER (ORDER BY due_at)) AS gap FROM work) AS g`); least < 0.0099 {
-		t.Errorf("two rows are %v s apart, the rate allows 0.01", least)
+	for i, at := range starts[1:] {
+		if between := at.Sub(starts[i]); between < gap {
+			t.Errorf("rows %d and %d are %v apart, the rate allows %v", i, i+1, between, gap)
+		}
 	}
-	if all := ask[float64](r, "SELECT extract(epoch FROM max(due_at) - min(due_at))::float8 FROM work"); all > 0.59*3 {
-		t.Errorf("60 rows are spread over %v s, the rate allows 0.59", all)
-	}
+	// How late they are depends on the machine: TestRatesAreMet tells the folds what time it is.
 }
 
 func TestNeverMoreThanTheLimitRun(t *testing.T) {

@@ -292,7 +292,7 @@ func TestWhoFoldsAnnouncesNoNotes(t *testing.T) {
 	for name, sql := range map[string]string{
 		"enter":  "INSERT INTO work (n, concurrency_key, key_limit, key_policy) VALUES (9, 'k', 0, 0)",
 		"come":   "UPDATE work SET waiting = false WHERE n = 1",
-		"back":   "UPDATE work SET status = 0, locked_until = NULL WHERE n = 2",
+		"back":   "UPDATE work SET status = 0, locked_until = NULL, due_at = now() WHERE n = 2",
 		"settle": "UPDATE work SET status = 2, completed_at = now(), locked_until = NULL WHERE n = 2",
 	} {
 		for _, folds := range []bool{true, false} {

@@ -10,7 +10,7 @@ CROSS JOIN (VALUES
     ('_join_cursor', '_join_policies'),
     ('_topic', '_topic_policies'),
     ('_attempt', '_policies'), ('_step', '_policies'), ('_queue', '_policies'), ('_bucket', '_policies'),
-    ('_slot', '_policies')) AS v (side, function)
+    ('_given', '_policies'), ('_slot', '_policies')) AS v (side, function)
 JOIN pg_class AS s ON s.relnamespace = n.oid AND s.relname = (t.relname || v.side)::name
 JOIN pg_proc AS p ON p.pronamespace = n.oid AND p.proname = (t.relname || v.function)::name
 WHERE n.nspname = $1 AND obj_description(t.oid, 'pg_class') LIKE 'txwork core %'

@@ -6,7 +6,8 @@
 -- lock_timeout takes nothing this time. A separate statement counts the slots after the lock was granted, so its
 -- snapshot (READ COMMITTED) includes the slots of the previous claim. A settle deletes its slot without this lock:
 -- until it commits, the slot still counts, so the limit is never exceeded. The bucket's row is written under the lock
--- only, so a session that holds it is not a claim, and this does not wait for it.
+-- only, so a session that holds it is not a claim, and this does not wait for it. Starts that were given back
+-- count as tokens; take moves them into the bucket.
 CREATE FUNCTION {{.Function "admit"}}(queue text, want integer)
 RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 LANGUAGE plpgsql
@@ -55,7 +56,8 @@ BEGIN
             RETURN;
         END IF;
         available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
-            + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0));
+            + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0)
+            + coalesce((SELECT sum(g.starts) FROM {{.Given}} AS g WHERE g.queue = $1), 0));
         IF floor(available) < n THEN
             n := floor(available);
             pause := (n + 1 - available) / rule.rate;

@@ -18,6 +18,18 @@ CREATE TABLE {{.Bucket}} (
     refilled_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
+-- Starts of queues with a rate that were taken by a claim and did not happen: each settle that puts jobs back appends a
+-- row, and the next claim of the queue, which holds its lock, takes it into the bucket. REPLICA IDENTITY FULL is for
+-- publications, which refuse to delete rows of a table without a key.
+CREATE TABLE {{.Given}} (
+    queue text NOT NULL,
+    starts integer NOT NULL CHECK (starts > 0)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
+
+ALTER TABLE {{.Given}} REPLICA IDENTITY FULL;
+
+CREATE INDEX {{.Named "given_queue_idx"}} ON {{.Given}} (queue);
+
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
 -- row that the other needs.
 CREATE TABLE {{.Slot}} (

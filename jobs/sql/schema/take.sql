@@ -17,9 +17,16 @@ BEGIN
         UPDATE {{.Table}} AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
     END IF;
     IF rule.rate IS NOT NULL THEN
+        WITH given AS (
+            DELETE FROM {{.Given}} AS d
+            WHERE d.ctid = ANY (ARRAY(SELECT g.ctid FROM {{.Given}} AS g WHERE g.queue = $1
+                FOR UPDATE SKIP LOCKED))
+            RETURNING d.starts
+        )
         UPDATE {{.Bucket}} AS b
         SET tokens = least(rule.burst, coalesce(b.tokens, rule.burst)
-                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0))
+                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0)
+                + (SELECT coalesce(sum(given.starts), 0) FROM given))
                 - cardinality($2),
             refilled_at = clock_timestamp()
         WHERE b.queue = $1;

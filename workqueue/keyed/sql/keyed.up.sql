@@ -13,7 +13,9 @@
 -- waiting row with the smallest key_seq is next.
 --
 -- key_limit = n > 0, a limited key: at most n released rows, by {{.By}}. A row that goes back
--- for a retry gives up its place.
+-- for a retry gives up its place. A rate counts releases, which are starts unless the row is put back before it has
+-- started. If it stays where it is, it stays released. If it is left to other workers until later, its place and its
+-- start are the next row's.
 CREATE SEQUENCE {{.Named "key_seq"}};
 
 -- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
@@ -25,7 +27,8 @@ ALTER TABLE {{.Table}} ALTER COLUMN key_rate TYPE {{.Named "key_rate"}};
 
 -- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
 -- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
--- that has begun to wait. A note whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
+-- that has begun to wait. unused is how many microseconds of the key's rate were taken by releases and not used. A note
+-- whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
 -- its limited rows are independent of each other. If SQL has taken the key or the limit from a row that has a place,
 -- the row's note names no key, and folds drop it: the settle must not fail. The table has no CHECK: the server parses a
 -- CHECK anew for every statement that writes, and every settle of a keyed row writes here.
@@ -35,7 +38,8 @@ CREATE TABLE {{.Named "key_note"}} (
     limited boolean,
     ended integer,
     place bigint,
-    due timestamptz
+    due timestamptz,
+    unused double precision
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
@@ -207,13 +211,27 @@ BEGIN
 END
 $txwork$;
 
--- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze.
+-- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze, or was left to others. What
+-- puts a row back where it was does not assign due_at, so that the row keeps its place.
 CREATE FUNCTION {{.Named "key_back"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
     UPDATE {{.Table}} AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes that a row of a key with a rate was left to others before it had started: its start is the next row's. Only the
+-- statement that leaves rows assigns waiting as it makes a row in progress Ready.
+CREATE FUNCTION {{.Named "key_left"}}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
+    VALUES (now(), NEW.concurrency_key, true, 0, {{.Gap "NEW.key_rate"}});
     RETURN NULL;
 END
 $txwork$;
@@ -360,6 +378,7 @@ DECLARE
     note_ended integer[];
     note_place bigint[];
     note_due timestamptz[];
+    note_unused double precision[];
     ordered boolean := false;
     limited boolean := false;
     n integer;
@@ -383,23 +402,24 @@ BEGIN
                 ORDER BY r.at
                 LIMIT max_notes
                 FOR UPDATE SKIP LOCKED))
-            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due
+            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due, d.unused
         ), merged AS (
             SELECT m.concurrency_key, m.limited,
                 CASE WHEN NOT bool_or(m.ended IS NULL) THEN
                     least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
-                min(m.place) AS place, min(m.due) AS due
+                min(m.place) AS place, min(m.due) AS due,
+                least(greatest(sum(m.unused), 0), 1e17) AS unused
             FROM (
-                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due FROM taken AS t
+                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due, t.unused FROM taken AS t
                 UNION ALL
-                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due)
-            ) AS m (concurrency_key, limited, ended, place, due)
+                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due, note_unused)
+            ) AS m (concurrency_key, limited, ended, place, due, unused)
             GROUP BY m.concurrency_key, m.limited
         )
         SELECT (SELECT count(*) FROM taken), greatest(upto, (SELECT nullif(max(t.at), '-infinity') FROM taken AS t)),
             bool_or(NOT m.limited), bool_or(m.limited), array_agg(m.concurrency_key), array_agg(m.limited),
-            array_agg(m.ended), array_agg(m.place), array_agg(m.due)
-        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due
+            array_agg(m.ended), array_agg(m.place), array_agg(m.due), array_agg(m.unused)
+        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due, note_unused
         FROM merged AS m;
         folded := folded + n;
         -- Many notes of few keys are cheap to take, so this fold goes on taking them: they would only delay later ones.
@@ -412,7 +432,7 @@ BEGIN
     END IF;
     IF limited THEN
         released := released
-            + {{.Named "key_fill"}}(note_keys, note_limited, note_ended, note_due, started, fronts);
+            + {{.Named "key_fill"}}(note_keys, note_limited, note_ended, note_due, note_unused, started, fronts);
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
@@ -529,10 +549,11 @@ $txwork$;
 
 -- Fills the free places of limited keys, by {{.By}}. A row of a key with a rate is released with the due time at which
 -- the rate allows it, by the generic cell rate algorithm. The rows of the next {{.Ahead}} are released in advance, so
--- that the rate is met between two folds. Only key_fold calls it.
+-- that the rate is met between two folds. As many rows as have left their start unused start at once, and the rate does
+-- not count them. What no row takes up moves the key's next time back. Only key_fold calls it.
 CREATE FUNCTION {{.Named "key_fill"}}(
     note_keys text[], note_limited boolean[], note_ended integer[], note_due timestamptz[],
-    started timestamptz, fronts jsonb
+    note_unused double precision[], started timestamptz, fronts jsonb
 ) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -544,9 +565,10 @@ BEGIN
     {{.SeesAll}}
     WITH k AS MATERIALIZED (
         SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
-            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted,
+            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted, coalesce(m.unused, 0) AS unused,
             CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
-        FROM unnest(note_keys, note_limited, note_ended, note_due) AS m (concurrency_key, limited, ended, due)
+        FROM unnest(note_keys, note_limited, note_ended, note_due, note_unused)
+            AS m (concurrency_key, limited, ended, due, unused)
         LEFT JOIN LATERAL (
             SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM {{.Named "key_state"}} AS g
             WHERE g.concurrency_key = m.concurrency_key AND g.limited
@@ -555,14 +577,14 @@ BEGIN
         WHERE m.limited
     ), head AS MATERIALIZED (
         SELECT h.*, greatest(h.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap,
+            {{.Gap "h.key_rate"}} AS gap, floor(h.unused / {{.Gap "h.key_rate"}} + 0.001) AS extra,
             CASE WHEN h.known_taken IS NULL AND h.key_limit <> {{.Unlimited}} THEN (
                 SELECT count(*) FROM {{.Table}} AS l
                 WHERE l.concurrency_key = h.key AND {{.Live "l"}} AND l.key_limit > 0) + (
                 SELECT coalesce(sum(p.ended), 0) FROM {{.Named "key_note"}} AS p
                 WHERE p.concurrency_key = h.key AND p.limited AND p.ended > 0) ELSE h.known_taken END AS taken
         FROM (
-            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.taken AS known_taken,
+            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.unused, k.taken AS known_taken,
                 coalesce({{range $i, $l := .Levels}}{{if $i}}, {{end}}h{{.N}}.key_limit{{end}}) IS NOT NULL AS waits,
                 ARRAY[{{range $i, $l := .Levels}}{{if $i}}, {{end}}coalesce(h{{.N}}.due_at, started){{end}}] AS due,
                 CASE{{range .Levels}} WHEN h{{.N}}.due_at IS NOT NULL THEN h{{.N}}.key_limit{{end}} END AS key_limit,
@@ -580,8 +602,8 @@ BEGIN
             {{- end}}
             OFFSET 0) AS h -- without OFFSET, its expressions would be computed once for each use
     ), room AS MATERIALIZED (
-        SELECT p.*, {{.LevelOrder}} AS levels, least(p.places, floor(least(
-                extract(epoch FROM started + {{.AheadInterval}} - p.first)::float8 * p.key_rate + p.key_burst,
+        SELECT p.*, {{.LevelOrder}} AS levels, least(p.places, floor(least(p.extra + greatest(
+                extract(epoch FROM started + {{.AheadInterval}} - p.first)::float8 * p.key_rate + p.key_burst, 0),
                 {{.MaxReleased}}))::integer) AS rows
         FROM (
             SELECT h.*, CASE
@@ -591,8 +613,8 @@ BEGIN
         WHERE p.waits
     ), free AS MATERIALIZED (
         SELECT f.ctid, room.key, {{.After "room.first"
-            `(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq) - room.key_burst)
-                * room.gap`
+            `(nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap`
             }} AS at
         FROM room
         CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
@@ -627,7 +649,7 @@ BEGIN
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
             ELSE greatest(
-                {{.After "d.first" "(d.released - d.key_burst + 1) * d.gap"}} - {{.AheadInterval}} / 2,
+                {{.After "d.first" "(d.released - d.key_burst + 1) * d.gap - d.unused"}} - {{.AheadInterval}} / 2,
                 started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
@@ -641,7 +663,7 @@ BEGIN
     ), kept AS MATERIALIZED (
         UPDATE {{.Named "key_state"}} AS g
         SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
-            next_at = coalesce({{.After "d.first" "d.released * d.gap"}}, g.next_at)
+            next_at = coalesce({{.NextAt "d"}}, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < {{.MaxUpdates}}
           AND d.n IN (SELECT m.n FROM mine AS m)
@@ -650,7 +672,7 @@ BEGIN
         INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, taken, due, next_at, at)
         SELECT d.key, true, greatest(d.n + 1, nextval('{{.Named "key_seq"}}')),
             d.running, d.due,
-            coalesce({{.After "d.first" "d.released * d.gap"}}, d.next_at), now()
+            coalesce({{.NextAt "d"}}, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
@@ -814,9 +836,13 @@ FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND N
     AND (OLD.waiting AND NOT NEW.waiting OR OLD.status = 3))
 EXECUTE FUNCTION {{.Named "key_come"}}();
 
-CREATE TRIGGER {{.Constraint "key_back"}} AFTER UPDATE OF status ON {{.Table}}
+CREATE TRIGGER {{.Constraint "key_back"}} AFTER UPDATE OF due_at ON {{.Table}}
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION {{.Named "key_back"}}();
+
+CREATE TRIGGER {{.Constraint "key_left"}} AFTER UPDATE OF waiting ON {{.Table}}
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_rate IS NOT NULL AND OLD.status = 1 AND NEW.status IN (0, 3))
+EXECUTE FUNCTION {{.Named "key_left"}}();
 
 CREATE TRIGGER {{.Constraint "key_wait"}} AFTER UPDATE OF waiting ON {{.Table}}
 FOR EACH ROW WHEN ({{.WaitsForKey "NEW"}} AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0

@@ -1,0 +1,18 @@
+-- $1 ids
+-- $2 tokens
+WITH changed AS (
+    UPDATE "billing"."invoices" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN pg_catalog.clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN pg_catalog.clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
+    FROM unnest($1::pg_catalog.uuid[], $2::pg_catalog.uuid[]) AS s (id, token)
+    WHERE t.id = ANY ($1::pg_catalog.uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN pg_catalog.min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+)
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told;
