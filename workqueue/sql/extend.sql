@@ -20,7 +20,8 @@ SET locked_until = clock_timestamp() + @lease::interval,
 FROM (
     SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
            coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
-    FROM unnest(@ids::uuid[], @tokens::uuid[], @within::bigint[]) AS s (id, token, within)
+    FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), unnest(@within::bigint[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
     JOIN {{.Table}} AS r ON r.id = s.id
     WHERE r.id = ANY (@ids::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED

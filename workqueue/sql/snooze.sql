@@ -11,7 +11,8 @@ WITH changed AS (
             WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
             THEN t.last_error
             ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
-    FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[], @errors::text[]) AS s (id, token, delay, error)
+    FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), unnest(@delays::bigint[]), unnest(@errors::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
     WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
         CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back

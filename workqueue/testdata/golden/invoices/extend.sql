@@ -16,7 +16,8 @@ SET locked_until = pg_catalog.clock_timestamp() + $1::interval,
 FROM (
     SELECT r.id, s.within::pg_catalog.text AS within, r.headers ->> 'txwork-running' AS record,
            coalesce(pg_catalog.split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::pg_catalog.text, false) AS recorded
-    FROM unnest($3::pg_catalog.uuid[], $4::pg_catalog.uuid[], $5::bigint[]) AS s (id, token, within)
+    FROM ROWS FROM (pg_catalog.unnest($3::pg_catalog.uuid[]), pg_catalog.unnest($4::pg_catalog.uuid[]), pg_catalog.unnest($5::bigint[]),
+            pg_catalog.generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
     JOIN "billing"."invoices" AS r ON r.id = s.id
     WHERE r.id = ANY ($3::pg_catalog.uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
