@@ -718,22 +718,22 @@ UPDATE "{{schema}}"."inbox" AS t
 SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
     headers = CASE
         WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
-            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+            OR coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) AND coalesce(s.within::text = split_part((t.headers ->> 'txwork-running'), ' ', 2), true)
+        THEN t.headers
         ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
-            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+            CASE WHEN coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) THEN split_part((t.headers ->> 'txwork-running'), ' ', 1)
                 ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
                     * 1000000)::bigint::text END,
-            ' ', held.within, ' ', t.owner_token)) END
-FROM (
-    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
-           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
-    FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(NULL::bigint[]),
-            generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
-    JOIN "{{schema}}"."inbox" AS r ON r.id = s.id
-    WHERE r.id = ANY ($2::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
-    FOR NO KEY UPDATE OF r SKIP LOCKED
-) AS held
-WHERE t.id = held.id AND t.status = 1
+            ' ', s.within, ' ', t.owner_token)) END
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(NULL::bigint[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
+WHERE t.id = ANY (ARRAY(
+    SELECT r.id
+    FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    JOIN "{{schema}}"."inbox" AS r ON r.id = h.id
+    WHERE r.id = ANY ($2::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    FOR NO KEY UPDATE OF r SKIP LOCKED))
+  AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
