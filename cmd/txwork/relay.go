@@ -118,9 +118,9 @@ func (o *relayOptions) validate(timeoutGiven bool) error {
 // A relay is one run of the command.
 type relay struct {
 	relayOptions
-	app    *app
-	db     *database
-	outbox *outbox.Outbox
+	app     *app
+	db      *database
+	outbox  *outbox.Outbox
 	settled settledCounter
 }
 

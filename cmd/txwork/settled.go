@@ -19,13 +19,23 @@ type settledCounter struct {
 // settled are rows by what became of them.
 type settled struct{ done, retried, failed int64 }
 
+const settledMetric = "txwork.settled"
+
 func newSettledCounter() settledCounter {
 	reader := sdk.NewManualReader()
-	return settledCounter{reader, sdk.NewMeterProvider(sdk.WithReader(reader),
-		sdk.WithView(sdk.NewView(sdk.Instrument{Name: "*"}, sdk.Stream{Aggregation: sdk.AggregationDrop{}}),
-			sdk.NewView(sdk.Instrument{Name: "txwork.settled"}, sdk.Stream{
-				AttributeFilter: attribute.NewAllowKeysFilter("txwork.outcome")})))}
+	return settledCounter{reader, sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithView(onlySettled))}
 }
+
+// onlySettled drops all other metrics, and the labels, of which there may be too many.
+func onlySettled(i sdk.Instrument) (sdk.Stream, bool) {
+	s := sdk.Stream{Name: i.Name, Description: i.Description, Unit: i.Unit, Aggregation: sdk.AggregationDrop{}}
+	if i.Name == settledMetric {
+		s.Aggregation, s.AttributeFilter = nil, attribute.NewAllowKeysFilter(outcomeLabel)
+	}
+	return s, true
+}
+
+const outcomeLabel = "txwork.outcome"
 
 // meters is what a table's Telemetry takes.
 func (c settledCounter) meters() metric.MeterProvider { return c.provider }
@@ -40,7 +50,7 @@ func (c settledCounter) count() (n settled) {
 		for _, m := range scope.Metrics {
 			sum, _ := m.Data.(metricdata.Sum[int64])
 			for _, point := range sum.DataPoints {
-				outcome, _ := point.Attributes.Value("txwork.outcome")
+				outcome, _ := point.Attributes.Value(outcomeLabel)
 				switch outcome.AsString() {
 				case "ack":
 					n.done += point.Value
