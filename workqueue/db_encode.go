@@ -14,11 +14,12 @@ import (
 
 // pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
 // tells the parameter types, as text where the connection's mode forgoes that (behind a pooler, say).
-func pgxEncoder(conn *pgx.Conn) func(any) any {
+func pgxEncoder(conn *pgx.Conn, careful bool) func(any) any {
+	encode := binary
 	if readsText(conn) {
-		return literal
+		encode = literal
 	}
-	return binary
+	return noted(repertoireOf(serverEncoding(conn), careful), encode)
 }
 
 // readsText tells whether values travel as text on a pgx connection, in both directions.

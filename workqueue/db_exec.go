@@ -65,7 +65,10 @@ func (t pgxTx) Exec(ctx context.Context, sql string, args ...any) (int64, error)
 	if t.tx == nil {
 		return 0, invalid("transaction", "is nil")
 	}
-	tag, err := t.tx.Exec(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn()))...)
+	if err := speaks(t.tx.Conn()); err != nil {
+		return 0, err
+	}
+	tag, err := t.tx.Exec(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn(), true))...)
 	return tag.RowsAffected(), explain(err)
 }
 
@@ -78,7 +81,10 @@ func (t pgxTx) query(ctx context.Context, row func(scan func(dest ...any) error)
 	if t.tx == nil {
 		return invalid("transaction", "is nil")
 	}
-	rows, err := t.tx.Query(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn()))...)
+	if err := speaks(t.tx.Conn()); err != nil {
+		return err
+	}
+	rows, err := t.tx.Query(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn(), true))...)
 	if err != nil {
 		return err
 	}
@@ -91,7 +97,11 @@ func (t sqlTx) Exec(ctx context.Context, sql string, args ...any) (int64, error)
 	if t.tx == nil {
 		return 0, invalid("transaction", "is nil")
 	}
-	result, err := t.tx.ExecContext(ctx, sql, encodeAll(args, literal)...)
+	encode, err := t.encoder(ctx, args)
+	if err != nil {
+		return 0, explain(err)
+	}
+	result, err := t.tx.ExecContext(ctx, sql, encodeAll(args, encode)...)
 	if err != nil {
 		return 0, explain(t.blame(err, args))
 	}
@@ -107,12 +117,36 @@ func (t sqlTx) query(ctx context.Context, row func(scan func(dest ...any) error)
 	if t.tx == nil {
 		return invalid("transaction", "is nil")
 	}
-	rows, err := t.tx.QueryContext(ctx, sql, encodeAll(args, literal)...)
+	encode, err := t.encoder(ctx, args)
+	if err != nil {
+		return err
+	}
+	rows, err := t.tx.QueryContext(ctx, sql, encodeAll(args, encode)...)
 	if err != nil {
 		return t.blame(err, args)
 	}
 	defer rows.Close()
 	return t.blame(eachRow(rows, row), args)
+}
+
+// encoder asks for the encoding of the database if there are notes that it may lack characters of.
+func (t sqlTx) encoder(ctx context.Context, args []any) (func(any) any, error) {
+	plain := true
+	ask := noted(func(r rune) bool { plain = plain && isASCII(r); return true }, func(v any) any { return v })
+	for _, arg := range args {
+		ask(arg)
+	}
+	if plain {
+		return noted(anyCharacter, literal), nil
+	}
+	var encoding string
+	rows, err := t.tx.QueryContext(ctx, "SELECT pg_catalog.current_setting('server_encoding')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	err = eachRow(rows, func(scan func(...any) error) error { return scan(&encoding) })
+	return noted(repertoireOf(encoding, true), literal), err
 }
 
 // blame explains the error of a transaction that sent a statement without its arguments. bun.Tx does so: it formats

@@ -2,6 +2,8 @@ package workqueue
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +29,8 @@ type poolExecutor struct {
 	pool   *pgxpool.Pool
 	limits TxLimits  // zero: a statement takes as long as it takes
 	slots  slotTaker // of a runtime's connections; zero: the connections need no slots
+
+	careful bool // the database has refused a note, see repertoireOf
 }
 
 // beginReadWrite begins a transaction as a poolExecutor does.
@@ -40,6 +44,10 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 			}
 		}
 		err := p.once(ctx, calls)
+		if isUntranslatable(err) && !p.careful {
+			p.careful = true
+			continue
+		}
 		if err == nil || attempt > maxConflictRetries || !isConflict(err) {
 			return explain(err)
 		}
@@ -76,7 +84,10 @@ func (p poolExecutor) once(ctx context.Context, calls []call) error {
 }
 
 func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) error {
-	encode := pgxEncoder(conn)
+	if err := speaks(conn); err != nil {
+		return err
+	}
+	encode := pgxEncoder(conn, p.careful)
 	batch := &pgx.Batch{}
 	own := 0 // statements that are no call
 	queue := func(text string, args ...any) { batch.Queue(text, args...); own++ }
@@ -200,6 +211,10 @@ func isConflict(err error) bool {
 
 // explain adds what to do to the errors of the database that have a known remedy.
 func explain(err error) error {
+	if isUntranslatable(err) && !errors.Is(err, ErrInvalid) {
+		err = fmt.Errorf("%w: %w", invalid("text", "has a character that the encoding of the database lacks: only "+
+			"payloads can have it, unless the encoding is UTF8"), err)
+	}
 	return postgres.Sentinels{ReadOnly: ErrReadOnly, PoolMode: ErrPoolMode,
 		SchemaVersion: ErrSchemaVersion, Session: ErrSession}.Explain(err)
 }

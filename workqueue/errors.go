@@ -34,7 +34,8 @@ var (
 
 	// ErrSession says that a session was refused, because SQL does not mean there what it says: its search_path names a
 	// schema before pg_catalog, so that functions of that schema replace PostgreSQL's own, or its
-	// session_replication_role is replica, so that no triggers run. The error that wraps it says which.
+	// session_replication_role is replica, so that no triggers run, or its client_encoding is not UTF8. The error that
+	// wraps it says which.
 	ErrSession = errors.New("the session does not fit")
 
 	// ErrReadOnly says that the database refuses writes: a standby, or one set read-only.

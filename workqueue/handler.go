@@ -351,7 +351,10 @@ func (t ownTx) settings() []string {
 }
 
 func (t ownTx) run(ctx context.Context, calls ...call) error {
-	encode := pgxEncoder(t.tx.Conn())
+	if err := speaks(t.tx.Conn()); err != nil {
+		return err
+	}
+	encode := pgxEncoder(t.tx.Conn(), true)
 	batch := &pgx.Batch{}
 	bounds, args := boundSets(ctx, t.tx.Conn(), false)
 	sets := "SELECT " + strings.Join(append(t.settings(), bounds...), ", ") + " WHERE " + postgres.RunsTriggers

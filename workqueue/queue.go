@@ -186,7 +186,7 @@ func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]u
 		return nil, err
 	}
 	return q.idsOp(ctx, opCancel, q.table.statements.cancel, ids, map[string]any{
-		"reason": storable("cancelled: " + text(message(reason))),
+		"reason": note(storable("cancelled: " + text(message(reason)))),
 	})
 }
 
@@ -197,7 +197,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 		return nil, err
 	}
 	return q.idsOp(ctx, opRedrive, q.table.statements.redrive, ids, map[string]any{
-		"actor": optionalText(storable(actor)),
+		"actor": optionalNote(storable(actor)),
 	})
 }
 

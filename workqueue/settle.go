@@ -87,11 +87,11 @@ func (t *Table) settleCalls(batch []settlement, done *changes) []call {
 		}
 	}
 	add(t.statements.ack, acks, nil)
-	add(t.statements.abandon, retries, map[string]any{"delays": delays(retries), "errors": messages(retries)})
-	add(t.statements.snooze, snoozes, map[string]any{"delays": delays(snoozes), "errors": messages(snoozes)})
-	add(t.statements.leave, leaves, map[string]any{"delays": delays(leaves), "errors": messages(leaves)})
+	add(t.statements.abandon, retries, map[string]any{"delays": delays(retries), "errors": notes(retries)})
+	add(t.statements.snooze, snoozes, map[string]any{"delays": delays(snoozes), "errors": notes(snoozes)})
+	add(t.statements.leave, leaves, map[string]any{"delays": delays(leaves), "errors": notes(leaves)})
 	add(t.statements.release, releases, nil)
-	add(t.statements.fail, fails, map[string]any{"errors": messages(fails), "cancelled": cancelled(fails)})
+	add(t.statements.fail, fails, map[string]any{"errors": notes(fails), "cancelled": cancelled(fails)})
 	return calls
 }
 
@@ -151,14 +151,6 @@ func delays(group []settlement) []*int64 {
 			us := min(d, maxDelay).Microseconds()
 			out[i] = &us
 		}
-	}
-	return out
-}
-
-func messages(group []settlement) []*string {
-	out := make([]*string, len(group))
-	for i := range group {
-		out[i] = optionalText(group[i].message)
 	}
 	return out
 }

@@ -70,6 +70,9 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
 		params["application_name"] = "txwork"
 	}
+	// The defaults of the database or the role may be others.
+	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	config.ConnConfig.RuntimeParams["standard_conforming_strings"] = "on"
 	config.BeforeConnect = workqueue.RereadPassword(config.ConnConfig)
 	config.AfterConnect = refuseSession
 	configure(config)

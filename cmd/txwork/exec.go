@@ -26,8 +26,11 @@ const (
 	stderrTail = 2 << 10
 )
 
-// errAttempt marks a failed attempt.
-var errAttempt = errors.New("the command failed")
+// What errors of commands begin with: an attempt that failed, and a message that is not tried again.
+var (
+	errAttempt   = errors.New("the command failed")
+	errPermanent = errors.New("the command refused the message")
+)
 
 // A task is a row of any domain on its way to a command or a URL.
 type task struct {

@@ -17,7 +17,7 @@ func newOutboxCommand(a *app) *cobra.Command {
 // withOutbox connects and makes sure that the outbox exists before any input is read.
 func (a *app) withOutbox(ctx context.Context, o outbox.Options, do func(*database, *outbox.Outbox) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		o.Schema, o.Telemetry = d.schema, a.telemetry()
+		o.Schema, o.Telemetry.Logger = d.schema, a.logger()
 		box, err := outbox.Open(o)
 		if err != nil {
 			return usageError{err}

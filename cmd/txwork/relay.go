@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,8 +56,12 @@ func newRelayCommand(a *app) *cobra.Command {
 			if err := o.validate(cmd.Flags().Changed("timeout")); err != nil {
 				return err
 			}
-			return a.withOutbox(cmd.Context(), outbox.Options{}, func(d *database, box *outbox.Outbox) error {
-				return newRelay(a, d, box, o).run(cmd.Context())
+			settled := newSettledCounter()
+			telemetry := workqueue.Telemetry{MeterProvider: settled.meters()}
+			return a.withOutbox(cmd.Context(), outbox.Options{Telemetry: telemetry}, func(d *database,
+				box *outbox.Outbox) error {
+				r := &relay{relayOptions: o, app: a, db: d, outbox: box, settled: settled}
+				return r.run(cmd.Context())
 			})
 		},
 	}
@@ -115,15 +118,10 @@ func (o *relayOptions) validate(timeoutGiven bool) error {
 // A relay is one run of the command.
 type relay struct {
 	relayOptions
-	app    *app
-	db     *database
-	outbox *outbox.Outbox
-
-	delivered, retried, failed atomic.Int64
-}
-
-func newRelay(a *app, d *database, box *outbox.Outbox, o relayOptions) *relay {
-	return &relay{relayOptions: o, app: a, db: d, outbox: box}
+	app     *app
+	db      *database
+	outbox  *outbox.Outbox
+	settled settledCounter
 }
 
 // errEmpty is why a relay stops that was told to stop once the outbox is empty.
@@ -140,7 +138,7 @@ func (r *relay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	worker.HandleAll(r.counted(r.selected(r.handler(stop))))
+	worker.HandleAll(r.selected(r.handler(stop)))
 
 	s, err := r.db.service(r.parts(worker, stop)...)
 	if err != nil {
@@ -206,24 +204,6 @@ func (r *relay) selected(next outbox.Handler) outbox.Handler {
 	}
 }
 
-// errPermanent marks a permanent failure on its way through the counters.
-var errPermanent = errors.New("the command refused the message")
-
-func (r *relay) counted(next outbox.Handler) outbox.Handler {
-	return func(ctx context.Context, m *outbox.Delivery) error {
-		err := next(ctx, m)
-		switch {
-		case err == nil:
-			r.delivered.Add(1)
-		case errors.Is(err, errPermanent):
-			r.failed.Add(1)
-		case errors.Is(err, errAttempt):
-			r.retried.Add(1)
-		}
-		return err
-	}
-}
-
 // minEmptyCheck is the shortest pause between two checks for an empty outbox.
 const minEmptyCheck = 100 * time.Millisecond
 
@@ -253,8 +233,9 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 			empty = 0
 		}
 		if err == nil {
-			settled := r.delivered.Load() + r.failed.Load()
-			bar.of(settled, settled+depth.Ready+depth.InProgress)
+			n := r.settled.count()
+			ended := n.done + n.failed
+			bar.of(ended, ended+depth.Ready+depth.InProgress)
 		}
 		if empty == 2 {
 			stop(errEmpty)
@@ -303,7 +284,8 @@ type remaining struct {
 
 // conclude reports what was done, and why the relay ended.
 func (r *relay) conclude(ctx context.Context, err, cause error) error {
-	done := relayed{Delivered: r.delivered.Load(), Retried: r.retried.Load(), Failed: r.failed.Load()}
+	n := r.settled.count()
+	done := relayed{Delivered: n.done, Retried: n.retried, Failed: n.failed}
 	if err == nil && errors.Is(cause, errEmpty) {
 		var rest workqueue.Stats
 		if rest, err = r.depth(ctx); err == nil {

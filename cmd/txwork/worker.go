@@ -188,13 +188,13 @@ type workerRun struct {
 	stdout  io.Writer          // of all commands
 	said    func(task, string) // receives the lines of their standard error
 	logger  *slog.Logger
-	settled counts
+	settled settledCounter
 }
 
 func newWorkerRun(a *app, d *database, f *workerFile, o workerOptions) *workerRun {
 	options := &slog.HandlerOptions{Level: slog.LevelInfo}
 	stderr := shared(a.stderr)
-	w := &workerRun{app: a, db: d, file: f, stdout: shared(a.stdout),
+	w := &workerRun{app: a, db: d, file: f, stdout: shared(a.stdout), settled: newSettledCounter(),
 		environ: inherited(os.Environ(), f.Database.Variables, d.pool.Config().ConnConfig)}
 	w.logger, w.said = slog.New(slog.NewTextHandler(stderr, options)), passLines(stderr)
 	if o.json {
@@ -230,8 +230,8 @@ func (w *workerRun) run(ctx context.Context) error {
 		}
 	}
 	err = run(ctx)
-	done, retried, failed := w.settled.done.Load(), w.settled.retried.Load(), w.settled.failed.Load()
-	w.logger.Info("worker stopped", "done", done, "retried", retried, "failed", failed)
+	n := w.settled.count()
+	w.logger.Info("worker stopped", "done", n.done, "retried", n.retried, "failed", n.failed)
 	return err
 }
 
@@ -258,5 +258,5 @@ func (w *workerRun) probed(s *service.Service) (run func(context.Context) error,
 }
 
 func (w *workerRun) telemetry() workqueue.Telemetry {
-	return workqueue.Telemetry{Logger: w.logger}
+	return workqueue.Telemetry{Logger: w.logger, MeterProvider: w.settled.meters()}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/internal/workerfile"
@@ -13,22 +12,7 @@ import (
 // A taskHandler handles a task. Its result settles the row.
 type taskHandler func(ctx context.Context, t task) error
 
-// counts are the settlements of a worker.
-type counts struct{ done, retried, failed atomic.Int64 }
-
-func (c *counts) add(err error) {
-	var o *workqueue.Outcome
-	switch {
-	case err == nil:
-		c.done.Add(1)
-	case errors.As(err, &o) && o.IsPermanent():
-		c.failed.Add(1)
-	default:
-		c.retried.Add(1)
-	}
-}
-
-// handler returns a handler of the file, with its retry settings applied and its results counted.
+// handler returns a handler of the file, with its retry settings applied.
 func (w *workerRun) handler(h *workerfile.Handler) taskHandler {
 	do := w.doing(h)
 	return func(ctx context.Context, t task) error {
@@ -36,9 +20,7 @@ func (w *workerRun) handler(h *workerfile.Handler) taskHandler {
 		if ctx.Err() != nil { // the shutdown, a lost lease or a cancel, none of which is a result of the task
 			return err
 		}
-		err = settledBy(h, t, err)
-		w.settled.add(err)
-		return err
+		return settledBy(h, t, err)
 	}
 }
 

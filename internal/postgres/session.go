@@ -34,8 +34,16 @@ const (
 		" pg_catalog.current_setting('session_replication_role')"
 )
 
+// simpleNeeds is what pgx says before the setting that the simple protocol needs.
+const simpleNeeds = "simple protocol queries must be run with "
+
 // explainSession explains the error with which a session was refused, whatever the driver made of it.
 func (s Sentinels) explainSession(err error) (explained error, ok bool) {
+	if err != nil && s.Session != nil && !contain.Is(err, s.Session) {
+		if _, setting, found := strings.Cut(err.Error(), simpleNeeds); found {
+			return fmt.Errorf("txwork: %w: add %s to the connection string: %w", s.Session, setting, err), true
+		}
+	}
 	if State(err) != "22P02" || s.Session == nil || contain.Is(err, s.Session) {
 		return nil, false
 	}

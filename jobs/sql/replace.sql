@@ -8,7 +8,8 @@
 -- that found the holder has locked the new key's writers.
 --
 -- A separate CTE locks the rows in the order of their ids, so that concurrent calls cannot deadlock: the join of the
--- update would lock them in the order of its plan.
+-- update would lock them in the order of its plan. The update looks up the ids that were locked, so it begins when all
+-- are, and what else it says is for the planner, as in the core's ack.sql.
 WITH locked AS MATERIALIZED (
     SELECT t.id FROM {{.Table}} AS t WHERE t.id = ANY ($1::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
 ), changed AS (
@@ -33,13 +34,15 @@ WITH locked AS MATERIALIZED (
         progress = NULL,
         progress_note = NULL,
         output = NULL
-    FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::bigint[], $5::timestamptz[], $6::text[], $7::bigint[],
-            $8::text[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::bigint[],
-            $15::double precision[], $16::bigint[])
+    FROM ROWS FROM (unnest($1::uuid[]), unnest($2::text[]), unnest($3::bytea[]), unnest($4::bigint[]),
+            unnest($5::timestamptz[]), unnest($6::text[]), unnest($7::bigint[]), unnest($8::text[]),
+            unnest($9::bigint[]), unnest($10::text[]), unnest($11::text[]), unnest($12::text[]), unnest($13::bigint[]),
+            unnest($14::bigint[]), unnest($15::double precision[]), unnest($16::bigint[]),
+            generate_subscripts('{}'::int[], 1))
         AS s (id, unique_key, args, priority, due_at, headers, max_attempts, retry, unique_states, queue, schedule,
             concurrency_key, key_limit, key_policy, key_rate, key_burst)
-    JOIN locked AS l ON l.id = s.id
-    WHERE t.id = s.id AND t.unique_key = s.unique_key AND t.status = 0
+    WHERE t.id = ANY (ARRAY(SELECT l.id FROM locked AS l)) AND t.id = s.id AND t.unique_key = s.unique_key
+      AND coalesce(t.status = 0, false)
     RETURNING t.id
 ), told AS (
     SELECT array_agg(changed.id) AS ids

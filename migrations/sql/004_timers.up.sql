@@ -219,14 +219,15 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers" AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -253,6 +254,7 @@ AS $txwork$
 BEGIN
     IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers" AS t
@@ -262,8 +264,9 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[]), unnest(array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
@@ -289,6 +292,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers" AS t
@@ -298,8 +302,9 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[]), unnest(array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
@@ -325,27 +330,29 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers" AS t
 SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
     headers = CASE
         WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
-            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+            OR coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) AND coalesce(s.within::text = split_part((t.headers ->> 'txwork-running'), ' ', 2), true)
+        THEN t.headers
         ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
-            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+            CASE WHEN coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) THEN split_part((t.headers ->> 'txwork-running'), ' ', 1)
                 ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
                     * 1000000)::bigint::text END,
-            ' ', held.within, ' ', t.owner_token)) END
-FROM (
-    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
-           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
-    JOIN "{{schema}}"."timers" AS r ON r.id = s.id
-    WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
-    FOR NO KEY UPDATE OF r SKIP LOCKED
-) AS held
-WHERE t.id = held.id AND t.status = 1
+            ' ', s.within, ' ', t.owner_token)) END
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(NULL::bigint[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
+WHERE t.id = ANY (ARRAY(
+    SELECT r.id
+    FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    JOIN "{{schema}}"."timers" AS r ON r.id = h.id
+    WHERE r.id = ANY ($2::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    FOR NO KEY UPDATE OF r SKIP LOCKED))
+  AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
@@ -539,23 +546,20 @@ WITH wanted AS MATERIALIZED (
     SELECT s.ord, s.key, s.topic, s.payload, s.headers::jsonb AS headers,
            coalesce(s.max_attempts, 15) AS max_attempts,
            coalesce(s.fire_at, clock_timestamp() + s.delay * interval '1 microsecond') AS fire_at
-    FROM unnest(ARRAY[$1]::text[], ARRAY[$2]::text[], ARRAY[$4]::bytea[], ARRAY[$5]::text[], ARRAY[$6]::bigint[], ARRAY[$3]::timestamptz[], ARRAY[NULL]::bigint[])
-        WITH ORDINALITY AS s (key, topic, payload, headers, max_attempts, fire_at, delay, ord)
-), held AS (
-    SELECT t.id, w.*
-    FROM wanted AS w
-    JOIN "{{schema}}"."timers" AS t ON t.key = w.key
-    ORDER BY t.key
-    FOR NO KEY UPDATE OF t
+    FROM ROWS FROM (unnest(ARRAY[$1]::text[]), unnest(ARRAY[$2]::text[]), unnest(ARRAY[$4]::bytea[]), unnest(ARRAY[$5]::text[]),
+            unnest(ARRAY[$6]::bigint[]), unnest(ARRAY[$3]::timestamptz[]), unnest(ARRAY[NULL]::bigint[]), generate_subscripts('{}'::int[], 1))
+        WITH ORDINALITY AS s (key, topic, payload, headers, max_attempts, fire_at, delay, many, ord)
+), held AS MATERIALIZED (
+    SELECT t.id FROM "{{schema}}"."timers" AS t WHERE t.key = ANY (ARRAY[$1]::text[]) ORDER BY t.key FOR NO KEY UPDATE
 ), changed AS (
     UPDATE "{{schema}}"."timers" AS t
     SET generation = CASE WHEN t.generation < 2147483647 THEN t.generation + 1 ELSE 1 END,
-        fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE h.fire_at END,
-        topic = CASE WHEN t.status = 1 THEN t.topic ELSE h.topic END,
-        payload = CASE WHEN t.status = 1 THEN t.payload ELSE h.payload END,
-        headers = CASE WHEN t.status = 1 THEN t.headers ELSE h.headers END,
-        max_attempts = CASE WHEN t.status = 1 THEN t.max_attempts ELSE h.max_attempts END,
-        due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE greatest(h.fire_at, now()) END,
+        fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE w.fire_at END,
+        topic = CASE WHEN t.status = 1 THEN t.topic ELSE w.topic END,
+        payload = CASE WHEN t.status = 1 THEN t.payload ELSE w.payload END,
+        headers = CASE WHEN t.status = 1 THEN t.headers ELSE w.headers END,
+        max_attempts = CASE WHEN t.status = 1 THEN t.max_attempts ELSE w.max_attempts END,
+        due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE greatest(w.fire_at, now()) END,
         status = CASE WHEN t.status = 1 THEN 1 ELSE 0 END,
         attempts = CASE WHEN t.status = 1 THEN t.attempts ELSE 0 END,
         owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
@@ -564,13 +568,13 @@ WITH wanted AS MATERIALIZED (
         completed_at = NULL,
         failed_at = NULL,
         waiting = false,
-        rearm_at = CASE WHEN t.status = 1 THEN h.fire_at END,
-        rearm_topic = CASE WHEN t.status = 1 THEN h.topic END,
-        rearm_payload = CASE WHEN t.status = 1 THEN h.payload END,
-        rearm_headers = CASE WHEN t.status = 1 THEN h.headers END,
-        rearm_max_attempts = CASE WHEN t.status = 1 THEN h.max_attempts END
-    FROM held AS h
-    WHERE t.id = h.id
+        rearm_at = CASE WHEN t.status = 1 THEN w.fire_at END,
+        rearm_topic = CASE WHEN t.status = 1 THEN w.topic END,
+        rearm_payload = CASE WHEN t.status = 1 THEN w.payload END,
+        rearm_headers = CASE WHEN t.status = 1 THEN w.headers END,
+        rearm_max_attempts = CASE WHEN t.status = 1 THEN w.max_attempts END
+    FROM wanted AS w
+    WHERE t.id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND t.key = w.key
     RETURNING t.id, t.key, t.status
 )
 SELECT c.id, CASE WHEN c.status = 0 THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE c.status = 1 END
@@ -1408,14 +1412,15 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -1442,6 +1447,7 @@ AS $txwork$
 BEGIN
     IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
@@ -1451,8 +1457,9 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[]), unnest(array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
@@ -1478,6 +1485,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
@@ -1487,8 +1495,9 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[]), unnest(array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
@@ -1514,27 +1523,29 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
 SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
     headers = CASE
         WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
-            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+            OR coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) AND coalesce(s.within::text = split_part((t.headers ->> 'txwork-running'), ' ', 2), true)
+        THEN t.headers
         ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
-            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+            CASE WHEN coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) THEN split_part((t.headers ->> 'txwork-running'), ' ', 1)
                 ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
                     * 1000000)::bigint::text END,
-            ' ', held.within, ' ', t.owner_token)) END
-FROM (
-    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
-           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
-    JOIN "{{schema}}"."timers_schedule" AS r ON r.id = s.id
-    WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
-    FOR NO KEY UPDATE OF r SKIP LOCKED
-) AS held
-WHERE t.id = held.id AND t.status = 1
+            ' ', s.within, ' ', t.owner_token)) END
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(NULL::bigint[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
+WHERE t.id = ANY (ARRAY(
+    SELECT r.id
+    FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    JOIN "{{schema}}"."timers_schedule" AS r ON r.id = h.id
+    WHERE r.id = ANY ($2::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    FOR NO KEY UPDATE OF r SKIP LOCKED))
+  AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;

@@ -3,6 +3,7 @@
 UPDATE {{.Table}} AS t
 SET {{template "retry_or_fail" retry "t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL" .AbandonDue}}
     last_error = {{reason "coalesce(s.error, 'abandoned without an error')"}}
-FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[], @errors::text[]) AS s (id, token, delay, error)
+FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), unnest(@delays::bigint[]), unnest(@errors::text[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
 WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled

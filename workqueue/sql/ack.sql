@@ -9,6 +9,6 @@ UPDATE {{.Table}} AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
-FROM unnest(@ids::uuid[], @tokens::uuid[]) AS s (id, token)
+FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
 WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id

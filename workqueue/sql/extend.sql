@@ -1,6 +1,6 @@
 -- InProgress -> InProgress: the lease moves, the token stays. Locked rows, such as one whose handler is committing its
--- own settle, are skipped, so a renewal never waits. The outer join is by id, not by ctid: a row that changed before it
--- was locked is followed to its newest version.
+-- own settle, are skipped, so a renewal never waits. They are found by id, not by ctid: a row that changed before it
+-- was locked is followed to its newest version. Both joins are written for the planner as that of ack.sql.
 --
 -- The first renewal of a claim records since when the row runs, and within which time it should end, if the worker says
 -- so. Later renewals leave the record as it is, unless that time has changed, and rows that end before the first one
@@ -11,19 +11,22 @@ UPDATE {{.Table}} AS t
 SET locked_until = clock_timestamp() + @lease::interval,
     headers = CASE
         WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
-            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+            OR {{template "recorded"}} AND coalesce(s.within::text = split_part({{template "record"}}, ' ', 2), true)
+        THEN t.headers
         ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
-            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+            CASE WHEN {{template "recorded"}} THEN split_part({{template "record"}}, ' ', 1)
                 ELSE (extract(epoch FROM coalesce(t.locked_until - @claimed::interval, clock_timestamp()))
                     * 1000000)::bigint::text END,
-            ' ', held.within, ' ', t.owner_token)) END
-FROM (
-    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
-           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
-    FROM unnest(@ids::uuid[], @tokens::uuid[], @within::bigint[]) AS s (id, token, within)
-    JOIN {{.Table}} AS r ON r.id = s.id
-    WHERE r.id = ANY (@ids::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
-    FOR NO KEY UPDATE OF r SKIP LOCKED
-) AS held
-WHERE t.id = held.id AND t.status = 1
+            ' ', s.within, ' ', t.owner_token)) END
+FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), unnest(@within::bigint[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
+WHERE t.id = ANY (ARRAY(
+    SELECT r.id
+    FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    JOIN {{.Table}} AS r ON r.id = h.id
+    WHERE r.id = ANY (@ids::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    FOR NO KEY UPDATE OF r SKIP LOCKED))
+  AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
+{{- define "record"}}(t.headers ->> 'txwork-running'){{end}}
+{{- define "recorded"}}coalesce(split_part({{template "record"}}, ' ', 3) = t.owner_token::text, false){{end}}

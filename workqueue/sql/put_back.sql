@@ -21,9 +21,9 @@ WITH changed AS (
             THEN t.last_error
             ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
         {{- end}}
-    FROM {{if .IsReleasing}}unnest(@ids::uuid[], @tokens::uuid[]) AS s (id, token)
-    {{- else}}unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[], @errors::text[]) AS s (id, token, delay, error)
-    {{- end}}
+    FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), {{if not .IsReleasing -}}
+            unnest(@delays::bigint[]), unnest(@errors::text[]),
+            {{end}}generate_subscripts('{}'::int[], 1)) AS s (id, token{{if not .IsReleasing}}, delay, error{{end}})
     WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled{{.PutBackRule}}
         {{- if not .IsLeaving}},

@@ -135,7 +135,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
@@ -187,7 +187,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
@@ -238,14 +238,15 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -274,6 +275,7 @@ AS $txwork$
 BEGIN
     IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
@@ -283,8 +285,9 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[]), unnest(array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
@@ -312,6 +315,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
@@ -321,8 +325,9 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[]), unnest(array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
@@ -349,28 +354,30 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
 SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
     headers = CASE
         WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
-            OR held.recorded AND coalesce(held.within = split_part(held.record, ' ', 2), true) THEN t.headers
+            OR coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) AND coalesce(s.within::text = split_part((t.headers ->> 'txwork-running'), ' ', 2), true)
+        THEN t.headers
         ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
-            CASE WHEN held.recorded THEN split_part(held.record, ' ', 1)
+            CASE WHEN coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) THEN split_part((t.headers ->> 'txwork-running'), ' ', 1)
                 ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
                     * 1000000)::bigint::text END,
-            ' ', held.within, ' ', t.owner_token)) END
-FROM (
-    SELECT r.id, s.within::text AS within, r.headers ->> 'txwork-running' AS record,
-           coalesce(split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::text, false) AS recorded
-    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], NULL::bigint[]) AS s (id, token, within)
-    JOIN "billing"."invoices" AS r ON r.id = s.id
-    WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
-    FOR NO KEY UPDATE OF r SKIP LOCKED
-) AS held
-WHERE t.id = held.id AND t.status = 1
+            ' ', s.within, ' ', t.owner_token)) END
+FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(NULL::bigint[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
+WHERE t.id = ANY (ARRAY(
+    SELECT r.id
+    FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    JOIN "billing"."invoices" AS r ON r.id = h.id
+    WHERE r.id = ANY ($2::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    FOR NO KEY UPDATE OF r SKIP LOCKED))
+  AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;

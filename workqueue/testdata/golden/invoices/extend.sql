@@ -7,19 +7,20 @@ UPDATE "billing"."invoices" AS t
 SET locked_until = pg_catalog.clock_timestamp() + $1::interval,
     headers = CASE
         WHEN pg_catalog.jsonb_typeof(coalesce(t.headers, '{}'::pg_catalog.jsonb)) <> 'object'
-            OR held.recorded AND coalesce(held.within = pg_catalog.split_part(held.record, ' ', 2), true) THEN t.headers
+            OR coalesce(pg_catalog.split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::pg_catalog.text, false) AND coalesce(s.within::pg_catalog.text = pg_catalog.split_part((t.headers ->> 'txwork-running'), ' ', 2), true)
+        THEN t.headers
         ELSE coalesce(t.headers, '{}'::pg_catalog.jsonb) || pg_catalog.jsonb_build_object('txwork-running', pg_catalog.concat(
-            CASE WHEN held.recorded THEN pg_catalog.split_part(held.record, ' ', 1)
+            CASE WHEN coalesce(pg_catalog.split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::pg_catalog.text, false) THEN pg_catalog.split_part((t.headers ->> 'txwork-running'), ' ', 1)
                 ELSE (extract(epoch FROM coalesce(t.locked_until - $2::interval, pg_catalog.clock_timestamp()))
                     * 1000000)::bigint::pg_catalog.text END,
-            ' ', held.within, ' ', t.owner_token)) END
-FROM (
-    SELECT r.id, s.within::pg_catalog.text AS within, r.headers ->> 'txwork-running' AS record,
-           coalesce(pg_catalog.split_part(r.headers ->> 'txwork-running', ' ', 3) = s.token::pg_catalog.text, false) AS recorded
-    FROM unnest($3::pg_catalog.uuid[], $4::pg_catalog.uuid[], $5::bigint[]) AS s (id, token, within)
-    JOIN "billing"."invoices" AS r ON r.id = s.id
-    WHERE r.id = ANY ($3::pg_catalog.uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
-    FOR NO KEY UPDATE OF r SKIP LOCKED
-) AS held
-WHERE t.id = held.id AND t.status = 1
+            ' ', s.within, ' ', t.owner_token)) END
+FROM ROWS FROM (pg_catalog.unnest($3::pg_catalog.uuid[]), pg_catalog.unnest($4::pg_catalog.uuid[]), pg_catalog.unnest($5::bigint[]),
+        pg_catalog.generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
+WHERE t.id = ANY (ARRAY(
+    SELECT r.id
+    FROM ROWS FROM (pg_catalog.unnest($3::pg_catalog.uuid[]), pg_catalog.unnest($4::pg_catalog.uuid[]), pg_catalog.generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    JOIN "billing"."invoices" AS r ON r.id = h.id
+    WHERE r.id = ANY ($3::pg_catalog.uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    FOR NO KEY UPDATE OF r SKIP LOCKED))
+  AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled;

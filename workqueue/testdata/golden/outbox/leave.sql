@@ -15,7 +15,8 @@ WITH changed AS (
             WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR pg_catalog.starts_with(t.last_error, s.error || ' since ')
             THEN t.last_error
             ELSE s.error || ' since ' || pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
-    FROM unnest($1::pg_catalog.uuid[], $2::pg_catalog.uuid[], $3::bigint[], $4::pg_catalog.text[]) AS s (id, token, delay, error)
+    FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($2::pg_catalog.uuid[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::pg_catalog.text[]),
+            pg_catalog.generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
     WHERE t.id = ANY ($1::pg_catalog.uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
