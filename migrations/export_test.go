@@ -45,5 +45,5 @@ func Comparer(schema string) func([]Object) Differences {
 	routines := routines(load(schema))
 	want := snapshot(schema, routines)
 	m := newMender(schema, routines, want)
-	return func(have []Object) Differences { return compare(want, catalog{schema, have}, m) }
+	return func(have []Object) Differences { return compare(want, catalog{schema, have}, m, nil) }
 }

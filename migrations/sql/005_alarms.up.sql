@@ -27,6 +27,8 @@ CREATE TABLE "{{schema}}"."alarms" (
     )
 );
 
+COMMENT ON TABLE "{{schema}}"."alarms" IS 'txwork alarms 1';
+
 CREATE INDEX "alarms_due_idx" ON "{{schema}}"."alarms" (next_fire_at) WHERE status = 'active';
 
 CREATE INDEX "alarms_owner_idx" ON "{{schema}}"."alarms" (owner_did, created_at DESC);

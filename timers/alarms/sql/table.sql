@@ -27,6 +27,8 @@ CREATE TABLE {{.Table}} (
     )
 );
 
+COMMENT ON TABLE {{.Table}} IS 'txwork alarms 1';
+
 CREATE INDEX "alarms_due_idx" ON {{.Table}} (next_fire_at) WHERE status = 'active';
 
 CREATE INDEX "alarms_owner_idx" ON {{.Table}} (owner_did, created_at DESC);
