@@ -15,10 +15,10 @@ import (
 )
 
 // Validate checks that this library can work with the schema: every migration is applied, and the tables serve this
-// library, also if a newer one has migrated them; every table, column, constraint, index, function, trigger, sequence and type is as the migrations make
-// it; and every core table of your own serves this version of the core. It writes nothing, needs only the right
-// to read the table schema_version, and works on a standby. An application that does not call [Migrator.Up] should call
-// Validate when it starts.
+// library, also if a newer one has migrated them; every table, column, constraint, index, function, trigger, sequence
+// and type is as the migrations make it; and every core table of your own serves this version of the core. It writes
+// nothing, needs only the right to read the table schema_version, and works on a standby. An application that does not
+// call [Migrator.Up] should call Validate when it starts.
 //
 // The error is a [*SchemaError] with all [Differences] that are not harmless, and the DDL that repairs each. errors.Is
 // finds [workqueue.ErrSchemaVersion] in it.

@@ -85,8 +85,8 @@ type Spec struct {
 	// those with the least value go first, see package keyed. Default: they go by due time.
 	PriorityColumn string
 
-	// Version is the version of the table that this Spec describes. Raise it with each migration that changes the table.
-	// It is independent of the core's, [SchemaVersion], and of those of other tables. Default: 1.
+	// Version is the version of the table that this Spec describes. Raise it with each migration that changes the
+	// table. It is independent of the core's, [SchemaVersion], and of those of other tables. Default: 1.
 	Version int
 
 	// OldestTable is the oldest version of the table with which programs of this Spec work: one that lacks nothing that

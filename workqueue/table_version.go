@@ -9,7 +9,8 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 )
 
-// Versions of the core: of the columns, triggers and functions that every table has. ADR 0063 says when they are raised.
+// Versions of the core: of the columns, triggers and functions that every table has. ADR 0063 says when they are
+// raised.
 const (
 	// SchemaVersion is the version for which this library was written, and which the tables get that it creates.
 	SchemaVersion = 1
@@ -83,8 +84,9 @@ func (t *Table) checkVersions(ctx context.Context, all []versions) error {
 			return fmt.Errorf("txwork: %w: table %s has version %d%s, this %s needs %d: %s", ErrSchemaVersion, t.Name(),
 				v.table.Is, v.of, v.upgrade, v.program.Oldest, postgres.Migrate(t.spec.Schema, t.spec.Table))
 		case fit == mark.TooNew:
-			return fmt.Errorf("txwork: %w: table %s has version %d%s, which serves version %d and later, this %s has %d: "+
-				"upgrade the %[6]s", ErrSchemaVersion, t.Name(), v.table.Is, v.of, v.table.Since, v.upgrade, v.program.Is)
+			return fmt.Errorf("txwork: %w: table %s has version %d%s, which serves version %d and later, "+
+				"this %s has %d: upgrade the %[6]s", ErrSchemaVersion, t.Name(), v.table.Is, v.of, v.table.Since, v.upgrade,
+				v.program.Is)
 		case fit == mark.Pending && t.told.CompareAndSwap(false, true):
 			t.telemetry.logger.LogAttrs(ctx, slog.LevelWarn, "a migration of the table is pending",
 				slog.Int("version", v.table.Is), slog.Int("known", v.program.Is),
