@@ -149,6 +149,7 @@ func typesOf(rest string) string {
 }
 
 const (
-	bodyStart = "AS $txwork$"
-	bodyEnd   = "$txwork$;"
+	bodyQuote = "$txwork$"
+	bodyStart = "AS " + bodyQuote
+	bodyEnd   = bodyQuote + ";"
 )

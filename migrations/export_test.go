@@ -2,7 +2,9 @@ package migrations
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,4 +48,27 @@ func Comparer(schema string) func([]Object) Differences {
 	want := snapshot(schema, routines)
 	m := newMender(schema, routines, want)
 	return func(have []Object) Differences { return compare(want, catalog{schema, have}, m, nil) }
+}
+
+// Extend adds a migration to those that a Migrator knows, and returns its version.
+func Extend(m *Migrator, d Domain, name, up, down string) int64 {
+	version := m.latest() + 1
+	m.migrations = append(m.migrations, migration{version: version, domain: d,
+		name: fmt.Sprintf("%03d_%s_%s", version, d, name), up: strings.ReplaceAll(up, schemaPlaceholder, m.schema),
+		down: strings.ReplaceAll(down, schemaPlaceholder, m.schema)})
+	return version
+}
+
+// Losses returns what running a down direction loses, as text, or an error if it is not known.
+func Losses(up, down string) (all []string, err error) {
+	losses, err := migration{name: "100_test", up: up, down: down}.losses()
+	for _, l := range losses {
+		all = append(all, strings.TrimSuffix(fmt.Sprintf("%s.%s", l.table, l.column), "."))
+	}
+	return all, err
+}
+
+// Text returns the two directions of an embedded migration.
+func Text(name string) (up, down string) {
+	return render(name+".up.sql", "txwork"), render(name+".down.sql", "txwork")
 }

@@ -143,7 +143,7 @@ func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 }
 
 // DownTo reverts all migrations of the domains above a version, the newest first, and drops their tables with all their
-// rows, which you can count before with [Migrator.RowsAbove]. It refuses to revert a domain that another domain needs,
+// rows, and their columns, both of which you can count before with [Migrator.RowsAbove]. It refuses to revert a domain that another domain needs,
 // unless that is reverted, too. It returns the migrations that it reverted, even together with an error; none if there
 // was nothing to do. Version 0 also drops the table of versions: what remains is the schema, without any object of
 // txwork.
