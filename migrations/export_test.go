@@ -13,7 +13,7 @@ import (
 const SchemaPlaceholder = schemaPlaceholder
 
 // GooseLayout is the directory that a Migrator passes to goose.
-var GooseLayout = func(schema string) (fs.FS, error) { return gooseLayout(load(schema)) }
+var GooseLayout = func(schema string) (fs.FS, error) { return gooseLayout(load(schema), "3000") }
 
 // All returns the embedded migrations in their order, as Up would report them.
 func All() []Applied {
@@ -71,4 +71,26 @@ func Losses(up, down string) (all []string, err error) {
 // Text returns the two directions of an embedded migration.
 func Text(name string) (up, down string) {
 	return render(name+".up.sql", "txwork"), render(name+".down.sql", "txwork")
+}
+
+// Plain is an up direction for tables that were just made.
+func Plain(up string) string { return migration{up: up}.plain() }
+
+// FilesOf returns the files of all migrations that a Migrator knows.
+func FilesOf(m *Migrator, f Format) (fs.FS, error) {
+	return directory(FileOptions{Schema: m.schema, Format: f}.filesOf(m.schema, m.migrations))
+}
+
+// SplitConcurrent returns the statements of a concurrent migration, and false for any other.
+func SplitConcurrent(name string) (up, down []string, concurrent bool) {
+	m := migration{up: render(name+".up.sql", "txwork"), down: render(name+".down.sql", "txwork")}
+	return statements(m.up), statements(m.down), m.concurrent()
+}
+
+// ConcurrentFiles is how many numbers a concurrent migration takes.
+const ConcurrentFiles = concurrentFiles
+
+// Resumable is the up direction of a concurrent migration.
+func Resumable(name string) string {
+	return migration{up: render(name+".up.sql", "txwork")}.resumable().text()
 }

@@ -107,5 +107,6 @@ var filledTable = regexp.MustCompile(`(?m)^INSERT INTO "[^"]+"\."([^"]+)"`)
 
 // fills tells whether the migration itself writes rows of a table, so that they are made again with it.
 func (m migration) fills(table string) bool {
-	return slices.ContainsFunc(filledTable.FindAllStringSubmatch(m.up, -1), func(f []string) bool { return f[1] == table })
+	filled := filledTable.FindAllStringSubmatch(m.up, -1)
+	return slices.ContainsFunc(filled, func(f []string) bool { return f[1] == table })
 }

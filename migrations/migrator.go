@@ -143,10 +143,10 @@ func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 }
 
 // DownTo reverts all migrations of the domains above a version, the newest first, and drops their tables with all their
-// rows, and their columns, both of which you can count before with [Migrator.RowsAbove]. It refuses to revert a domain that another domain needs,
-// unless that is reverted, too. It returns the migrations that it reverted, even together with an error; none if there
-// was nothing to do. Version 0 also drops the table of versions: what remains is the schema, without any object of
-// txwork.
+// rows, and their columns. Count both before with [Migrator.RowsAbove]. It refuses to revert a domain that another
+// domain needs, unless that is reverted, too. It returns the migrations that it reverted, even together with an error;
+// none if there was nothing to do. Version 0 also drops the table of versions: what remains is the schema, without any
+// object of txwork.
 func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok && version != 0 {
 		return nil, m.unknown(version)

@@ -56,7 +56,7 @@ func (m *Migrator) forget(ctx context.Context, db *sql.DB) error {
 // provider makes a goose provider over the session. Every run needs a new one, because a provider looks for the table
 // of versions only once. Migrations that the application has registered globally with goose are excluded.
 func (m *Migrator) provider(db *sql.DB, chosen []migration) (*goose.Provider, error) {
-	layout, err := gooseLayout(chosen)
+	layout, err := gooseLayout(chosen, m.lockMillis())
 	if err != nil {
 		return nil, err
 	}

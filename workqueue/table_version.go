@@ -85,8 +85,8 @@ func (t *Table) checkVersions(ctx context.Context, all []versions) error {
 				v.table.Is, v.of, v.upgrade, v.program.Oldest, postgres.Migrate(t.spec.Schema, t.spec.Table))
 		case fit == mark.TooNew:
 			return fmt.Errorf("txwork: %w: table %s has version %d%s, which serves version %d and later, "+
-				"this %s has %d: upgrade the %[6]s", ErrSchemaVersion, t.Name(), v.table.Is, v.of, v.table.Since, v.upgrade,
-				v.program.Is)
+				"this %s has %d: upgrade the %[6]s", ErrSchemaVersion, t.Name(), v.table.Is, v.of, v.table.Since,
+				v.upgrade, v.program.Is)
 		case fit == mark.Pending && t.told.CompareAndSwap(false, true):
 			t.telemetry.logger.LogAttrs(ctx, slog.LevelWarn, "a migration of the table is pending",
 				slog.Int("version", v.table.Is), slog.Int("known", v.program.Is),

@@ -40,7 +40,8 @@ func TestVersionsOfTableAndProgram(t *testing.T) {
 			c.table.Schema, c.program.Schema = db.Schema, db.Schema
 			create(t, db, c.table)
 			var logs bytes.Buffer
-			table, err := workqueue.Open(c.program, workqueue.Telemetry{Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+			logger := slog.New(slog.NewTextHandler(&logs, nil))
+			table, err := workqueue.Open(c.program, workqueue.Telemetry{Logger: logger})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -166,7 +166,8 @@ var notFollowed = map[string][]string{
 		"pass --tokens-file", "pass --secret-file", "pass --database-url", "leave out --fix",
 	},
 	"it needs another server, program or file than a test has": {
-		"connect to the primary", "connect to PostgreSQL directly", "upgrade the library", "upgrade the %[6]s", "upgrade it",
+		"connect to the primary", "connect to PostgreSQL directly", "upgrade the library", "upgrade it",
+		"upgrade the %[6]s",
 		"close some, or raise max_connections", "check its name in the URL, or create it", "check its name and password",
 		"is starting, stopping or recovering: try again", "write that of a password as", "check the URL and that the server",
 		"txwork roles after it", "or `txwork migrate up`",
