@@ -165,6 +165,10 @@ var notFollowed = map[string][]string{
 		"write fewer keys in one transaction",
 		"pass --tokens-file", "pass --secret-file", "pass --database-url", "leave out --fix",
 	},
+	"it is a pattern of statements": {
+		"^(?i)(ADD |DROP CONSTRAINT |ENABLE |DISABLE |", "^(?i)ALTER TABLE (?:IF EXISTS )?", "^(?i)ALTER (?:COLUMN )?",
+		"^(?i)(DROP (FUNCTION|PROCEDURE|ROUTINE|",
+	},
 	"it needs another server, program or file than a test has": {
 		"connect to the primary", "connect to PostgreSQL directly", "upgrade the library", "upgrade it",
 		"upgrade the %[6]s",

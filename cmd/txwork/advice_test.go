@@ -533,7 +533,7 @@ var advices = []advised{
 				return nil
 			}
 		})},
-	{says: "which hold no values: pass --yes to do so", make: situation(newMigratedCLI,
+	{says: "drop its tables, which hold no rows: pass --yes to do so", make: situation(newMigratedCLI,
 		func(c *cli) call { return c.tells("migrate", "down") })},
 	{says: "pass --yes and --drop-rows to do so", make: situation(newMigratedCLI, func(c *cli) call {
 		c.greet(jobs.InsertOptions{})

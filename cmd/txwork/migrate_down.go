@@ -102,8 +102,8 @@ func (o *downOptions) refuse(names []string, rows []migrations.TableRows) error 
 		return usagef("migrate down would take back %s and drop %s: pass --yes and --drop-rows to do so", what,
 			countRows(rows))
 	default:
-		return usagef("migrate down would take back %s and drop its tables, which hold no rows, and columns, which hold "+
-			"no values: pass --yes to do so", what)
+		return usagef("migrate down would take back %s and drop its tables, which hold no rows: pass --yes to do so",
+			what)
 	}
 }
 
