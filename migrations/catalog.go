@@ -114,11 +114,12 @@ func (t routineTexts) of(o object) routine {
 	return t[o.bare()]
 }
 
-// routines returns all routines that the migrations create. A later migration overrides earlier ones.
+// routines returns all routines that the migrations create. A later migration overrides earlier ones. Behind each
+// stands the statement that revokes the rights of PUBLIC, also where a migration replaces it: its types are read there.
 func routines(all []migration) routineTexts {
 	found := routineTexts{}
 	for _, m := range all {
-		rest := m.up
+		rest := "\n" + m.up
 		for {
 			_, text, more := strings.Cut(rest, "\nCREATE ")
 			if !more {
@@ -149,6 +150,7 @@ func typesOf(rest string) string {
 }
 
 const (
-	bodyStart = "AS $txwork$"
-	bodyEnd   = "$txwork$;"
+	bodyQuote = "$txwork$"
+	bodyStart = "AS " + bodyQuote
+	bodyEnd   = bodyQuote + ";"
 )

@@ -3,7 +3,6 @@ package migrations
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/txwork/txwork/workqueue"
@@ -114,7 +113,7 @@ var compared = map[string][]string{
 	"domain":            {"type", "NOT NULL", "default"},
 	"domain constraint": {"definition", "NOT VALID"},
 	"sequence":          {"definition"},
-	"table":             {"kind", "UNLOGGED", replicaIdentity, coreVersion, storageParameters},
+	"table":             {"kind", "UNLOGGED", replicaIdentity, coreVersion, version, storageParameters},
 	"column":            {"type", "collation", "NOT NULL", "default", "generation", "identity"},
 	"constraint":        {"definition", "NOT VALID", "invalid"},
 	"index":             {"definition", "invalid"},
@@ -126,6 +125,7 @@ var compared = map[string][]string{
 // Facts of tables.
 const (
 	coreVersion       = "core version"
+	version           = "version" // of a table that does not instantiate the core
 	storageParameters = "storage parameters"
 	replicaIdentity   = "replica identity"
 )
@@ -135,12 +135,14 @@ type comparison struct {
 	mender
 	have  map[identity]object
 	gone  []string // tables that are missing
+	newer []Domain // domains that a newer library has migrated
 	found Differences
 }
 
-// compare lists the differences of a catalog, in an order in which their statements can be run.
-func compare(want, have catalog, m mender) Differences {
-	c := comparison{mender: m, have: index(have.objects)}
+// compare lists the differences of a catalog, in an order in which their statements can be run. Of the domains that a
+// newer library has migrated it lists only what no migration does.
+func compare(want, have catalog, m mender, newer []Domain) Differences {
+	c := comparison{mender: m, have: index(have.objects), newer: newer}
 	wanted := index(want.objects)
 	for _, o := range want.objects {
 		if _, exists := c.have[o.identity()]; o.Kind == "table" && !exists {
@@ -187,14 +189,16 @@ func kinds(lists ...[]object) (order []string) {
 func (c *comparison) expect(want object) {
 	have, exists := c.have[want.identity()]
 	if !exists {
-		c.missing(want)
+		if !c.beyond(want) {
+			c.missing(want)
+		}
 		return
 	}
 	d := Difference{Object: c.describe(want), DDL: []string{}}
 	note := d
 	var problems []string
 	for _, fact := range compared[want.Kind] {
-		if same(fact, want.Facts[fact], have.Facts[fact]) {
+		if same(fact, want.Facts[fact], have.Facts[fact]) || c.beyond(want) && !slices.Contains(damage, fact) {
 			continue
 		}
 		problem, ddl := problem(fact, want.Facts[fact], have.Facts[fact]), c.alter(want, have, fact)
@@ -243,6 +247,9 @@ func (c *comparison) goneWith(o object) bool {
 // foreign checks an object that the migrations do not make. It reports only additions with which txwork cannot work, or
 // that can interfere with it.
 func (c *comparison) foreign(o object, wanted map[identity]object) {
+	if c.beyond(o) {
+		return
+	}
 	ours := func(table string) bool {
 		_, yes := wanted[identity{kind: "table", name: table}]
 		return yes
@@ -251,7 +258,7 @@ func (c *comparison) foreign(o object, wanted map[identity]object) {
 	switch {
 	case o.Kind == "table":
 		if text := o.Facts[coreVersion]; text != "" {
-			d.Problem = coreProblem(strconv.Itoa(workqueue.SchemaVersion), text)
+			d.Problem = ownProblem(text)
 		}
 	case o.Kind == "column" && ours(o.Parent) && o.required():
 		d.Problem = "is not txwork's, NOT NULL and without a default: every insert fails"
@@ -308,8 +315,8 @@ func loosely(expression string) string { return line(parentheses.Replace(express
 
 func problem(fact, want, have string) string {
 	switch {
-	case fact == coreVersion:
-		return coreProblem(want, have)
+	case fact == coreVersion, fact == version:
+		return markProblem(want, have)
 	case fact == "body":
 		return "does something else: its body is not that of this version"
 	case fact == "kind":
@@ -328,21 +335,3 @@ func problem(fact, want, have string) string {
 
 // line puts a text on one line.
 func line(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// coreProblem says why this library cannot work with a table whose comment names another version of the core, or none.
-// It is empty if the version fits.
-func coreProblem(want, have string) string {
-	needed, _ := strconv.Atoi(want) // the query returns only digits
-	version, _ := strconv.Atoi(have)
-	switch {
-	case have == "":
-		return "has no comment that says for which version of the core it was made: this library works with " + want
-	case version == needed:
-		return ""
-	case version > needed:
-		return fmt.Sprintf("was made for version %d of the core, this library works with %d: upgrade the library",
-			version, needed)
-	}
-	return fmt.Sprintf("was made for version %d of the core, this library works with %d: migrate it: "+
-		"migrations.DDL returns its present form", version, needed)
-}

@@ -5,13 +5,13 @@
 //
 // [Migrator.Up] brings a schema to the version of the library. Call it when your application starts, or in a release
 // job. Any number of processes may call it at once: an advisory lock for each schema lets one work while the others
-// wait. Nothing else in txwork migrates. Workers check the version of their table when they start, and refuse another
-// one.
+// wait. Nothing else in txwork migrates. Workers check the version of their table when they start, and refuse one that
+// does not fit: the table says which programs it serves, and the program with which tables it works.
 //
-// Each migration is one transaction, together with its entry in the table schema_version. If Up is interrupted, the
-// next Up continues. A migration that cannot lock a table in use gives up after [Options].LockTimeout. It then changes
-// nothing, and the error says which session holds the lock. Without this limit, all other statements on the table would
-// queue behind it.
+// Each migration is one transaction, together with its entry in the table schema_version; one that builds an index
+// concurrently is none, and can be repeated. If Up is interrupted, the next Up continues. A migration that cannot lock
+// a table in use gives up after [Options].LockTimeout. It then changes nothing, and the error says which session holds
+// the lock. Without this limit, all other statements on the table would queue behind it.
 //
 // Up, Down and [Migrator.DownTo] need a session of their own. Put PgBouncer or another pooler in session mode, or
 // connect to PostgreSQL directly.

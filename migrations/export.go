@@ -58,7 +58,9 @@ func readExported(dir string) (exported, error) {
 	}
 	own := map[string]bool{}
 	for _, m := range load("txwork") {
-		own[m.name] = true
+		for _, name := range m.fileNames() {
+			own[name] = true
+		}
 	}
 	for _, entry := range entries {
 		m := numberedFile.FindStringSubmatch(entry.Name())

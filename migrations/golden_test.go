@@ -121,7 +121,7 @@ func TestCatalogSnapshot(t *testing.T) {
 		} else {
 			up = migrations.RenderFile(m.Name+".up.sql", db.Schema)
 		}
-		exec(t, db.Pool, up)
+		exec(t, db.Pool, migrations.Plain(up))
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

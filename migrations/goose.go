@@ -8,6 +8,7 @@ import (
 )
 
 const (
+	gooseAlone = "-- +goose NO TRANSACTION\n"
 	gooseUp    = "-- +goose Up\n"
 	gooseDown  = "-- +goose Down\n"
 	gooseBegin = "-- +goose StatementBegin\n"
@@ -16,7 +17,11 @@ const (
 
 // gooseFile joins the two directions of a migration in a goose file.
 func gooseFile(up, down string) string {
-	return gooseUp + annotate(up) + "\n" + gooseDown + annotate(down)
+	text := gooseUp + annotate(up) + "\n" + gooseDown + annotate(down)
+	if strings.Contains(up, " INDEX CONCURRENTLY ") {
+		text = gooseAlone + text
+	}
+	return text
 }
 
 // annotate encloses statements that contain semicolons, which are functions and DO blocks, in goose's annotations.
@@ -45,11 +50,11 @@ func begins(line string) bool {
 		line == "DO $txwork$\n"
 }
 
-// gooseLayout returns the directory of migrations that goose reads.
-func gooseLayout(all []migration) (fs.FS, error) {
+// gooseLayout returns the directory of migrations that goose reads. It is for sessions with a lock timeout.
+func gooseLayout(all []migration, lockMillis string) (fs.FS, error) {
 	dir := make([]file, len(all))
 	for i, m := range all {
-		dir[i] = file{m.name + ".sql", gooseFile(m.up, m.down)}
+		dir[i] = file{m.name + ".sql", gooseFile(m.directions(lockMillis))}
 	}
 	return directory(dir)
 }

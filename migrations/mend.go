@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/mark"
 )
 
 // A mender writes the DDL that repairs a schema, so that it is as the migrations make it.
@@ -83,8 +85,8 @@ func (m mender) alter(want, have object, fact string) []string {
 			return m.identify(want)
 		}
 		return []string{fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY DEFAULT;", m.name(want.Name))}
-	case "table " + coreVersion:
-		if have.Facts[fact] == "" {
+	case "table " + coreVersion, "table " + version:
+		if !isNewer(have.Facts[fact], needed) {
 			return m.comment(want)
 		}
 	case "table " + storageParameters:
@@ -135,7 +137,7 @@ func (m mender) createTable(o object) []string {
 	if o.Facts[replicaIdentity] != "" {
 		statements = append(statements, m.identify(o)...)
 	}
-	if o.Facts[coreVersion] != "" {
+	if o.Facts[coreVersion]+o.Facts[version] != "" {
 		statements = append(statements, m.comment(o)...)
 	}
 	return statements
@@ -146,9 +148,13 @@ func (m mender) identify(o object) []string {
 	return []string{fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY %s;", m.name(o.Name), o.Facts[replicaIdentity])}
 }
 
-// comment sets the comment by which workers know for which version of the core a table was made.
+// comment sets the comment by which programs know which version a table has.
 func (m mender) comment(o object) []string {
-	return []string{fmt.Sprintf("COMMENT ON TABLE %s IS 'txwork core %s';", m.name(o.Name), o.Facts[coreVersion])}
+	text := mark.Prefix + o.Facts[coreVersion]
+	if o.Facts[version] != "" {
+		text = "txwork " + o.Name + " " + o.Facts[version]
+	}
+	return []string{fmt.Sprintf("COMMENT ON TABLE %s IS '%s';", m.name(o.Name), text)}
 }
 
 // addConstraint adds a constraint in two steps, so that the slow one only takes a lock that lets others write.

@@ -109,7 +109,8 @@ func (m *Migrator) find(version int64) (migration, bool) {
 // it applied, even together with an error. It creates the schema if that is missing. If several migrators start at
 // once, one does the work; the others wait for it, until ctx ends, and find nothing to do.
 //
-// If the schema is newer than this library, Up changes nothing and returns a [workqueue.ErrSchemaVersion].
+// If the schema is newer than this library and still serves it, Up finds nothing to do in the domains that the schema
+// has, so that an older process can start again. If it does not, Up returns a [workqueue.ErrSchemaVersion].
 func (m *Migrator) Up(ctx context.Context) ([]Applied, error) { return m.UpTo(ctx, m.latest()) }
 
 // UpTo is [Migrator.Up] up to and including a version.
@@ -117,7 +118,7 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok {
 		return nil, m.unknown(version)
 	}
-	return m.migrate(ctx, "migrate up", func(db *sql.DB) ([]*goose.MigrationResult, error) {
+	return m.migrate(ctx, applying, func(db *sql.DB) ([]*goose.MigrationResult, error) {
 		domains, err := m.prepare(ctx, db)
 		if err != nil {
 			return nil, err
@@ -142,10 +143,10 @@ func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 }
 
 // DownTo reverts all migrations of the domains above a version, the newest first, and drops their tables with all their
-// rows, which you can count before with [Migrator.RowsAbove]. It refuses to revert a domain that another domain needs,
-// unless that is reverted, too. It returns the migrations that it reverted, even together with an error; none if there
-// was nothing to do. Version 0 also drops the table of versions: what remains is the schema, without any object of
-// txwork.
+// rows, and their columns. Count both before with [Migrator.RowsAbove]. It refuses to revert a domain that another
+// domain needs, unless that is reverted, too. It returns the migrations that it reverted, even together with an error;
+// none if there was nothing to do. Version 0 also drops the table of versions: what remains is the schema, without any
+// object of txwork.
 func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok && version != 0 {
 		return nil, m.unknown(version)
@@ -162,7 +163,7 @@ func (m *Migrator) unknown(version int64) error {
 
 func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose.MigrationResult, error)) ([]Applied,
 	error) {
-	return m.migrate(ctx, "migrate down", func(db *sql.DB) ([]*goose.MigrationResult, error) {
+	return m.migrate(ctx, reverting, func(db *sql.DB) ([]*goose.MigrationResult, error) {
 		has, err := m.history.state(ctx, db)
 		if err != nil {
 			return nil, err

@@ -86,8 +86,8 @@ func SQL(o FileOptions) (string, error) {
 	}
 	parts := []string{sqlHeader(schema, all), prologue(schema)}
 	for _, m := range all {
-		parts = append(parts, "-- Migration "+m.name+"\n\n"+m.up, recordVersion(schema, m.version)+recordDomain(schema,
-			m.domain))
+		parts = append(parts, "-- Migration "+m.name+"\n\n"+m.plain(),
+			recordVersion(schema, m.version)+recordDomain(schema, m.domain))
 	}
 	return strings.Join(parts, "\n"), nil
 }
@@ -125,22 +125,37 @@ func (o FileOptions) files() (all []file, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return o.filesOf(schema, chosen), nil
+}
+
+func (o FileOptions) filesOf(schema string, chosen []migration) (all []file) {
+	next := o.First
 	for i, m := range chosen {
-		up, down := m.up+"\n"+recordVersion(schema, m.version), m.down+forgetVersion(schema, m.version)
+		record, forget := recordVersion(schema, m.version), forgetVersion(schema, m.version)
+		if m.concurrent() {
+			record = strings.TrimSuffix(record, ";\n") + onConflict + ";\n"
+		}
 		if !slices.ContainsFunc(chosen[:i], func(earlier migration) bool { return earlier.domain == m.domain }) {
-			up, down = up+recordDomain(schema, m.domain), down+forgetDomain(schema, m.domain)
+			record, forget = record+recordDomain(schema, m.domain), forget+forgetDomain(schema, m.domain)
 		}
-		if i == 0 {
-			up, down = prologue(schema)+"\n"+up, down+epilogue(schema)
-		}
-		name := m.name
-		if o.First > 0 {
+		parts := o.Format.parts(m)
+		for j, p := range parts {
+			up, down := p.up, p.down
+			if j == len(parts)-1 {
+				up, down = up+"\n"+record, down+forget
+			}
+			if i == 0 && j == 0 {
+				up, down = prologue(schema)+"\n"+up, down+epilogue(schema)
+			}
 			_, rest, _ := strings.Cut(m.name, "_")
-			name = fmt.Sprintf("%d_txwork_%s", o.First+int64(i), rest)
-		}
-		for _, f := range o.Format.files(up, down) {
-			all = append(all, file{name + f.name, f.text})
+			name := fmt.Sprintf("%03d_%s%s", m.version+int64(j), rest, p.suffix)
+			if o.First > 0 {
+				name, next = fmt.Sprintf("%d_txwork_%s%s", next, rest, p.suffix), next+1
+			}
+			for _, f := range o.Format.files(up, down) {
+				all = append(all, file{name + f.name, f.text})
+			}
 		}
 	}
-	return all, nil
+	return all
 }

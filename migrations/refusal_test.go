@@ -128,6 +128,7 @@ func TestNewerSchema(t *testing.T) {
 	m := newMigrator(t, db.Pool, db.Schema)
 	up(t, m)
 	exec(t, db.Pool, "INSERT INTO schema_version (version_id, is_applied) VALUES (99, true)")
+	exec(t, db.Pool, "COMMENT ON TABLE outbox IS 'txwork core 1, version 3 since 2'")
 	before := objects(t, db.Pool, db.Schema)
 	_, upErr := m.Up(t.Context())
 	_, downErr := m.Down(t.Context())

@@ -56,7 +56,7 @@ func (m *Migrator) forget(ctx context.Context, db *sql.DB) error {
 // provider makes a goose provider over the session. Every run needs a new one, because a provider looks for the table
 // of versions only once. Migrations that the application has registered globally with goose are excluded.
 func (m *Migrator) provider(db *sql.DB, chosen []migration) (*goose.Provider, error) {
-	layout, err := gooseLayout(chosen)
+	layout, err := gooseLayout(chosen, m.lockMillis())
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +67,21 @@ func (m *Migrator) provider(db *sql.DB, chosen []migration) (*goose.Provider, er
 		goose.WithDisableGlobalRegistry(true))
 }
 
-// migrate runs Up or Down while no other migrator runs, and reports what it did. It refuses a schema that is newer than
-// this library.
+// What migrate is called for.
+const (
+	applying  = "migrate up"
+	reverting = "migrate down"
+)
+
+// migrate runs Up or Down while no other migrator runs, and reports what it did. It refuses a schema that does not
+// serve this library and, to revert, every newer one: this library does not know how its newest migrations are
+// reverted.
 func (m *Migrator) migrate(ctx context.Context, action string, run func(*sql.DB) ([]*goose.MigrationResult,
 	error)) ([]Applied, error) {
 	applied := []Applied{}
 	tried := action
 	err := m.exclusively(ctx, func(db *sql.DB) error {
-		if err := m.refuseNewer(ctx, db); err != nil {
+		if err := m.refuseNewer(ctx, db, action == reverting); err != nil {
 			return err
 		}
 		results, err := run(db)
@@ -89,15 +96,20 @@ func (m *Migrator) migrate(ctx context.Context, action string, run func(*sql.DB)
 	return applied, m.failed(tried, err)
 }
 
-func (m *Migrator) refuseNewer(ctx context.Context, db *sql.DB) error {
+func (m *Migrator) refuseNewer(ctx context.Context, db *sql.DB, always bool) error {
 	has, err := m.history.state(ctx, db)
 	if err != nil || len(has.entries) == 0 {
 		return err
 	}
-	if last := has.entries[len(has.entries)-1].version; last > m.latest() {
+	last := has.entries[len(has.entries)-1].version
+	if last <= m.latest() {
+		return nil
+	}
+	stands, err := m.standing(ctx, db)
+	if err == nil && (always || stands.refuses != "") {
 		return errNewer(last, m.latest())
 	}
-	return nil
+	return err
 }
 
 func (m *Migrator) report(ctx context.Context, action string, results []*goose.MigrationResult) []Applied {

@@ -89,10 +89,13 @@ const setUpVersion = 0
 func recordVersion(schema string, version int64) string {
 	text := fmt.Sprintf("INSERT INTO %s (version_id, is_applied) VALUES (%d, true)", versionTableName(schema), version)
 	if version == setUpVersion {
-		text += " ON CONFLICT DO NOTHING"
+		text += onConflict
 	}
 	return text + ";\n"
 }
+
+// onConflict is for what may be run again.
+const onConflict = " ON CONFLICT DO NOTHING"
 
 func forgetVersion(schema string, version int64) string {
 	return fmt.Sprintf("DELETE FROM %s WHERE version_id = %d;\n", versionTableName(schema), version)

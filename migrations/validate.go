@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,11 +14,11 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Validate checks that this library can work with the schema: every migration is applied, and none that the library
-// does not know; every table, column, constraint, index, function, trigger, sequence and type is as the migrations make
-// it; and every core table of your own was made for this version of the core. It writes nothing, needs only the right
-// to read the table schema_version, and works on a standby. An application that does not call [Migrator.Up] should call
-// Validate when it starts.
+// Validate checks that this library can work with the schema: every migration is applied, and the tables serve this
+// library, also if a newer one has migrated them; every table, column, constraint, index, function, trigger, sequence
+// and type is as the migrations make it; and every core table of your own serves this version of the core. It writes
+// nothing, needs only the right to read the table schema_version, and works on a standby. An application that does not
+// call [Migrator.Up] should call Validate when it starts.
 //
 // The error is a [*SchemaError] with all [Differences] that are not harmless, and the DDL that repairs each. errors.Is
 // finds [workqueue.ErrSchemaVersion] in it.
@@ -37,13 +38,16 @@ func (m *Migrator) Validate(ctx context.Context) error {
 var undefined = []string{"42P01", "42703"}
 
 // Differences lists what [Migrator.Validate] finds, and the harmless differences. If migrations are pending, or the
-// schema is newer than this library, it lists only these migrations, because all other differences would follow from
-// them. It waits for a table that another session has locked exclusively for at most [Options.LockTimeout].
+// schema is so new that it does not serve this library, it lists only these migrations, because all other differences
+// would follow from them. A schema that is newer and serves this library differs harmlessly; in the domains of newer
+// versions only damage is listed, such as an invalid index. It waits for a table that another session has locked
+// exclusively for at most [Options.LockTimeout].
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
-	has, err := m.state(ctx)
+	has, stands, err := m.stateAndStanding(ctx)
+	versions := Differences{}
 	if pg := new(pgconn.PgError); errors.As(err, &pg) && slices.Contains(undefined, pg.Code) {
-		has, err = state{}, nil // the comparison below reports what is missing
-	} else if versions := m.versionDifferences(has); err != nil || len(versions) > 0 {
+		has = state{} // the comparison below reports what is missing
+	} else if versions = m.versionDifferences(has, stands); err != nil || versions.Err() != nil {
 		return versions, m.failed("validate", err)
 	}
 	var have catalog
@@ -59,28 +63,49 @@ func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	if err != nil {
 		return nil, m.failed("validate", err)
 	}
-	return m.differences(of(m.migrations, m.wanted(has)), have), nil
+	return append(versions, m.differences(of(m.migrations, m.wanted(has)), have, stands.newer)...), nil
 }
 
-func (m *Migrator) differences(wanted []migration, have catalog) Differences {
+func (m *Migrator) stateAndStanding(ctx context.Context) (has state, stands standing, err error) {
+	err = m.reading(ctx, func(tx *sql.Tx) error {
+		if has, err = m.history.state(ctx, tx); err != nil {
+			return err
+		}
+		stands, err = m.standing(ctx, tx)
+		return err
+	})
+	return has, stands, err
+}
+
+func (m *Migrator) differences(wanted []migration, have catalog, newer []Domain) Differences {
 	routines := routines(wanted)
 	want := snapshot(have.schema, routines).of(wanted)
-	return compare(want, have, newMender(m.schema, routines, want))
+	return compare(want, have, newMender(m.schema, routines, want), newer)
 }
 
-func (m *Migrator) versionDifferences(has state) Differences {
+func (m *Migrator) versionDifferences(has state, stands standing) Differences {
 	all := Differences{}
 	for _, s := range m.statuses(has) {
 		switch {
 		case s.Name == "":
-			all = append(all, Difference{Object: fmt.Sprintf("version %d", s.Version), Problem: tooNew(m.latest()),
-				DDL: []string{}})
+			all = append(all, m.newerVersion(s.Version, stands))
 		case !s.Applied:
 			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run " + m.command("up"),
 				DDL: []string{}, cause: cause{pendingMigration, true}})
 		}
 	}
 	return all
+}
+
+// newerVersion reports a migration that this library does not know. It is harmless while the tables serve this library.
+func (m *Migrator) newerVersion(v int64, stands standing) Difference {
+	d := Difference{Object: fmt.Sprintf("version %d", v), Problem: tooNew(m.latest()), DDL: []string{}}
+	if stands.refuses == "" {
+		d.Harmless = true
+		d.Problem = fmt.Sprintf("is applied, this library knows up to %d, which the tables still serve: upgrade the "+
+			"library before the next such migration", m.latest())
+	}
+	return d
 }
 
 // command returns the command line of txwork that does the same for the schema and the domains of the Options.

@@ -14,6 +14,9 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
+// newer records a migration that this library does not know.
+var newer = fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)", latest()+1)
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -33,8 +36,19 @@ func TestValidate(t *testing.T) {
 			"txwork migrate up"}},
 		"nothing was migrated": {"DROP TABLE schema_version",
 			[]string{allPending() + " are pending: run `txwork migrate up"}},
-		"a newer library": {fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)",
-			latest()+1),
+		"a newer library, which the tables serve": {newer, nil},
+		"a newer library's additions": {newer + `; COMMENT ON TABLE outbox IS 'txwork core 2 since 1, version 3 since 1';
+			ALTER TABLE outbox ADD COLUMN tenant text NOT NULL DEFAULT 'none'; CREATE INDEX outbox_tenant_idx ON outbox (tenant);
+			CREATE OR REPLACE FUNCTION outbox_fold(max_notes integer DEFAULT 1000) RETURNS integer LANGUAGE sql AS 'SELECT 0'`,
+			nil},
+		"damage to a newer library's table": {newer + `; COMMENT ON TABLE outbox IS 'txwork core 1, version 2 since 1';
+			ALTER TABLE outbox SET UNLOGGED`, []string{"outbox is UNLOGGED"}},
+		"damage beside a newer library's table": {newer + `; COMMENT ON TABLE outbox IS 'txwork core 1, version 2 since 1';
+			DROP INDEX jobs_done_idx`, []string{"jobs_done_idx is missing"}},
+		"a newer election": {newer + "; COMMENT ON TABLE leader IS 'txwork leader 2 since 1'; DROP FUNCTION leader_note",
+			nil},
+		"a changed comment": {"COMMENT ON TABLE outbox IS 'txwork core 0'", []string{"its comment was changed"}},
+		"a newer library": {newer + "; COMMENT ON TABLE jobs IS 'txwork core 1, version 4 since 2'",
 			[]string{fmt.Sprintf("version %d", latest()+1), fmt.Sprintf("up to %d", latest()), "upgrade the library"}},
 	} {
 		t.Run(name, func(t *testing.T) {

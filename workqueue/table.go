@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,6 +25,7 @@ type Table struct {
 	inserts    insertStatements
 	converters []converter
 	telemetry  *telemetry
+	told       atomic.Bool // that a migration is pending
 }
 
 // Open validates the Spec and renders its statements. It does not touch the database.
@@ -70,8 +72,10 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// CheckVersion reports whether the table exists, was made for this version of the library, and has its triggers
-// enabled. The error is an [ErrSchemaVersion] and says which side is behind, or what to do. Workers call it before they
+// CheckVersion reports whether the table exists, whether this program can use it, and whether it has its triggers
+// enabled. The table and the program need not have the same version: the table says which programs it serves, and the
+// Spec with which tables its program works. The error is an [ErrSchemaVersion] and says which side is behind, or what
+// to do. A table that fits although a migration of it is pending is logged, once. Workers call CheckVersion before they
 // start. db is a pool, a connection or a transaction of pgx.
 func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 	var comment *string
@@ -105,31 +109,10 @@ func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 			"and the migrations of tables of your own again", ErrSchemaVersion, t.Name(), names,
 			postgres.Command(t.spec.Schema, "migrate", "validate"))
 	}
-	if err := t.checkVersionComment(comment); err != nil || missing.name == "" {
+	if err := t.checkMark(ctx, comment); err != nil || missing.name == "" {
 		return err
 	}
 	return missing.refuse(t)
-}
-
-func (t *Table) checkVersionComment(comment *string) error {
-	table := t.Name()
-	var version int
-	if comment == nil {
-		comment = new(string)
-	}
-	if _, err := fmt.Sscanf(*comment, "txwork core %d", &version); err != nil {
-		return fmt.Errorf("txwork: %w: table %s carries no version (its comment is %q, want %q): it was not made by txwork",
-			ErrSchemaVersion, table, *comment, versionComment(SchemaVersion))
-	}
-	switch {
-	case version < SchemaVersion:
-		return fmt.Errorf("txwork: %w: table %s has version %d, this library needs %d: %s", ErrSchemaVersion, table, version,
-			SchemaVersion, postgres.Migrate(t.spec.Schema, t.spec.Table))
-	case version > SchemaVersion:
-		return fmt.Errorf("txwork: %w: table %s has version %d, this library knows up to %d: upgrade the library",
-			ErrSchemaVersion, table, version, SchemaVersion)
-	}
-	return nil
 }
 
 // claimedNames are the names of what a claim returns.

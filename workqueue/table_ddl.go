@@ -7,13 +7,6 @@ import (
 	"time"
 )
 
-// SchemaVersion is the version of the table layout and of the functions that this library works with.
-// It is recorded as the comment of every table, and checked before the first statement.
-const SchemaVersion = 1
-
-// versionComment marks a table as ours and says for which version of the core it was made.
-func versionComment(version int) string { return fmt.Sprintf("txwork core %d", version) }
-
 // planSettings pin the plans of the core's statements: each has exactly one good plan, an index or TID
 // scan with a nested loop or a hash, and a plan made while the table was empty would otherwise be kept.
 var planSettings = []setting{
@@ -52,7 +45,7 @@ func (s Spec) DDL() (up, down string, err error) {
 }
 
 // VersionComment is the table's comment as a string literal.
-func (v view) VersionComment() string { return "'" + versionComment(SchemaVersion) + "'" }
+func (v view) VersionComment() string { return "'" + v.spec.mark().String() + "'" }
 
 // A sqlFunction is an operation as psql, Python or C# call it.
 type sqlFunction struct {

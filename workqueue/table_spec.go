@@ -88,6 +88,18 @@ type Spec struct {
 	// those with the least value go first, see package keyed. Default: they go by due time.
 	PriorityColumn string
 
+	// Version is the version of the table that this Spec describes. Raise it with each migration that changes the
+	// table. It is independent of the core's, [SchemaVersion], and of those of other tables. Default: 1.
+	Version int
+
+	// OldestTable is the oldest version of the table with which programs of this Spec work: one that lacks nothing that
+	// they need. On such a table they start, and log that a migration is pending. Default: Version.
+	OldestTable int
+
+	// OldestProgram is the oldest Version of a Spec whose programs can use the table of this one: it has all that they
+	// need, and accepts what they write. [Spec.DDL] writes it on the table. Default: Version.
+	OldestProgram int
+
 	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
 	MaxAttempts int
 
@@ -161,8 +173,7 @@ func (s Spec) Validate() error {
 	checks := []func() error{
 		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateTopics, s.validateUnique,
 		s.validateLabels, s.validateKeyColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds,
-		s.validateWriter,
-		s.validateLimits,
+		s.validateWriter, s.validateVersion, s.validateLimits,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -175,6 +186,15 @@ func (s Spec) Validate() error {
 func (s Spec) withDefaults() Spec {
 	if s.Schema == "" {
 		s.Schema = DefaultSchema
+	}
+	if s.Version == 0 {
+		s.Version = 1
+	}
+	if s.OldestTable == 0 {
+		s.OldestTable = s.Version
+	}
+	if s.OldestProgram == 0 {
+		s.OldestProgram = s.Version
 	}
 	if s.MaxAttempts == 0 {
 		s.MaxAttempts = DefaultMaxAttempts

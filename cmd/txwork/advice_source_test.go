@@ -165,8 +165,13 @@ var notFollowed = map[string][]string{
 		"write fewer keys in one transaction",
 		"pass --tokens-file", "pass --secret-file", "pass --database-url", "leave out --fix",
 	},
+	"it is a pattern of statements": {
+		"^(?i)(ADD |DROP CONSTRAINT |ENABLE |DISABLE |", "^(?i)ALTER TABLE (?:IF EXISTS )?", "^(?i)ALTER (?:COLUMN )?",
+		"^(?i)(DROP (FUNCTION|PROCEDURE|ROUTINE|",
+	},
 	"it needs another server, program or file than a test has": {
 		"connect to the primary", "connect to PostgreSQL directly", "upgrade the library", "upgrade it",
+		"upgrade the %[6]s",
 		"close some, or raise max_connections", "check its name in the URL, or create it", "check its name and password",
 		"is starting, stopping or recovering: try again", "write that of a password as", "check the URL and that the server",
 		"txwork roles after it", "or `txwork migrate up`",

@@ -167,7 +167,7 @@ type step struct {
 type migrating struct {
 	doing, verb string
 	json        bool
-	rows        []migrations.TableRows // rows that are dropped with their tables
+	rows        []migrations.TableRows // rows and values that are dropped
 	steps       []step
 }
 
@@ -176,7 +176,7 @@ type migrated struct {
 	Schema      string                 `json:"schema"`
 	Version     int64                  `json:"version"`                // version of the schema at the end
 	Migrations  []appliedMigration     `json:"migrations"`             // migrations applied or taken back, in this order
-	DroppedRows []migrations.TableRows `json:"dropped_rows,omitempty"` // rows of the dropped tables
+	DroppedRows []migrations.TableRows `json:"dropped_rows,omitempty"` // rows of the dropped tables, and values of the dropped columns
 }
 
 type appliedMigration struct {

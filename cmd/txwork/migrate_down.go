@@ -26,8 +26,8 @@ func newMigrateDownCommand(a *app) *cobra.Command {
 		"Roll migrations back, which drops their tables and all rows",
 		cobra.NoArgs)
 	flags := cmd.Flags()
-	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables")
-	flags.BoolVar(&o.dropRows, "drop-rows", false, "also drop tables that have rows")
+	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables and columns")
+	flags.BoolVar(&o.dropRows, "drop-rows", false, "also drop tables that have rows, and columns that have values")
 	flags.Int64Var(&o.to, "to", 0, "take all migrations above this version back instead of the last one; 0 leaves "+
 		"nothing")
 	lockTimeoutFlag(cmd, &o.Options)
@@ -107,13 +107,23 @@ func (o *downOptions) refuse(names []string, rows []migrations.TableRows) error 
 	}
 }
 
-// countRows says how many rows there are, in total and by table.
-func countRows(rows []migrations.TableRows) string {
-	sum := 0
-	parts := make([]string, len(rows))
-	for i, r := range rows {
-		sum += int(r.Rows)
-		parts[i] = fmt.Sprintf("%s %d", r.Table, r.Rows)
+// countRows says how many rows and values of columns there are, in total and by table.
+func countRows(all []migrations.TableRows) string {
+	sums := map[string]int{}
+	parts := map[string][]string{}
+	for _, r := range all {
+		what, name := "row", r.Table
+		if r.Column != "" {
+			what, name = "value", r.Table+"."+r.Column
+		}
+		sums[what] += int(r.Rows)
+		parts[what] = append(parts[what], fmt.Sprintf("%s %d", name, r.Rows))
 	}
-	return fmt.Sprintf("%s (%s)", plural(sum, "row"), strings.Join(parts, ", "))
+	var texts []string
+	for _, what := range []string{"row", "value"} {
+		if len(parts[what]) > 0 {
+			texts = append(texts, fmt.Sprintf("%s (%s)", plural(sums[what], what), strings.Join(parts[what], ", ")))
+		}
+	}
+	return strings.Join(texts, " and ")
 }

@@ -76,8 +76,15 @@ func TestPendingMigrations(t *testing.T) {
 func TestASchemaOfANewerVersion(t *testing.T) {
 	w := newWard(t)
 	w.exec("INSERT INTO schema_version (version_id, is_applied) VALUES (999, true)")
+	w.exec("COMMENT ON TABLE outbox IS 'txwork core 1, version 2 since 1'")
+	w.exec("ALTER TABLE outbox ADD COLUMN tenant text NOT NULL DEFAULT 'none'")
+	if all := w.all("schema"); len(all) > 0 { // such a migration is additive
+		t.Errorf("found %+v", all)
+	}
+	w.exec("COMMENT ON TABLE outbox IS 'txwork core 1, version 2'")
 	f := w.finds("schema", []string{"version 999", "upgrade the library"})
 	w.exec("DELETE FROM schema_version WHERE version_id = 999") // like an upgraded library, which knows the version
+	w.exec("COMMENT ON TABLE outbox IS 'txwork core 1'")
 	w.goneAfter(f, byWord, nil)
 }
 

@@ -47,6 +47,9 @@ func domainOf(table string) string {
 	return domains[first]
 }
 
+// Migrated tells whether the migrations of the library make a table of that name.
+func Migrated(table string) bool { return domainOf(table) != "" }
+
 // Migrate says what creates a table that is missing. A schema has the domains that were named when it was migrated, so
 // the domain is named: without it, nothing would be pending.
 func Migrate(schema, table string) string {

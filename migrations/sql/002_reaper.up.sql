@@ -13,7 +13,7 @@ CREATE TABLE "{{schema}}"."leader" (
     )
 );
 
-COMMENT ON TABLE "{{schema}}"."leader" IS 'txwork leader election';
+COMMENT ON TABLE "{{schema}}"."leader" IS 'txwork leader 1; which reaper maintains each table';
 
 -- Notes that a table has just been maintained by somebody who was not elected, such as txwork reap and the procedures
 -- …_maintain, and what was left undone: what looks for tables without maintenance looks here. A lease that lasts stays,

@@ -27,6 +27,8 @@ CREATE TABLE "{{schema}}"."alarms" (
     )
 );
 
+COMMENT ON TABLE "{{schema}}"."alarms" IS 'txwork alarms 1';
+
 CREATE INDEX "alarms_due_idx" ON "{{schema}}"."alarms" (next_fire_at) WHERE status = 'active';
 
 -- The series whose last delivery failed, those without a success for longest first. Its columns change only when those

@@ -27,6 +27,8 @@ CREATE TABLE {{.Table}} (
     )
 );
 
+COMMENT ON TABLE {{.Table}} IS 'txwork alarms 1';
+
 CREATE INDEX "alarms_due_idx" ON {{.Table}} (next_fire_at) WHERE status = 'active';
 
 -- The series whose last delivery failed, those without a success for longest first. Its columns change only when those
