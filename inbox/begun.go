@@ -11,11 +11,18 @@ import (
 
 // begunSetting is the setting in which [Inbox.Process] stores the id of the message's row, to mark its transaction. The
 // setting is local to the transaction. If a statement of the handler, such as ROLLBACK, ends the transaction, the mark
-// is gone, even if the handler then begins another one.
+// is gone, even if the handler then begins another one. So it is after RESET ALL.
 const begunSetting = "txwork.inbox_tx"
 
-var errTxEnded = errors.New("txwork: the transaction of Process was ended by the handler, with ROLLBACK or COMMIT: " +
-	"to undo the writes, return an error")
+var (
+	errTxEnded = errors.New("txwork: the transaction of Process was ended by the handler, with ROLLBACK or COMMIT: " +
+		"to undo the writes, return an error")
+
+	// errTxUnmarked does not say which of its causes it was, because the server does not tell.
+	errTxUnmarked = errors.New("txwork: the handler's transaction has lost the mark of Process: it was ended by the " +
+		"handler, which began another one, or its settings were reset, as RESET ALL does: to undo the writes, return " +
+		"an error")
+)
 
 // beginText returns the statements that begin a handler's transaction, whatever the session's defaults are, and mark
 // it. They are sent in one round trip.
@@ -38,7 +45,7 @@ func checkBegun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 		return fmt.Errorf("txwork: the handler's transaction is rolled back: %w", err)
 	}
 	if mark != id.String() {
-		return errTxEnded
+		return errTxUnmarked
 	}
 	return nil
 }

@@ -372,17 +372,21 @@ func TestAFrozenHolderLosesTheKey(t *testing.T) {
 func TestProcessThatWasEndedByText(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
+	const ended = "was ended by the handler, with ROLLBACK or COMMIT"
+	const unmarked = "or its settings were reset, as RESET ALL"
 	for name, c := range map[string]struct {
 		statements []string
 		repeated   inbox.Answer
+		says       string
 	}{
-		"rollback":           {[]string{"ROLLBACK"}, inbox.Processed},
-		"rollback and begin": {[]string{"ROLLBACK", "BEGIN"}, inbox.Processed},
-		"rollback and chain": {[]string{"ROLLBACK AND CHAIN"}, inbox.Processed},
-		"commit":             {[]string{"COMMIT"}, inbox.Duplicate},
-		"commit and begin":   {[]string{"COMMIT", "BEGIN"}, inbox.Duplicate},
+		"rollback":           {[]string{"ROLLBACK"}, inbox.Processed, ended},
+		"rollback and begin": {[]string{"ROLLBACK", "BEGIN"}, inbox.Processed, unmarked},
+		"rollback and chain": {[]string{"ROLLBACK AND CHAIN"}, inbox.Processed, unmarked},
+		"commit":             {[]string{"COMMIT"}, inbox.Duplicate, ended},
+		"commit and begin":   {[]string{"COMMIT", "BEGIN"}, inbox.Duplicate, unmarked},
+		"reset":              {[]string{"RESET ALL"}, inbox.Processed, unmarked},
 		"rollback inside of a try": {[]string{"SAVEPOINT mine", "ROLLBACK", "BEGIN", "SAVEPOINT mine"},
-			inbox.Processed},
+			inbox.Processed, unmarked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := f.box.Process(t.Context(), f.Pool, key(name), func(ctx context.Context, tx pgx.Tx) error {
@@ -394,7 +398,7 @@ func TestProcessThatWasEndedByText(t *testing.T) {
 				}
 				return err
 			})
-			if err == nil || !strings.Contains(err.Error(), "ended by the handler") || got != (inbox.Result{}) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || got != (inbox.Result{}) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			if again := f.process(key(name)); again.Answer != c.repeated {

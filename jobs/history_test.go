@@ -143,7 +143,18 @@ func TestListGoesThroughThePages(t *testing.T) {
 	equal(t, "live", len(list(jobs.Filter{Status: []workqueue.Status{workqueue.Ready, workqueue.InProgress}})), 5)
 	equal(t, "dead letters", list(jobs.Filter{Status: []workqueue.Status{workqueue.Failed}})[0], failed)
 	equal(t, "ended", len(list(jobs.Filter{Status: []workqueue.Status{workqueue.Failed, workqueue.Done}})), 1)
-	err := f.try(func(tx workqueue.Tx) error { _, err := f.client.Get(f.Context(), tx, uuid.New()); return err })
+	equal(t, "dead letters", list(jobs.Filter{State: []workqueue.State{workqueue.StateFailed}})[0], failed)
+	equal(t, "cancelled", len(list(jobs.Filter{State: []workqueue.State{workqueue.StateCancelled}})), 0)
+	equal(t, "live", len(list(jobs.Filter{State: []workqueue.State{workqueue.StateReady, workqueue.StateWaiting,
+		workqueue.StateScheduled, workqueue.StateInProgress}})), 5)
+	err := f.try(func(tx workqueue.Tx) error {
+		_, err := f.client.List(f.Context(), tx, jobs.Filter{State: []workqueue.State{"late"}})
+		return err
+	})
+	if !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("error %v, want ErrInvalid", err)
+	}
+	err = f.try(func(tx workqueue.Tx) error { _, err := f.client.Get(f.Context(), tx, uuid.New()); return err })
 	if !errors.Is(err, workqueue.ErrNotFound) {
 		t.Errorf("error %v, want ErrNotFound", err)
 	}

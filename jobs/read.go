@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -58,6 +60,8 @@ type Filter struct {
 	Schedule string
 	// Status selects jobs in one of these states. Default: in any.
 	Status []workqueue.Status
+	// State selects jobs in one of these states, which tell the statuses apart further. Default: in any.
+	State []workqueue.State
 	// Before is the last id of the previous page.
 	Before uuid.UUID
 	// Limit is the size of the page; 0 means [MaxPage], which is also the maximum.
@@ -72,6 +76,11 @@ func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, e
 	}
 	if f.Limit == 0 {
 		f.Limit = MaxPage
+	}
+	for _, s := range f.State {
+		if _, err := workqueue.ParseState(string(s)); err != nil {
+			return nil, err
+		}
 	}
 	where, args := f.where()
 	args = append(args, f.Limit)
@@ -102,8 +111,15 @@ func (f Filter) where() (string, []any) {
 			states[i] = fmt.Sprint(int(s))
 		}
 		add("t.status = ANY (?::smallint[])", states)
-		conditions = append(conditions, f.index()...)
 	}
+	if len(f.State) > 0 {
+		names := make([]string, len(f.State))
+		for i, s := range f.State {
+			names[i] = string(s)
+		}
+		add(sqltext.Qualified("?::text[] && "+sqltext.StatesOf("t")), names)
+	}
+	conditions = append(conditions, f.index()...)
 	if f.Before != uuid.Nil {
 		add("t.id < ?::pg_catalog.uuid", f.Before)
 	}
@@ -113,10 +129,21 @@ func (f Filter) where() (string, []any) {
 	return "\nWHERE " + strings.Join(conditions, "\n  AND "), args
 }
 
-// index returns conditions that the states imply, so that PostgreSQL can use the table's partial indexes.
+// index returns conditions that the statuses and states imply, so that PostgreSQL can use the table's partial indexes.
 func (f Filter) index() []string {
-	failed, live := true, true
-	for _, s := range f.Status {
+	statuses := slices.Clone(f.Status)
+	for _, s := range f.State {
+		switch s {
+		case workqueue.StateFailed, workqueue.StateCancelled:
+			statuses = append(statuses, workqueue.Failed)
+		case workqueue.StateDone:
+			statuses = append(statuses, workqueue.Done)
+		default:
+			statuses = append(statuses, workqueue.Ready)
+		}
+	}
+	failed, live := len(statuses) > 0, len(statuses) > 0
+	for _, s := range statuses {
 		failed, live = failed && s == workqueue.Failed, live && s <= workqueue.InProgress
 	}
 	switch {

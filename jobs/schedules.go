@@ -64,6 +64,7 @@ func (s Schedule) insert() Insert {
 type ScheduleInfo struct {
 	periodic.Info
 	Kind        string
+	Args        []byte // as they are stored
 	Queue       string
 	Priority    Priority
 	MaxAttempts int
@@ -236,7 +237,8 @@ func readTemplate(encoded []byte) (t jobTemplate, err error) {
 func shown(info periodic.Info) (ScheduleInfo, error) {
 	t, err := readTemplate(info.Template)
 	return ScheduleInfo{
-		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
+		Info: info, Kind: t.Kind, Args: t.Args, Queue: t.Queue, Priority: t.Priority,
+		MaxAttempts: t.MaxAttempts, Retry: t.Retry,
 		Unique: t.Unique != nil, ByKey: t.byKey(), Headers: t.Headers,
 	}, err
 }

@@ -33,7 +33,7 @@ func explain(err error) error {
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("%w: connect to the primary: %w", workqueue.ErrReadOnly, err)
 	case "42501": // insufficient_privilege
-		return fmt.Errorf("the role needs CREATE on the schema or, to make the schema, CREATE on the database: %w", err)
+		return fmt.Errorf("the role lacks a right: %w", err)
 	case "42P07", "42723", "42710": // duplicate table, function, object
 		return fmt.Errorf("the schema holds something of that name which no migration recorded: use another schema, "+
 			"or remove it: %w", err)

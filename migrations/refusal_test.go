@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -168,14 +169,12 @@ func TestFailedMigrationReportsWhatWasApplied(t *testing.T) {
 	}
 }
 
-// A role that owns the schema needs no rights on the database.
-func TestRoleWithoutCreateOnTheDatabase(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
+// roleOf makes a role and a pool whose sessions have it.
+func roleOf(t *testing.T, db *pgtest.DB, role string) *pgxpool.Pool {
+	t.Helper()
 	if !value[bool](t, db.Pool, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") {
 		t.Skip("only a superuser may make the role for this test")
 	}
-	role := db.Schema
 	exec(t, db.Pool, "CREATE ROLE "+role)
 	t.Cleanup(func() {
 		execContext(context.Background(), t, db.Pool, "DROP OWNED BY "+role)
@@ -191,9 +190,17 @@ func TestRoleWithoutCreateOnTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
+	return pool
+}
 
+// A role that may create in the schema needs no rights on the database.
+func TestRoleWithoutCreateOnTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	role := db.Schema
+	pool := roleOf(t, db, role)
 	if _, err := newMigrator(t, pool, db.Schema+"_x").Up(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "CREATE on the database") {
+		!strings.Contains(err.Error(), "needs CREATE on the database") {
 		t.Errorf("a schema of its own: %v", err)
 	}
 	exec(t, db.Pool, "GRANT USAGE, CREATE ON SCHEMA "+db.Schema+" TO "+role)
@@ -201,5 +208,37 @@ func TestRoleWithoutCreateOnTheDatabase(t *testing.T) {
 	up(t, m)
 	if _, err := m.DownTo(t.Context(), 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a role lacks is said by name: a right to create, or the ownership of what another role has made.
+func TestRefusedRoleIsToldWhatItLacks(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	role := db.Schema
+	pool := roleOf(t, db, role)
+	m := newMigrator(t, pool, db.Schema)
+	lacks := func(what string, do func() error, want string) {
+		t.Helper()
+		if err := do(); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Count(err.Error(), "CREATE on") > strings.Count(want, "CREATE on") {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	raise := func() error { _, err := m.Up(t.Context()); return err }
+	exec(t, db.Pool, "GRANT USAGE ON SCHEMA "+db.Schema+" TO "+role)
+	lacks("no right to create", raise, fmt.Sprintf("role %q needs USAGE and CREATE on schema %s", role, db.Schema))
+
+	up(t, newMigrator(t, db.Pool, db.Schema))
+	exec(t, db.Pool, "GRANT CREATE ON SCHEMA "+db.Schema+" TO "+role)
+	exec(t, db.Pool, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+db.Schema+" TO "+role)
+	owner := value[string](t, db.Pool, "SELECT current_user::text")
+	lower := func() error { _, err := m.DownTo(t.Context(), 0); return err }
+	lacks("tables of another role", lower, fmt.Sprintf("role %q does not own table %s.", role, db.Schema))
+	lacks("tables of another role", lower, fmt.Sprintf(`migrate as %q, or GRANT "%[1]s" TO "%s"`, owner, role))
+
+	exec(t, db.Pool, "GRANT "+owner+" TO "+role)
+	if err := lower(); err != nil {
+		t.Errorf("with the owner's rights: %v", err)
 	}
 }

@@ -91,7 +91,7 @@ func (m *Migrator) migrate(ctx context.Context, action string, run func(*sql.DB)
 			tried = action + " " + m.nameOf(partial.Failed.Source.Version)
 		}
 		applied = m.report(ctx, action, results)
-		return m.explainLock(ctx, db, err)
+		return m.explainRights(ctx, db, m.explainLock(ctx, db, err))
 	})
 	return applied, m.failed(tried, err)
 }

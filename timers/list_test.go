@@ -44,9 +44,13 @@ func TestListPagesThroughAPrefix(t *testing.T) {
 			same(list(timers.Filter{Prefix: "b/", Limit: 2}), "b/", "b/1")
 			same(list(timers.Filter{Prefix: "b/", After: "b/1", Limit: 2}), "b/2", "b/Ä")
 			same(list(timers.Filter{Prefix: "b/", Status: []workqueue.Status{workqueue.Failed, workqueue.Done}}), "b/2")
+			same(list(timers.Filter{Prefix: "b/", State: []workqueue.State{workqueue.StateCancelled}}), "b/2")
+			due := []workqueue.State{workqueue.StateReady, workqueue.StateScheduled}
+			same(list(timers.Filter{Prefix: "b", State: due, After: "b/2"}), "b/Ä", "b/\U0010FFFF", "b0")
+			same(list(timers.Filter{State: []workqueue.State{workqueue.StateFailed}}))
 			same(list(timers.Filter{Prefix: "c"}))
 			for _, bad := range []timers.Filter{{Limit: -1}, {Limit: timers.MaxPage + 1}, {Prefix: "\x00"},
-				{After: "\xff"}} {
+				{After: "\xff"}, {State: []workqueue.State{"late"}}} {
 				if _, err := f.timers.List(t.Context(), tx, bad); !errors.Is(err, workqueue.ErrInvalid) {
 					t.Errorf("%+v: got %v, want ErrInvalid", bad, err)
 				}

@@ -17,6 +17,7 @@ import (
 type Filter struct {
 	Prefix string             // of the key
 	Status []workqueue.Status // any of these; none means all
+	State  []workqueue.State  // any of these, which tell the statuses apart further; none means all
 	After  string             // the last key of the previous page
 	Limit  int                // the size of a page: at most [MaxPage], which is also the default
 }
@@ -26,6 +27,7 @@ func (f Filter) check() error {
 		return validate.Errorf("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
 	return cmp.Or(
+		checkStates(f.State),
 		validate.Size("prefix", len(f.Prefix), MaxKey), validate.Text("prefix", f.Prefix),
 		validate.Size("after", len(f.After), MaxKey), validate.Text("after", f.After),
 	)
@@ -41,12 +43,29 @@ func (f Filter) limit() int {
 // last returns a text that sorts after every key with the prefix.
 func (f Filter) last() string { return f.Prefix + strings.Repeat("\U0010FFFF", MaxKey/4+1) }
 
-func (f Filter) states() []string {
-	states := make([]string, len(f.Status))
+func (f Filter) statuses() []string {
+	statuses := make([]string, len(f.Status))
 	for i, s := range f.Status {
-		states[i] = strconv.Itoa(int(s))
+		statuses[i] = strconv.Itoa(int(s))
 	}
-	return states
+	return statuses
+}
+
+func checkStates(states []workqueue.State) error {
+	for _, s := range states {
+		if _, err := workqueue.ParseState(string(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f Filter) states() []string {
+	names := make([]string, len(f.State))
+	for i, s := range f.State {
+		names[i] = string(s)
+	}
+	return names
 }
 
 // Get reads a timer as tx sees it. The error is [workqueue.ErrNotFound] if no timer has the key.
@@ -69,7 +88,8 @@ func (t *Timers) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, e
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	return t.read(ctx, tx, t.statements.list, f.After, f.Prefix, f.last(), f.states(), f.limit())
+	return t.read(ctx, tx, t.statements.list, f.After, f.Prefix, f.last(), f.statuses(), f.limit(),
+		f.states())
 }
 
 func (t *Timers) read(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (list []Info, err error) {

@@ -52,6 +52,9 @@ func newView(spec workqueue.Spec) view {
 // Hides is the condition that row-level security hides timers from the role.
 func (v view) Hides() string { return sqltext.Hides(v.Table) }
 
+// StatesOf are the states of a timer.
+func (v view) StatesOf(alias string) string { return sqltext.StatesOf(alias) }
+
 // setOne is the statement of Set as the function timers_set executes it, for one timer.
 func setOne() string {
 	v := view{Table: "@table", Announce: "@announce", MaxAttempts: "@default_attempts", One: true}

@@ -11,11 +11,19 @@ import (
 
 // begunSetting marks the transaction that [Claim.Tx] has begun with the id of the claim's row. The setting is local to
 // the transaction, or to the savepoint inside a transaction of the application. If a statement of the handler ends
-// either, such as ROLLBACK, the mark is gone, whatever the handler begins afterwards.
+// either, such as ROLLBACK, the mark is gone, whatever the handler begins afterwards. So it is after RESET ALL, which
+// also removes the limits of the transaction.
 const begunSetting = "txwork.claim_tx"
 
-var errTxEnded = errors.New("txwork: the transaction of Claim.Tx was ended by the handler, with ROLLBACK or COMMIT: " +
-	"the claim is not settled; to undo the writes, return an error")
+var (
+	errTxEnded = errors.New("txwork: the transaction of Claim.Tx was ended by the handler, with ROLLBACK or COMMIT: " +
+		"the claim is not settled; to undo the writes, return an error")
+
+	// errTxUnmarked does not say which of its causes it was, because the server does not tell.
+	errTxUnmarked = errors.New("txwork: the handler's transaction has lost the mark of Claim.Tx: it was ended by the " +
+		"handler, which began another one, or its settings were reset, as RESET ALL does: the claim is not settled; " +
+		"to undo the writes, return an error")
+)
 
 // beginText begins a handler's transaction, marks and bounds it, in one round trip.
 func (d *delivery) beginText() string {
@@ -52,7 +60,7 @@ func (t begunTx) check() call {
 				return err
 			}
 			if id != t.id.String() {
-				return errTxEnded
+				return errTxUnmarked
 			}
 			return nil
 		},

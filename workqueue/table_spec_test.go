@@ -199,6 +199,17 @@ func createsCleanly(t *testing.T, spec workqueue.Spec) {
 	}
 }
 
+func TestStateNames(t *testing.T) {
+	t.Parallel()
+	for _, s := range workqueue.States() {
+		if got, err := workqueue.ParseState(string(s)); err != nil || got != s {
+			t.Errorf("ParseState(%q): got %v, %v", s, got, err)
+		}
+	}
+	_, err := workqueue.ParseState("claimed")
+	wantInvalid(t, err, "state")
+}
+
 func TestStatusNames(t *testing.T) {
 	t.Parallel()
 	for _, s := range []workqueue.Status{workqueue.Ready, workqueue.InProgress, workqueue.Done, workqueue.Failed} {

@@ -15,16 +15,20 @@ import (
 // gone, so its claim is not acked.
 func TestTxThatWasEndedByTextIsNotSettled(t *testing.T) {
 	t.Parallel()
+	const ended = "was ended by the handler, with ROLLBACK or COMMIT"
+	const unmarked = "or its settings were reset, as RESET ALL"
 	cases := map[string]struct {
 		statements []string
 		booked     int
+		says       string
 	}{
-		"rollback":                 {[]string{"ROLLBACK"}, 0},
-		"rollback and begin":       {[]string{"ROLLBACK", "BEGIN"}, 0},
-		"rollback and chain":       {[]string{"ROLLBACK AND CHAIN"}, 0},
-		"commit":                   {[]string{"COMMIT"}, 1},
-		"commit and begin":         {[]string{"COMMIT", "BEGIN"}, 1},
-		"rollback inside of a try": {[]string{"SAVEPOINT mine", "ROLLBACK", "BEGIN", "SAVEPOINT mine"}, 0},
+		"rollback":                 {[]string{"ROLLBACK"}, 0, ended},
+		"rollback and begin":       {[]string{"ROLLBACK", "BEGIN"}, 0, unmarked},
+		"rollback and chain":       {[]string{"ROLLBACK AND CHAIN"}, 0, unmarked},
+		"commit":                   {[]string{"COMMIT"}, 1, ended},
+		"commit and begin":         {[]string{"COMMIT", "BEGIN"}, 1, unmarked},
+		"rollback inside of a try": {[]string{"SAVEPOINT mine", "ROLLBACK", "BEGIN", "SAVEPOINT mine"}, 0, unmarked},
+		"reset":                    {[]string{"RESET ALL"}, 0, unmarked},
 	}
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -42,7 +46,7 @@ func TestTxThatWasEndedByTextIsNotSettled(t *testing.T) {
 					return r.count("id = $1 AND status <> 1 AND (status <> 0 OR due_at "+
 						"> now())", id) == 1
 				})
-				rowWant{workqueue.Ready, 1, time.Hour, "ended by the handler", false}.check(t, r.row(id))
+				rowWant{workqueue.Ready, 1, time.Hour, c.says, false}.check(t, r.row(id))
 				if n := r.booked(id); n != c.booked {
 					t.Errorf("%s: booked %d times, want %d", name, n, c.booked)
 				}

@@ -152,6 +152,8 @@ var notFollowed = map[string][]string{
 		"ROLLBACK PREPARED",
 	},
 	"another test follows it": {
+		"set pool_max_conns in the pool's URL, or its MaxConns",                // TestASmallPoolIsSaidAtTheStart
+		"migrate as %q, or GRANT %s TO %s",                                     // TestRefusedRoleIsToldWhatItLacks
 		"run the scheduler as the owner of the tables",                         // TestATenantsSchedulerStartsNothing
 		"run a dispatcher as the owner of the tables",                          // TestATenantsDispatcherRepairsNothing
 		"run a reaper as the owner of the tables",                              // TestATenantsReaperIsNotElected
@@ -188,6 +190,6 @@ var notFollowed = map[string][]string{
 		"leave out \"right/\"",
 	},
 	"it is no advice": {
-		"FROM pg_catalog", "set again", "Connection: close", "or `txwork reap` or the table's procedure did", "`txwork migrate validate`",
+		"FROM pg_catalog", "set again", "which each have a transaction, wait for each other", "Connection: close", "or `txwork reap` or the table's procedure did", "`txwork migrate validate`",
 	},
 }

@@ -101,7 +101,7 @@ func (a *app) flagsFromEnv(flags *pflag.FlagSet) (err error) {
 			return
 		}
 		if setErr := flags.Set(f.Name, text); setErr != nil {
-			err = usagef("%s is %q, which does not fit: %w", name, text, setErr)
+			err = usageError{explainFlag(name, setErr)}
 		}
 	})
 	return err

@@ -52,7 +52,7 @@ func TestAlarmsServeRefusesWhatCannotWork(t *testing.T) {
 		{"TXWORK_ALARMS_MAX_FAILURES", "0", "--max-failures is 0"},
 		{"TXWORK_ALARMS_WAKE_TIMEOUT", "-1s", "--wake-timeout is -1s"},
 		{"TXWORK_ALARMS_SHUTDOWN_TIMEOUT", "0s", "--shutdown-timeout is 0s"},
-		{"TXWORK_ALARMS_ALLOW_PRIVATE", "perhaps", "does not fit"},
+		{"TXWORK_ALARMS_ALLOW_PRIVATE", "perhaps", "it must be true or false"},
 		{"TXWORK_ALARMS_RATE", "0", "cannot be 0"},
 		{"TXWORK_DATABASE_URL", "", "no database"},
 	} {

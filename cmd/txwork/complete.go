@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -80,14 +80,14 @@ func (a *app) completeArguments(offers []offer, many bool) completer {
 // flagOffers are the offers of flags that take an id, a key or a label, by command.
 var flagOffers = map[string]map[string]offer{
 	"txwork jobs list": {
-		"before": idsOf(jobsTable, "show"),
+		"after": idsOf(jobsTable, "show"),
 		"schedule": func(ctx context.Context, d *database, _ []string, begun string) ([]string, error) {
 			return d.scheduleNames(ctx, jobsTable+"_schedule", begun)
 		},
 	},
 	"txwork joins": {
-		"before": joinsOf(joinIDText),
-		"label":  joinsOf("DISTINCT coalesce(j.label, '')"),
+		"after": joinsOf(joinIDText),
+		"label": joinsOf("DISTINCT coalesce(j.label, '')"),
 	},
 	"txwork timers list":    {"after": timerKeys(), "prefix": timerKeys()},
 	"txwork schedules list": {"after": scheduleNames, "prefix": scheduleNames},
@@ -143,13 +143,14 @@ func statesOf(cmd *cobra.Command) []string {
 	switch cmd.Name() {
 	case "joins":
 		return joinStates
+	case "list":
+		if cmd.HasParent() && cmd.Parent().Name() == "schedules" {
+			return scheduleStates
+		}
 	case "cancel":
-		return append(slices.Clone(liveStates), "scheduled", "expired")
+		return append(slices.Clone(liveStates), "expired")
 	}
-	if cmd.Parent() != nil && cmd.Parent().Parent() != nil { // commands of jobs and timers
-		return []string{"ready", "in_progress", "done", "failed"}
-	}
-	return slices.Sorted(maps.Keys(listings))
+	return stateNames()
 }
 
 // completeValues offers values that occur in recent rows of a column of the command's table.
@@ -275,7 +276,7 @@ func (l layout) idText(command, begun string) string {
 		{"'waiting'", "r.completed_at IS NULL AND r.waiting", ""}}
 	parts := append([][]string{failed}, alive...)
 	switch {
-	case slices.Contains([]string{"redrive", "retry", "unblock"}, command):
+	case slices.Contains([]string{"redrive", "unblock"}, command):
 		parts = parts[:1]
 	case command == "cancel":
 		parts = alive
@@ -349,9 +350,14 @@ func timerKeys(states ...workqueue.Status) offer {
 	}
 }
 
-// scheduleNames offers the names of schedules of timers.
-func scheduleNames(ctx context.Context, d *database, _ []string, begun string) ([]string, error) {
-	return d.scheduleNames(ctx, "timers_schedule", begun)
+// scheduleNames offers the names of schedules of timers and of jobs.
+func scheduleNames(ctx context.Context, d *database, _ []string, begun string) (found []string, err error) {
+	for _, table := range []string{"timers_schedule", jobsTable + "_schedule"} {
+		names, tableErr := d.scheduleNames(ctx, table, begun)
+		found, err = append(found, names...), cmp.Or(err, tableErr)
+	}
+	slices.Sort(found)
+	return slices.Compact(found), err
 }
 
 func (d *database) scheduleNames(ctx context.Context, table, begun string) (found []string, err error) {

@@ -146,6 +146,23 @@ func TestTheQuickstart(t *testing.T) {
 	}
 }
 
+// The commands of the page on security work as they are printed.
+func TestTheCommandsOfSecurity(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t)
+	blocks := blocksOf(t, "docs/security.md", "indented")
+	for _, b := range blocks {
+		x.run("set -e\n" + b)
+	}
+	if len(blocks) == 0 {
+		t.Error("the page shows no commands")
+	}
+	if made := x.run(`psql -At "$TXWORK_DATABASE_URL" --command="SELECT count(*) FROM pg_roles ` +
+		`WHERE rolname LIKE 'txwork\_%'"`); made != "5\n" {
+		t.Errorf("%s roles were made", made)
+	}
+}
+
 // The code of the guide to custom domains is exactly examples/customtable, with the migration that its command prints.
 // The example is run and its package tested with the other examples.
 func TestTheGuideToDomains(t *testing.T) {

@@ -34,6 +34,11 @@ func (f *filter) addFlags(flags *pflag.FlagSet) {
 // given tells whether the filter excludes any rows.
 func (f filter) given() bool { return f != filter{} }
 
+// about names the part of a table that the filter's names select.
+func (f filter) about(table string) string {
+	return names(given(table, f.kind, f.queue, f.consumer, f.topic)...)
+}
+
 // check refuses a filter that no row could match.
 func (f filter) check() error {
 	if f.olderThan.given && f.newerThan.given && f.olderThan.Duration >= f.newerThan.Duration {

@@ -99,7 +99,7 @@ func (h *hold) running(spec workqueue.Spec) []string {
 
 // text says what holds the row, and how to go on.
 func (h *hold) text(now time.Time) string {
-	name := h.Of + " " + strings.TrimSpace(h.Lane+" "+h.Name)
+	name := h.Of + " " + names(given(h.Lane, h.Name)...)
 	if !h.Paused {
 		return fmt.Sprintf("%s has no room for more rows: `%s` shows what runs", name, h.Next)
 	}

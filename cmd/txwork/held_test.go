@@ -107,7 +107,7 @@ func TestTopsTopics(t *testing.T) {
 		_, err := c.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
 		must(t, err)
 		s.do(s.refresh)
-		s.sees("billing: paid")
+		s.sees("billing paid")
 		f := s.frame
 		if len(f.Topics) != 2 || len(f.Skipped) > 0 {
 			t.Fatalf("the topics are %+v, not read was %+v", f.Topics, f.Skipped)
@@ -137,7 +137,7 @@ func TestTopsTopics(t *testing.T) {
 		s.sees("topic sick resumed", "behind")
 		s.on("topic inbox")
 		s.press("p", "y")
-		s.sees("topic billing: paid resumed")
+		s.sees("topic billing paid resumed")
 		if f := s.frame; len(f.Topics) != 1 || f.Topics[0].Paused {
 			t.Errorf("the topics are %+v", f.Topics)
 		}

@@ -16,11 +16,11 @@ import (
 const jobsTable = "jobs"
 
 func newJobsCommand(a *app) *cobra.Command {
-	return newGroup("jobs", "Look at jobs, end and retry them, and rule their queues",
+	return newGroup("jobs", "Look at jobs, cancel and redrive them, and rule their queues",
 		newJobsListCommand(a),
 		newJobsShowCommand(a),
 		newJobsCancelCommand(a),
-		newJobsRetryCommand(a),
+		newJobsRedriveCommand(a),
 		newQueuesCommand(a),
 		newQueueChangeCommand(a, "pause", "Stop workers from taking jobs of a queue", "paused", (*jobs.Client).Pause),
 		newQueueChangeCommand(a, "resume", "Let workers take jobs of a paused queue again", "resumed", (*jobs.Client).Resume),
@@ -52,10 +52,10 @@ func newJobsCancelCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func newJobsRetryCommand(a *app) *cobra.Command {
+func newJobsRedriveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "retry (ID... | --all-failed | FILTER...)",
-		Short: "Retry failed jobs, with all their attempts",
+		Use:   "redrive (ID... | --all-failed | FILTER...)",
+		Short: "Make failed jobs ready again, with all their attempts",
 	}
 	redrive := a.redrive(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(jobsTable, args) }
@@ -66,7 +66,7 @@ func newJobsRetryCommand(a *app) *cobra.Command {
 type jobsListOptions struct {
 	filter   jobs.Filter
 	statuses []string
-	before   string
+	after    string
 	json     bool
 }
 
@@ -78,9 +78,9 @@ func newJobsListCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.filter.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&o.filter.Schedule, "schedule", "", "only jobs that this schedule wrote")
 	flags.StringSliceVar(&o.statuses, "status", nil,
-		"only jobs in this state: ready, in_progress, done or failed; repeat for more")
+		"only jobs in this `state`: "+listingNames()+"; repeat for more")
 	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "jobs of a page")
-	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the previous page")
+	flags.StringVar(&o.after, "after", "", "continue after this `id`, the last of the previous page")
 	jsonVar(flags, &o.json, jsonUsage, jobsPage{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.complete(); err != nil {
@@ -94,15 +94,15 @@ func newJobsListCommand(a *app) *cobra.Command {
 }
 
 func (o *jobsListOptions) complete() (err error) {
-	if o.filter.Limit < 1 || o.filter.Limit >= jobs.MaxPage {
-		return usagef("--limit is %d, it must be between 1 and %d", o.filter.Limit, jobs.MaxPage-1)
+	if err := checkLimit(o.filter.Limit); err != nil {
+		return err
 	}
-	if o.before != "" {
-		if o.filter.Before, err = uuid.Parse(o.before); err != nil {
-			return usagef("--before %q is no id: take it from the page before", o.before)
+	if o.after != "" {
+		if o.filter.Before, err = uuid.Parse(o.after); err != nil {
+			return usagef("--after %q is no id: take it from the page before", o.after)
 		}
 	}
-	o.filter.Status, err = parseStatuses(o.statuses)
+	o.filter.State, err = parseStates(o.statuses)
 	return err
 }
 
@@ -113,6 +113,7 @@ type shownJob struct {
 	Queue        string     `json:"queue"`
 	Priority     string     `json:"priority"` // high, normal or low
 	Status       string     `json:"status"`   // ready, in_progress, done or failed
+	State        string     `json:"state"`    // ready, scheduled, waiting, in_progress, done, failed or cancelled
 	Waiting      bool       `json:"waiting"`  // ready, but held back
 	Attempts     int        `json:"attempts"` // attempts begun so far
 	MaxAttempts  int        `json:"max_attempts"`
@@ -127,24 +128,27 @@ type shownJob struct {
 	ArgsBytes    int        `json:"args_bytes"`              // size of its encoded args
 }
 
-func newShownJob(i jobs.Info) shownJob {
+func newShownJob(i jobs.Info, now time.Time) shownJob {
 	return shownJob{
 		ID: i.ID, Kind: i.Kind, Queue: i.Queue, Priority: i.Priority.String(), Status: i.Status.String(),
-		Waiting:  i.Waiting,
+		State: string(stateOf(i.Status, i.Waiting, i.DueAt, i.CancelledAt, now)), Waiting: i.Waiting,
 		Attempts: i.Attempts, MaxAttempts: i.MaxAttempts, DueAt: i.DueAt.UTC(), CreatedAt: i.CreatedAt.UTC(),
 		CompletedAt: utc(i.CompletedAt), CancelledAt: utc(i.CancelledAt), LastError: i.LastError, Schedule: i.Schedule,
 		Progress: i.Progress, ProgressNote: i.ProgressNote, ArgsBytes: len(i.Args),
 	}
 }
 
-func (j shownJob) state() string {
+// stateOf tells the status of a job or timer further apart. Whether its lease has expired is not among what is read.
+func stateOf(s workqueue.Status, waiting bool, due time.Time, cancelled *time.Time, now time.Time) workqueue.State {
 	switch {
-	case j.Waiting:
-		return "waiting"
-	case j.CancelledAt != nil && j.Status == workqueue.Failed.String():
-		return "cancelled"
+	case s == workqueue.Ready && waiting:
+		return workqueue.StateWaiting
+	case s == workqueue.Ready && due.After(now):
+		return workqueue.StateScheduled
+	case s == workqueue.Failed && cancelled != nil:
+		return workqueue.StateCancelled
 	}
-	return j.Status
+	return workqueue.State(s.String())
 }
 
 // when is the most relevant time of the job's state.
@@ -165,7 +169,7 @@ func (j shownJob) progress() string {
 // A jobsPage is what list prints.
 type jobsPage struct {
 	Jobs []shownJob `json:"jobs"`           // the newest first
-	Next *uuid.UUID `json:"next,omitempty"` // for --before; missing on the last page
+	Next *uuid.UUID `json:"next,omitempty"` // for --after; missing on the last page
 }
 
 func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsListOptions) error {
@@ -173,14 +177,18 @@ func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsL
 	var now time.Time
 	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
 		now = at
-		f := o.filter
-		f.Limit++ // one more row than is shown reveals whether there is a next page
-		list, err := c.List(ctx, tx, f)
-		for _, i := range list[:min(len(list), o.filter.Limit)] {
-			p.Jobs = append(p.Jobs, newShownJob(i))
+		list, more, err := pageOf(o.filter.Limit, jobs.MaxPage, func(limit int, last *jobs.Info) ([]jobs.Info, error) {
+			f := o.filter
+			if f.Limit = limit; last != nil {
+				f.Before = last.ID
+			}
+			return c.List(ctx, tx, f)
+		})
+		for _, i := range list {
+			p.Jobs = append(p.Jobs, newShownJob(i, now))
 		}
-		if len(list) > o.filter.Limit {
-			p.Next = &list[o.filter.Limit-1].ID
+		if more {
+			p.Next = &list[len(list)-1].ID
 		}
 		return err
 	})
@@ -197,12 +205,12 @@ func (a *app) printJobs(p jobsPage, now time.Time) error {
 	g := newGrid(a.stdout, "ID", "KIND", "QUEUE", "PRIORITY", "STATUS", "DUE OR ENDED", "ATTEMPTS", "PROGRESS",
 		"LAST ERROR")
 	for _, j := range p.Jobs {
-		g.add(j.ID.String(), cell(j.Kind, cellWidth), cell(j.Queue, cellWidth), j.Priority, j.state(),
+		g.add(j.ID.String(), named(j.Kind), named(j.Queue), j.Priority, j.State,
 			stamp(j.when(), now),
 			fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts), j.progress(), dashed(j.LastError))
 	}
 	if err := g.flush(); err != nil || p.Next == nil {
 		return err
 	}
-	return a.hintMore("--before", p.Next.String())
+	return a.hintMore(p.Next.String())
 }

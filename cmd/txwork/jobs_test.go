@@ -80,9 +80,9 @@ func TestJobsList(t *testing.T) {
 		first.Jobs[0].Status != "failed" {
 		t.Fatalf("the first page is %+v", first)
 	}
-	c.run("jobs", "list", "--queue", "mail", "--limit", "1").ok().says("there is more: --before '" + ids[1].String() +
-		"'")
-	rest := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--limit", "1", "--before", first.Next.String(),
+	c.run("jobs", "list", "--queue", "mail", "--limit", "1").ok().says("there is more: --after " + ids[1].String() +
+		"\n")
+	rest := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--limit", "1", "--after", first.Next.String(),
 		"--json").ok())
 	if len(rest.Jobs) != 1 || rest.Jobs[0].ID != ids[0] || rest.Next != nil {
 		t.Errorf("the last page is %+v", rest)
@@ -123,12 +123,13 @@ func TestJobsCancelAndRetry(t *testing.T) {
 		".jobs cancelled")
 	c.run("jobs", "list", "--queue", "default").ok().prints("cancelled", "not wanted")
 	c.run("jobs", "cancel", ids[0].String()).exits(exitFailure).says("it is failed")
-	c.run("jobs", "retry", ids[0].String(), "--actor", "mary").ok().prints("1 row of " + c.db.Schema + ".jobs redriven")
+	c.run("jobs", "redrive", ids[0].String(), "--actor", "mary").ok().prints("1 row of " + c.db.Schema +
+		".jobs redriven")
 	// The cancelled one is left out.
-	if all := decode[repaired](c.run("jobs", "retry", "--all-failed", "--yes", "--json").ok()); all.Changed != 1 {
+	if all := decode[repaired](c.run("jobs", "redrive", "--all-failed", "--yes", "--json").ok()); all.Changed != 1 {
 		t.Errorf("retried %+v", all)
 	}
-	c.run("jobs", "retry", ids[0].String()).exits(exitFailure).says("was not redriven: it is ready")
+	c.run("jobs", "redrive", ids[0].String()).exits(exitFailure).says("was not redriven: it is ready")
 }
 
 func TestJobsQueues(t *testing.T) {

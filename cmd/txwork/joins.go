@@ -38,7 +38,7 @@ type shownJoin struct {
 type joinsPage struct {
 	Table string      `json:"table"`          // with its schema
 	Joins []shownJoin `json:"joins"`          // the newest first
-	Next  string      `json:"next,omitempty"` // for --before; missing on the last page
+	Next  string      `json:"next,omitempty"` // for --after; missing on the last page
 }
 
 // A joinMembers is what joins prints of one join.
@@ -69,7 +69,7 @@ func newJoinsCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))
 	flags.StringVar(&o.label, "label", "", "only joins with this label")
-	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the previous page")
+	flags.StringVar(&o.after, "after", "", "continue after this `id`, the last of the previous page")
 	flags.IntVar(&o.limit, "limit", defaultListLimit, "joins of a page, or members of a join")
 	jsonVar(flags, &o.json, jsonUsage, joinsPage{}, joinMembers{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -79,8 +79,8 @@ func newJoinsCommand(a *app) *cobra.Command {
 		if len(args) == 1 {
 			return a.listJoins(cmd.Context(), args[0], o)
 		}
-		if flags.Changed("status") || flags.Changed("label") || flags.Changed("before") {
-			return usagef("--status, --label and --before are for all joins, without an ID")
+		if flags.Changed("status") || flags.Changed("label") || flags.Changed("after") {
+			return usagef("--status, --label and --after are for all joins, without an ID")
 		}
 		return a.showJoin(cmd.Context(), args[0], args[1], o.limit, o.json)
 	}
@@ -89,20 +89,20 @@ func newJoinsCommand(a *app) *cobra.Command {
 
 // joinsOptions are the flags of joins.
 type joinsOptions struct {
-	status, label, before string
-	limit                 int
-	json                  bool
+	status, label, after string
+	limit                int
+	json                 bool
 }
 
 func (o joinsOptions) check() error {
 	if !slices.Contains(joinStates, o.status) {
 		return usagef("--status %q is unknown, want one of %s", o.status, strings.Join(joinStates, ", "))
 	}
-	if o.limit < 1 || o.limit > maxListLimit {
-		return usagef("--limit is %d, it must be between 1 and %d", o.limit, maxListLimit)
+	if err := checkLimit(o.limit); err != nil {
+		return err
 	}
-	if _, err := uuid.Parse(o.before); o.before != "" && err != nil {
-		return usagef("--before %q is no id: take it from the page before", o.before)
+	if _, err := uuid.Parse(o.after); o.after != "" && err != nil {
+		return usagef("--after %q is no id: take it from the page before", o.after)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (a *app) listJoins(ctx context.Context, table string, o joinsOptions) error
 	return a.withFacts(ctx, table, "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
 		progress := a.newTally("looking", "joins", -1)
 		defer progress.end()
-		found, err := survey.Joins(ctx, r, f, cmp.Or(o.before, uuid.Max.String()),
+		found, err := survey.Joins(ctx, r, f, cmp.Or(o.after, uuid.Max.String()),
 			int16(slices.Index(joinStates, o.status)), o.label, o.limit+1, func(n int) { progress.set(int64(n)) })
 		progress.end()
 		if err != nil {
@@ -169,7 +169,7 @@ func (a *app) printMembers(all []shownMember) error {
 	fmt.Fprintln(a.stdout)
 	g := newGrid(a.stdout, "MEMBER", "STATE", "COUNTED AS", "ABOUT", "LAST ERROR")
 	for _, m := range all {
-		g.add(m.ID, m.State, dashed(m.Counted), dashed(m.About), dashed(m.Error))
+		g.add(m.ID, m.State, dashed(m.Counted), namedOrDash(m.About), dashed(m.Error))
 	}
 	return g.flush()
 }
@@ -178,12 +178,12 @@ func (a *app) printJoins(p joinsPage) error {
 	now := time.Now()
 	g := newGrid(a.stdout, "ID", "LABEL", "STATUS", "COUNTED", "FAILED", "CREATED", "WAITS FOR", "STATE", "LAST ERROR")
 	for _, j := range p.Joins {
-		g.add(j.ID, dashed(j.Label), j.Status, fmt.Sprintf("%d/%d", j.Succeeded+j.Failed, j.Expected),
+		g.add(j.ID, namedOrDash(j.Label), j.Status, fmt.Sprintf("%d/%d", j.Succeeded+j.Failed, j.Expected),
 			fmt.Sprint(j.Failed), stamp(j.CreatedAt, now),
 			textOrDash(j.WaitsFor), dashed(j.State), dashed(j.Error))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err
 	}
-	return a.hintMore("--before", p.Next)
+	return a.hintMore(p.Next)
 }

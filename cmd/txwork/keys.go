@@ -41,12 +41,12 @@ func newKeysCommand(a *app) *cobra.Command {
 	var after string
 	var limit int
 	cmd := newCommand("keys TABLE", "Show what the rows of ordered keys wait for", cobra.ExactArgs(1))
-	cmd.Flags().StringVar(&after, "after", "", "continue after this `key`")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `key`, the last of the previous page")
 	cmd.Flags().IntVar(&limit, "limit", defaultListLimit, "keys of a page")
 	asJSON := jsonFlag(cmd, keysPage{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if limit < 1 || limit > maxListLimit {
-			return usagef("--limit is %d, it must be between 1 and %d", limit, maxListLimit)
+		if err := checkLimit(limit); err != nil {
+			return err
 		}
 		progress := a.newWait("looking")
 		defer progress.end()
@@ -77,13 +77,13 @@ func newKeysCommand(a *app) *cobra.Command {
 func (a *app) printKeys(p keysPage) error {
 	g := newGrid(a.stdout, "KEY", "WAITING", "OLDEST", "REASON", "BLOCKED BY", "ABOUT", "LAST ERROR")
 	for _, k := range p.Keys {
-		g.add(cell(k.Key, cellWidth), brief(k.Waiting, k.AtLeast), rough(seconds(k.Oldest)), k.Reason,
-			textOrDash(k.Blocker), dashed(k.About), textOrDash(k.Error))
+		g.add(named(k.Key), brief(k.Waiting, k.AtLeast), rough(seconds(k.Oldest)), k.Reason,
+			textOrDash(k.Blocker), namedOrDash(k.About), textOrDash(k.Error))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err
 	}
-	return a.hintMore("--after", p.Next)
+	return a.hintMore(p.Next)
 }
 
 func textOrDash(text *string) string {

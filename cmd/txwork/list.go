@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -55,8 +54,8 @@ var (
 // progress was due when it was claimed and still is, so a condition on due_at spares the listing the rows that are due
 // later.
 var listings = map[string]listing{
-	"ready": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0", order: claimOrder, lanes: true,
-		when: "DUE", time: dueAt},
+	"ready": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at <= now()",
+		order: claimOrder, lanes: true, when: "DUE", time: dueAt},
 	"scheduled": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at > now()",
 		order: claimOrder, lanes: true, when: "DUE", time: dueAt},
 	"waiting": {where: "r.completed_at IS NULL AND r.waiting", order: []column{{"id", "uuid"}}, when: "DUE",
@@ -69,11 +68,62 @@ var listings = map[string]listing{
 	"done": {where: "r.completed_at IS NOT NULL AND r.failed_at IS NULL",
 		order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, down: true, when: "DONE",
 		time: func(r *row) *time.Time { return r.CompletedAt }, since: "completed_at"},
-	"failed": {where: "r.failed_at IS NOT NULL", order: failOrder, down: true, when: "FAILED",
+	"failed": {where: deadLetters.where, order: failOrder, down: true, when: "FAILED",
 		time: func(r *row) *time.Time { return r.FailedAt }, since: "failed_at"},
+	"cancelled": {where: "r.failed_at IS NOT NULL AND r.cancelled_at IS NOT NULL", order: failOrder, down: true,
+		when: "CANCELLED", time: func(r *row) *time.Time { return r.FailedAt }, since: "failed_at"},
 }
 
-func listingNames() string { return strings.Join(slices.Sorted(maps.Keys(listings)), ", ") }
+// stateNames are the values of --status, in the order in which a row goes through the states.
+func stateNames() []string {
+	var names []string
+	for _, s := range workqueue.States() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func listingNames() string { return strings.Join(stateNames(), ", ") }
+
+// parseStates reads the values of --status.
+func parseStates(names []string) ([]workqueue.State, error) {
+	states := make([]workqueue.State, len(names))
+	for i, name := range names {
+		var err error
+		if states[i], err = workqueue.ParseState(name); err != nil {
+			return nil, usagef("--status %q is unknown, want one of %s", name, listingNames())
+		}
+	}
+	return states, nil
+}
+
+// pageOf reads one page, and one item more, which reveals whether there is a next page. The library reads at most as
+// many at once as most says.
+func pageOf[T any](limit, most int, read func(limit int, last *T) ([]T, error)) (list []T, more bool, err error) {
+	for len(list) <= limit {
+		var last *T
+		if n := len(list); n > 0 {
+			last = &list[n-1]
+		}
+		want := min(limit+1-len(list), most)
+		found, err := read(want, last)
+		if err != nil {
+			return nil, false, err
+		}
+		if list = append(list, found...); len(found) < want {
+			break
+		}
+	}
+	return list[:min(len(list), limit)], len(list) > limit, nil
+}
+
+// checkLimit refuses sizes of pages that a list cannot have.
+func checkLimit(limit int) error {
+	if limit < 1 || limit > maxListLimit {
+		return usagef("--limit is %d, it must be between 1 and %d", limit, maxListLimit)
+	}
+	return nil
+}
 
 // listOptions are the flags of list.
 type listOptions struct {
@@ -88,7 +138,7 @@ func newListCommand(a *app) *cobra.Command {
 	var o listOptions
 	cmd := newCommand("list TABLE --status STATUS", "List the rows of a table in one state", cobra.ExactArgs(1))
 	flags := cmd.Flags()
-	flags.StringVar(&o.status, "status", "", "state of the rows")
+	flags.StringVar(&o.status, "status", "", "`state` of the rows: "+listingNames())
 	flags.IntVar(&o.limit, "limit", defaultListLimit, "rows of a page")
 	flags.StringVar(&o.after, "after", "", "continue after this `position`, the last of the previous page")
 	jsonVar(flags, &o.json, jsonUsage, page{})
@@ -116,8 +166,8 @@ func (o listOptions) validate() error {
 	if _, ok := listings[o.status]; !ok {
 		return usagef("--status %q is unknown, want one of %s", o.status, listingNames())
 	}
-	if o.limit < 1 || o.limit > maxListLimit {
-		return usagef("--limit is %d, it must be between 1 and %d", o.limit, maxListLimit)
+	if err := checkLimit(o.limit); err != nil {
+		return err
 	}
 	return o.filter.check()
 }
@@ -306,7 +356,7 @@ func (a *app) printPage(p *page, o listOptions) error {
 		header = append(header, "RUNNING SINCE")
 	}
 	for _, c := range p.columns {
-		header = append(header, strings.ToUpper(cell(c.Name, cellWidth)))
+		header = append(header, strings.ToUpper(named(c.Name)))
 	}
 	g := newGrid(a.stdout, append(header, "LAST ERROR")...)
 	for _, r := range p.Rows {
@@ -315,16 +365,12 @@ func (a *app) printPage(p *page, o listOptions) error {
 		if l.runs {
 			cells = append(cells, stampOrDash(r.RunningFrom, p.now))
 		}
-		for _, text := range r.cells(p.columns) {
-			cells = append(cells, cell(text, cellWidth))
-		}
-		g.add(append(cells, lastError(r.row))...)
+		g.add(append(append(cells, r.cells(p.columns)...), lastError(r.row))...)
 	}
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err
 	}
-	_, err := fmt.Fprintf(a.stderr, "txwork: there is more: --after %s\n", p.Next)
-	return err
+	return a.hintMore(p.Next)
 }
 
 func lastError(r row) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A jsonValue is the flag --json: whether it is set, and which types the command then prints.
@@ -134,6 +137,41 @@ func harmless(s string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
+// named prints a name in full, and two different names differently. It quotes as Go does what is not printable, what a
+// cell prints for no name, and spaces that a reader would not see.
+func named(name string) string {
+	if name == "" || name == "-" || name[0] == '"' || name != strings.TrimSpace(name) || strings.Contains(name, "  ") ||
+		harmless(name) != name {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// names prints several names that belong together, such as a consumer and a topic. Of several, one that contains a
+// space is quoted, so that it is not taken for two.
+func names(all ...string) string {
+	texts := make([]string, len(all))
+	for i, name := range all {
+		if texts[i] = named(name); len(all) > 1 && strings.Contains(name, " ") {
+			texts[i] = strconv.Quote(name)
+		}
+	}
+	return strings.Join(texts, " ")
+}
+
+// given leaves out names that are empty.
+func given(all ...string) []string {
+	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
+}
+
+// namedOrDash returns a name, or a dash if there is none.
+func namedOrDash(name string) string {
+	if name == "" {
+		return "-"
+	}
+	return named(name)
+}
+
 // plural formats a number with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {
@@ -151,8 +189,7 @@ func dashed(text string) string {
 }
 
 // hintMore says how to read the next page. The position may contain any text, so it is quoted for a shell.
-func (a *app) hintMore(flag, position string) error {
-	_, err := fmt.Fprintf(a.stderr, "txwork: there is more: %s '%s'\n", flag, strings.ReplaceAll(harmless(position),
-		"'", `'\''`))
+func (a *app) hintMore(position string) error {
+	_, err := fmt.Fprintf(a.stderr, "txwork: there is more: --after %s\n", postgres.Shell(position))
 	return err
 }

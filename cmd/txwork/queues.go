@@ -73,7 +73,7 @@ func (a *app) printQueues(all []shownQueue) error {
 		if q.Rate > 0 {
 			rate = strconv.FormatFloat(q.Rate, 'g', -1, 64) + "/s"
 		}
-		g.add(cell(q.Name, cellWidth), paused, fmt.Sprint(q.Ready), fmt.Sprint(q.Scheduled), fmt.Sprint(q.Waiting),
+		g.add(named(q.Name), paused, fmt.Sprint(q.Ready), fmt.Sprint(q.Scheduled), fmt.Sprint(q.Waiting),
 			fmt.Sprint(q.InProgress), positive(q.MaxRunning), rate, positive(q.Burst))
 	}
 	return g.flush()
@@ -130,7 +130,7 @@ func (a *app) changeQueue(
 		if !known {
 			hint = " (it had no rule and has no live job: see 'txwork jobs queues' for those that do)"
 		}
-		_, err = fmt.Fprintf(a.stdout, "queue %s %s%s\n", harmless(queue), done, hint)
+		_, err = fmt.Fprintf(a.stdout, "queue %s %s%s\n", named(queue), done, hint)
 		return err
 	})
 }

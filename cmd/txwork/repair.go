@@ -18,8 +18,8 @@ import (
 const repairBatch = 1000
 
 func newRedriveCommand(a *app) *cobra.Command {
-	cmd := newCommand("redrive TABLE (ID... | --all-failed | FILTER...)", "Retry failed rows, with all their attempts",
-		cobra.MinimumNArgs(1))
+	cmd := newCommand("redrive TABLE (ID... | --all-failed | FILTER...)",
+		"Make failed rows ready again, with all their attempts", cobra.MinimumNArgs(1))
 	redrive := a.redrive(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(args[0], args[1:]) }
 	return cmd
@@ -47,8 +47,8 @@ func newCancelCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// liveStates are the states of rows that can be cancelled. Scheduled rows count as ready.
-var liveStates = []string{"ready", "waiting", "in_progress"}
+// liveStates are the states of rows that can be cancelled. Expired rows count as in progress.
+var liveStates = []string{"ready", "scheduled", "waiting", "in_progress"}
 
 // cancel adds the flags of a cancel to a command, and returns the function that cancels rows of a table.
 func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts []string) error {
@@ -56,7 +56,7 @@ func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts
 	flags := cmd.Flags()
 	flags.BoolVar(&s.all, "all-live", false, "all rows that have not ended")
 	flags.StringSliceVar(&states, "status", liveStates,
-		"without IDs, only rows in this state: ready, scheduled, waiting, in_progress or expired; repeat for more")
+		"without IDs, only rows in this `state`: ready, scheduled, waiting, in_progress or expired; repeat for more")
 	why := flags.String("reason", reason, "why, for the row's last error")
 	s.addFlags(flags, repairedRows{})
 	return func(table string, texts []string) error {
@@ -73,7 +73,7 @@ func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts
 
 func liveParts(states []string) (parts []listing, err error) {
 	for _, state := range states {
-		if !slices.Contains(liveStates, state) && state != "scheduled" && state != "expired" {
+		if !slices.Contains(liveStates, state) && state != "expired" {
 			return nil, usagef("--status %q cannot be cancelled, want ready, scheduled, waiting, in_progress or expired",
 				state)
 		}
@@ -125,7 +125,11 @@ type foundRow struct {
 	Cancelled bool      `db:"cancelled"`
 }
 
-func (f foundRow) cancelled() bool { return f.Cancelled }
+// cancelled tells whether the row was cancelled before, or its cancel is pending. Its handler may have acknowledged it
+// all the same.
+func (f foundRow) cancelled() bool {
+	return f.Cancelled && workqueue.Status(f.Status) != workqueue.Done
+}
 
 func nothing(foundRow) bool { return false }
 

@@ -56,6 +56,7 @@ func newRootCommand(a *app) *cobra.Command {
 	)
 	a.completeNames(root)
 	addHelp(root)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return explainFlag("", err) })
 	a.markBegun(root)
 	return root
 }

@@ -68,7 +68,11 @@ func (r *row) utc() {
 	}
 }
 
-// cells returns the values of the domain's columns as text.
+// nameColumns are the columns whose values are names. These are shown in full, and so that no two look alike.
+var nameColumns = append([]string{"topic", "kind", "queue", "consumer", "source", "schedule", "dedup_key"},
+	keyColumns...)
+
+// cells returns the values of the domain's columns as cells of a table.
 func (r *row) cells(columns []column) []string {
 	var values map[string]json.RawMessage
 	json.Unmarshal([]byte(r.Columns), &values) // cannot fail: the server made the document
@@ -78,11 +82,14 @@ func (r *row) cells(columns []column) []string {
 		var text string
 		switch {
 		case len(raw) == 0 || string(raw) == "null":
-			text = "-"
+			cells[i] = "-"
 		case json.Unmarshal(raw, &text) != nil:
-			text = string(raw)
+			cells[i] = cell(string(raw), cellWidth)
+		case slices.Contains(nameColumns, c.Name):
+			cells[i] = named(text)
+		default:
+			cells[i] = cell(text, cellWidth)
 		}
-		cells[i] = text
 	}
 	return cells
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -14,15 +17,16 @@ import (
 )
 
 func newSchedulesCommand(a *app) *cobra.Command {
-	return newGroup("schedules", "Schedules that set timers again and again",
+	return newGroup("schedules", "Schedules that set timers, or enqueue jobs, again and again",
 		newSchedulesNextCommand(a),
 		newSchedulesPutCommand(a),
 		newSchedulesListCommand(a),
 		newScheduleChangeCommand(a, "pause", "Stop a schedule until it is resumed", "paused",
-			(*timers.Schedules).Pause),
+			func(s scheduleSet) func(context.Context, workqueue.Tx, string) error { return s.pause }),
 		newScheduleChangeCommand(a, "resume", "Let a paused schedule go on from now", "resumed",
-			(*timers.Schedules).Resume),
-		newScheduleChangeCommand(a, "delete", "Remove a schedule", "deleted", (*timers.Schedules).Delete),
+			func(s scheduleSet) func(context.Context, workqueue.Tx, string) error { return s.resume }),
+		newScheduleChangeCommand(a, "delete", "Remove a schedule", "deleted",
+			func(s scheduleSet) func(context.Context, workqueue.Tx, string) error { return s.remove }),
 		newSchedulesTriggerCommand(a),
 		newSchedulesBackfillCommand(a),
 	)
@@ -40,7 +44,7 @@ type putOptions struct {
 
 func newSchedulesPutCommand(a *app) *cobra.Command {
 	var o putOptions
-	cmd := newCommand("put NAME EXPR --topic TOPIC", "Create or change a schedule", cobra.ExactArgs(2))
+	cmd := newCommand("put NAME EXPR --topic TOPIC", "Create or change a schedule of timers", cobra.ExactArgs(2))
 	o.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.zone, "zone", "UTC", "IANA zone in which EXPR is read")
@@ -105,7 +109,7 @@ func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules,
 	})
 	if err == nil && made.Version > put.Version {
 		err = fmt.Errorf("schedule %s has version %d, and was not changed: --version %d or higher replaces it",
-			harmless(made.Name), made.Version, made.Version)
+			named(made.Name), made.Version, made.Version)
 	}
 	if err != nil {
 		return err
@@ -117,7 +121,7 @@ func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules,
 	if made.NextAt != nil {
 		next = "is next due " + inZone(*made.NextAt, made.Zone)
 	}
-	_, err = fmt.Fprintf(a.stdout, "schedule %s %s\n", harmless(made.Name), next)
+	_, err = fmt.Fprintf(a.stdout, "schedule %s %s\n", named(made.Name), next)
 	return err
 }
 
@@ -131,42 +135,37 @@ func inZone(t time.Time, zone string) string {
 
 // A shownSchedule is a schedule without its payload.
 type shownSchedule struct {
+	Of           string     `json:"of"` // timers or jobs
 	Name         string     `json:"name"`
 	Expr         string     `json:"expr"`                  // the cron expression
 	Zone         string     `json:"zone"`                  // IANA time zone
-	Topic        string     `json:"topic"`                 // topic of its timers
-	State        string     `json:"state"`                 // active, failing, paused or ended
+	Topic        string     `json:"topic,omitempty"`       // topic of its timers
+	Kind         string     `json:"kind,omitempty"`        // kind of its jobs
+	Queue        string     `json:"queue,omitempty"`       // queue of its jobs
+	State        string     `json:"state"`                 // as --status selects it: active, failing, paused or ended
 	NextAt       *time.Time `json:"next_at,omitempty"`     // next occurrence
-	LastAt       *time.Time `json:"last_at,omitempty"`     // last occurrence that became a timer
-	BufferedAt   *time.Time `json:"buffered_at,omitempty"` // an occurrence that waits for the previous timer to end
+	LastAt       *time.Time `json:"last_at,omitempty"`     // last occurrence that became a timer or job
+	BufferedAt   *time.Time `json:"buffered_at,omitempty"` // an occurrence that waits for the previous one to end
 	Owed         int        `json:"owed,omitempty"`        // occurrences of earlier definitions that are still to be written
-	Fired        int64      `json:"fired"`                 // number of occurrences that became timers
+	Fired        int64      `json:"fired"`                 // number of occurrences that became timers or jobs
 	Skipped      int64      `json:"skipped"`               // number of occurrences skipped by its rules
 	Misfire      string     `json:"misfire"`               // rule for missed occurrences: skip, once or all
 	Cap          int        `json:"cap"`                   // how many missed occurrences are made up for at most
 	Grace        float64    `json:"grace_seconds"`         // how late an occurrence may be without counting as missed
-	Overlap      string     `json:"overlap"`               // rule while the previous timer is live: skip, buffer or allow
+	Overlap      string     `json:"overlap"`               // rule while the previous one is live: skip, buffer or allow
 	Jitter       float64    `json:"jitter_seconds"`        // by how much an occurrence may be delayed
-	MaxAttempts  int        `json:"max_attempts"`          // maximum number of attempts of its timers
+	MaxAttempts  int        `json:"max_attempts"`          // maximum number of attempts of its timers or jobs
 	Version      int64      `json:"version"`               // version of the definition
-	PayloadBytes int        `json:"payload_bytes"`         // size of the payload of its timers
-	Failures     int        `json:"failures,omitempty"`    // how many times in a row its timers could not be written
+	PayloadBytes int        `json:"payload_bytes"`         // size of the payload of its timers, or args of its jobs
+	Failures     int        `json:"failures,omitempty"`    // how many times in a row they could not be written
 	LastError    string     `json:"last_error,omitempty"`  // why it failed
 	CreatedAt    time.Time  `json:"created_at"`
 }
 
 func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
-	state := "active"
-	switch {
-	case i.Status >= workqueue.Done:
-		state = "ended"
-	case i.Paused:
-		state = "paused"
-	case i.Failures > 0:
-		state = "failing"
-	}
 	return shownSchedule{
-		Name: i.Name, Expr: i.Expr, Zone: i.Zone, Topic: i.Topic, State: state,
+		Of: ofTimers, Name: i.Name, Expr: i.Expr, Zone: i.Zone, Topic: i.Topic,
+		State:  scheduleState(i.Status, i.Paused, i.Failures),
 		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Owed: i.Owed,
 		Fired: i.Fired, Skipped: i.Skipped, Version: i.Version,
 		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
@@ -176,20 +175,71 @@ func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
 	}
 }
 
+func newShownJobSchedule(i jobs.ScheduleInfo) shownSchedule {
+	return shownSchedule{
+		Of: ofJobs, Name: i.Name, Expr: i.Expr, Zone: i.Zone, Kind: i.Kind, Queue: i.Queue,
+		State:  scheduleState(i.Status, i.Paused, i.Failures),
+		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Owed: i.Owed,
+		Fired: i.Fired, Skipped: i.Skipped, Version: i.Version,
+		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
+		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),
+		MaxAttempts: i.MaxAttempts, PayloadBytes: len(i.Args), Failures: i.Failures, LastError: i.LastError,
+		CreatedAt: i.CreatedAt.UTC(),
+	}
+}
+
+// scheduleStates are the values of --status.
+var scheduleStates = []string{"active", "failing", "paused", "ended"}
+
+func scheduleState(s workqueue.Status, paused bool, failures int) string {
+	switch {
+	case s >= workqueue.Done:
+		return "ended"
+	case paused:
+		return "paused"
+	case failures > 0:
+		return "failing"
+	}
+	return "active"
+}
+
 func newSchedulesListCommand(a *app) *cobra.Command {
 	var f periodic.Filter
+	var states []string
 	cmd := newCommand("list [--prefix PREFIX]", "List schedules by name", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Prefix, "prefix", "", "only names that begin so")
+	flags.StringSliceVar(&states, "status", nil,
+		"only schedules in this `state`: "+strings.Join(scheduleStates, ", ")+"; repeat for more")
+	of := scheduleFlag(flags, "(default: both)")
 	flags.IntVar(&f.Limit, "limit", defaultListLimit, "schedules of a page")
-	flags.StringVar(&f.After, "after", "", "continue after this `name`")
+	flags.StringVar(&f.After, "after", "", "continue after this `name`, the last of the previous page")
 	asJSON := jsonFlag(cmd, schedulesPage{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if f.Limit < 1 || f.Limit >= periodic.MaxPage {
-			return usagef("--limit is %d, it must be between 1 and %d", f.Limit, periodic.MaxPage-1)
+		if err := checkLimit(f.Limit); err != nil {
+			return err
 		}
-		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
-			return a.listSchedules(cmd.Context(), d, t.Schedules(), f, *asJSON)
+		for _, state := range states {
+			if !slices.Contains(scheduleStates, state) {
+				return usagef("--status %q is unknown, want one of %s", state, strings.Join(scheduleStates, ", "))
+			}
+		}
+		return a.withSchedules(cmd.Context(), *of, func(d *database, sets []scheduleSet) error {
+			p := schedulesPage{Schedules: []shownSchedule{}}
+			err := d.readTx(cmd.Context(), func(tx workqueue.Tx, _ time.Time) error {
+				list, more, err := listAll(cmd.Context(), tx, sets, f, states, f.Limit)
+				if p.Schedules = append(p.Schedules, list...); more {
+					p.Next = list[len(list)-1].Name
+				}
+				return err
+			})
+			switch {
+			case err != nil:
+				return err
+			case *asJSON:
+				return a.printJSON(p)
+			}
+			return a.printSchedules(p)
 		})
 	}
 	return cmd
@@ -201,42 +251,19 @@ type schedulesPage struct {
 	Next      string          `json:"next,omitempty"` // for --after; missing on the last page
 }
 
-func (a *app) listSchedules(ctx context.Context, d *database, s *timers.Schedules, f periodic.Filter,
-	asJSON bool) error {
-	p := schedulesPage{Schedules: []shownSchedule{}}
-	limit := f.Limit
-	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
-		f.Limit++ // one more row than is shown reveals whether there is a next page
-		list, err := s.List(ctx, tx, f)
-		for _, i := range list[:min(len(list), limit)] {
-			p.Schedules = append(p.Schedules, newShownSchedule(i))
-		}
-		if len(list) > limit {
-			p.Next = list[limit-1].Name
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return a.printJSON(p)
-	}
-	return a.printSchedules(p)
-}
-
 func (a *app) printSchedules(p schedulesPage) error {
-	g := newGrid(a.stdout, "NAME", "EXPR", "ZONE", "TOPIC", "STATE", "NEXT", "FIRED", "SKIPPED", "LAST ERROR")
+	g := newGrid(a.stdout, "NAME", "OF", "EXPR", "ZONE", "TOPIC OR KIND", "STATUS", "NEXT", "FIRED", "SKIPPED",
+		"LAST ERROR")
 	for _, s := range p.Schedules {
 		next := "-"
 		if s.NextAt != nil {
 			next = inZone(*s.NextAt, s.Zone)
 		}
-		g.add(cell(s.Name, cellWidth), cell(s.Expr, cellWidth), cell(s.Zone, cellWidth), cell(s.Topic, cellWidth),
+		g.add(named(s.Name), s.Of, cell(s.Expr, cellWidth), cell(s.Zone, cellWidth), namedOrDash(s.Topic+s.Kind),
 			s.State, next, fmt.Sprint(s.Fired), fmt.Sprint(s.Skipped), dashed(s.LastError))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err
 	}
-	return a.hintMore("--after", p.Next)
+	return a.hintMore(p.Next)
 }

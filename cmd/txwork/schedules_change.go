@@ -7,49 +7,47 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
 
+// whichUsage ends the usage of --of for commands that change one schedule.
+const whichUsage = "(default: whichever has one of that name)"
+
 // newScheduleChangeCommand makes a command that changes one schedule.
-func newScheduleChangeCommand(
-	a *app, verb, short, done string, change func(*timers.Schedules, context.Context, workqueue.Tx, string) error,
-) *cobra.Command {
+func newScheduleChangeCommand(a *app, verb, short, done string,
+	change func(scheduleSet) func(context.Context, workqueue.Tx, string) error) *cobra.Command {
 	cmd := newCommand(verb+" NAME", short, cobra.ExactArgs(1))
+	of := scheduleFlag(cmd.Flags(), whichUsage)
 	asJSON := jsonFlag(cmd, changedSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, name := cmd.Context(), args[0]
-		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
-			if err := d.write(ctx, func(tx workqueue.Tx) error {
-				return change(t.Schedules(), ctx, tx, name)
-			}); err != nil {
-				return err
-			}
-			return a.reportSchedule(name, *asJSON, changedSchedule{name, done == "paused", done == "resumed",
-				done == "deleted"}, done)
+		ctx, c := cmd.Context(), changedSchedule{Name: args[0], Paused: done == "paused", Resumed: done == "resumed",
+			Deleted: done == "deleted"}
+		err := a.changeSchedule(ctx, *of, c.Name, func(tx workqueue.Tx, s scheduleSet) error {
+			c.Of = s.of
+			return change(s)(ctx, tx, c.Name)
 		})
+		if err != nil {
+			return err
+		}
+		return a.reportSchedule(c.Name, *asJSON, c, done)
 	}
 	return cmd
 }
 
 // A changedSchedule is what pause, resume and delete print.
 type changedSchedule struct {
+	Of      string `json:"of"` // timers or jobs
 	Name    string `json:"name"`
 	Paused  bool   `json:"paused,omitempty"`  // set by pause
 	Resumed bool   `json:"resumed,omitempty"` // set by resume
 	Deleted bool   `json:"deleted,omitempty"` // set by delete
 }
 
-// A triggeredSchedule is what trigger prints.
-type triggeredSchedule struct {
-	Name string `json:"name"`
-	Key  string `json:"key"` // key of the timer
-}
-
 // A backfilledSchedule is what backfill prints.
 type backfilledSchedule struct {
+	Of   string `json:"of"` // timers or jobs
 	Name string `json:"name"`
-	Set  int    `json:"set"` // number of timers that were set
+	Set  int    `json:"set"` // number of timers or jobs that were written
 }
 
 // reportSchedule says what was done to a schedule.
@@ -57,57 +55,62 @@ func (a *app) reportSchedule(name string, asJSON bool, form any, done string) er
 	if asJSON {
 		return a.printJSON(form)
 	}
-	_, err := fmt.Fprintf(a.stdout, "schedule %s %s\n", harmless(name), done)
+	_, err := fmt.Fprintf(a.stdout, "schedule %s %s\n", named(name), done)
 	return err
 }
 
 func newSchedulesTriggerCommand(a *app) *cobra.Command {
-	cmd := newCommand("trigger NAME", "Set a schedule's timer now, in addition to its plan", cobra.ExactArgs(1))
+	cmd := newCommand("trigger NAME", "Write a schedule's timer or job now, in addition to its plan",
+		cobra.ExactArgs(1))
+	of := scheduleFlag(cmd.Flags(), whichUsage)
 	asJSON := jsonFlag(cmd, triggeredSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
-		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
-			var key string
-			err := d.write(ctx, func(tx workqueue.Tx) (err error) {
-				key, err = t.Schedules().Trigger(ctx, tx, name)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return a.reportSchedule(name, *asJSON, triggeredSchedule{name, key}, "triggered: timer "+harmless(key))
+		var written triggeredSchedule
+		err := a.changeSchedule(ctx, *of, name, func(tx workqueue.Tx, s scheduleSet) (err error) {
+			written, err = s.trigger(ctx, tx, name)
+			return err
 		})
+		if err != nil {
+			return err
+		}
+		return a.reportSchedule(name, *asJSON, written, written.text())
 	}
 	return cmd
 }
 
+// A period is the flags --from and --to.
+type period struct{ from, to moment }
+
 func newSchedulesBackfillCommand(a *app) *cobra.Command {
-	var from, to moment
-	cmd := newCommand("backfill NAME --from TIME --to TIME", "Set the timers of a schedule for a period in the past",
-		cobra.ExactArgs(1))
+	var p period
+	cmd := newCommand("backfill NAME --from TIME --to TIME",
+		"Write the timers or jobs of a schedule for a period in the past", cobra.ExactArgs(1))
 	flags := cmd.Flags()
-	flags.Var(&from, "from", "the earliest time, as RFC 3339 has it")
-	flags.Var(&to, "to", "the latest time, as RFC 3339 has it")
+	flags.Var(&p.from, "from", "the earliest time, as RFC 3339 has it")
+	flags.Var(&p.to, "to", "the latest time, as RFC 3339 has it")
 	cmd.MarkFlagRequired("from")
 	cmd.MarkFlagRequired("to")
+	of := scheduleFlag(flags, whichUsage)
 	asJSON := jsonFlag(cmd, backfilledSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if to.Before(from.Time) {
-			return usagef("--to %s is before --from %s", to.Format(time.RFC3339), from.Format(time.RFC3339))
+		if p.to.Before(p.from.Time) {
+			return usagef("--to %s is before --from %s", p.to.Format(time.RFC3339), p.from.Format(time.RFC3339))
 		}
-		ctx, name := cmd.Context(), args[0]
-		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
-			var written int
-			err := d.write(ctx, func(tx workqueue.Tx) (err error) {
-				written, err = t.Schedules().Backfill(ctx, tx, name, from.Time, to.Time)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return a.reportSchedule(name, *asJSON, backfilledSchedule{name, written}, "backfilled: "+
-				plural(written, "timer")+" set")
+		ctx, b := cmd.Context(), backfilledSchedule{Name: args[0]}
+		err := a.changeSchedule(ctx, *of, b.Name, func(tx workqueue.Tx, s scheduleSet) (err error) {
+			b.Of = s.of
+			b.Set, err = s.backfill(ctx, tx, b.Name, p)
+			return err
 		})
+		if err != nil {
+			return err
+		}
+		noun := "timer"
+		if b.Of == ofJobs {
+			noun = "job"
+		}
+		return a.reportSchedule(b.Name, *asJSON, b, fmt.Sprintf("backfilled: %s set", plural(b.Set, noun)))
 	}
 	return cmd
 }

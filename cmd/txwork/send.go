@@ -147,7 +147,7 @@ func (a *app) printSummary(o sendOptions, sum sendSummary) error {
 	if sum.Error != "" {
 		return nil // the error has said it
 	}
-	text := fmt.Sprintf("sent %s to topic %s in %s", plural(sum.Sent, "message"), harmless(o.topic),
+	text := fmt.Sprintf("sent %s to topic %s in %s", plural(sum.Sent, "message"), named(o.topic),
 		batches(sum.Batches))
 	if o.dedupField != "" {
 		text += fmt.Sprintf(", left out %s", plural(sum.Duplicates, "duplicate"))

@@ -175,7 +175,7 @@ func (a *app) printRow(r *shownRow) error {
 	g.add("id", r.ID.String())
 	g.add("status", r.state())
 	if r.Held != nil {
-		g.add("held back", harmless(r.Held.text(r.now)))
+		g.add("held back", r.Held.text(r.now))
 	}
 	g.add("attempts", fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts))
 	g.add("due", stamp(r.DueAt, r.now))

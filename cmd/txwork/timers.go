@@ -71,6 +71,7 @@ func newTimersSetCommand(a *app) *cobra.Command {
 
 func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o setOptions, payload []byte) error {
 	var set timers.Info
+	var now time.Time
 	err := d.write(ctx, func(tx workqueue.Tx) error {
 		_, err := t.Set(ctx, tx, timers.Timer{Key: o.key, Topic: o.topic, ScheduledAt: o.at.Time,
 			Delay:   o.after.Duration,
@@ -78,12 +79,15 @@ func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o set
 		if err == nil {
 			set, err = t.Get(ctx, tx, o.key)
 		}
+		if err == nil {
+			now, err = nowOf(ctx, tx)
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	shown := newShownTimer(set)
+	shown := newShownTimer(set, now)
 	if o.json {
 		return a.printJSON(shown)
 	}
@@ -94,8 +98,14 @@ func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o set
 	case set.Generation > 1:
 		verb = "set again"
 	}
-	_, err = fmt.Fprintf(a.stdout, "timer %s %s for %s\n", harmless(o.key), verb, shown.next().Format(time.RFC3339Nano))
+	_, err = fmt.Fprintf(a.stdout, "timer %s %s for %s\n", named(o.key), verb, shown.next().Format(time.RFC3339Nano))
 	return err
+}
+
+// nowOf returns the time of the database.
+func nowOf(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
+	err = tx.Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT pg_catalog.now()")
+	return now, err
 }
 
 // A shownTimer is a timer without its payload.
@@ -104,6 +114,7 @@ type shownTimer struct {
 	ID           uuid.UUID  `json:"id"` // id of its row
 	Topic        string     `json:"topic"`
 	Status       string     `json:"status"`             // ready, in_progress, done or failed
+	State        string     `json:"state"`              // ready, scheduled, in_progress, done, failed or cancelled
 	FireAt       time.Time  `json:"fire_at"`            // when it fires, as it was set
 	DueAt        time.Time  `json:"due_at"`             // when it may be claimed; retries delay it
 	RearmAt      *time.Time `json:"rearm_at,omitempty"` // when it fires again, because it was set during its firing
@@ -117,9 +128,10 @@ type shownTimer struct {
 	PayloadBytes int        `json:"payload_bytes"`          // size of its payload
 }
 
-func newShownTimer(i timers.Info) shownTimer {
+func newShownTimer(i timers.Info, now time.Time) shownTimer {
 	return shownTimer{
-		Key: i.Key, ID: i.ID, Topic: i.Topic, Status: i.Status.String(), FireAt: i.ScheduledAt.UTC(),
+		Key: i.Key, ID: i.ID, Topic: i.Topic, Status: i.Status.String(),
+		State: string(stateOf(i.Status, false, i.DueAt, i.CancelledAt, now)), FireAt: i.ScheduledAt.UTC(),
 		DueAt: i.DueAt.UTC(), RearmAt: utc(i.RearmAt),
 		Generation: i.Generation, Schedule: i.Schedule, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts,
 		LastError:   i.LastError,
@@ -175,7 +187,7 @@ func (a *app) cancelTimers(ctx context.Context, d *database, t *timers.Timers, k
 		err = a.printJSON(cancelledTimers{len(cancelled), unchanged})
 	} else {
 		for _, u := range unchanged {
-			fmt.Fprintf(a.stderr, "txwork: %s was not cancelled: %s\n", harmless(u.Key), u.Reason)
+			fmt.Fprintf(a.stderr, "txwork: %s was not cancelled: %s\n", named(u.Key), u.Reason)
 		}
 		_, err = fmt.Fprintf(a.stdout, "%s cancelled\n", plural(len(cancelled), "timer"))
 	}
@@ -196,7 +208,7 @@ func whyNot(ctx context.Context, tx workqueue.Tx, t *timers.Timers, keys []strin
 			list = append(list, unchangedTimer{key, "there is no such timer"})
 		case err != nil:
 			return nil, err
-		case found.CancelledAt == nil:
+		case found.CancelledAt == nil || found.Status == workqueue.Done: // acknowledged in spite of its cancel
 			list = append(list, unchangedTimer{key, "it is " + found.Status.String()})
 		}
 	}

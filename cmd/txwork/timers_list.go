@@ -24,15 +24,15 @@ func newTimersListCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Prefix, "prefix", "", "only keys that begin so")
 	flags.StringSliceVar(&o.statuses, "status", nil,
-		"only timers in this state: ready, in_progress, done or failed; repeat for more")
+		"only timers in this `state`: "+listingNames()+"; repeat for more")
 	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "timers of a page")
-	flags.StringVar(&o.filter.After, "after", "", "continue after this `key`")
+	flags.StringVar(&o.filter.After, "after", "", "continue after this `key`, the last of the previous page")
 	jsonVar(flags, &o.json, jsonUsage, timersPage{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if o.filter.Limit < 1 || o.filter.Limit >= timers.MaxPage {
-			return usagef("--limit is %d, it must be between 1 and %d", o.filter.Limit, timers.MaxPage-1)
+		if err := checkLimit(o.filter.Limit); err != nil {
+			return err
 		}
-		if o.filter.Status, err = parseStatuses(o.statuses); err != nil {
+		if o.filter.State, err = parseStates(o.statuses); err != nil {
 			return err
 		}
 		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
@@ -40,17 +40,6 @@ func newTimersListCommand(a *app) *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-func parseStatuses(names []string) ([]workqueue.Status, error) {
-	statuses := make([]workqueue.Status, len(names))
-	for i, name := range names {
-		var err error
-		if statuses[i], err = workqueue.ParseStatus(name); err != nil {
-			return nil, usagef("--status %q is unknown, want one of ready, in_progress, done, failed", name)
-		}
-	}
-	return statuses, nil
 }
 
 // A timersPage is what list prints.
@@ -64,14 +53,19 @@ func (a *app) listTimers(ctx context.Context, d *database, t *timers.Timers, o t
 	var now time.Time
 	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
 		now = at
-		f := o.filter
-		f.Limit++ // one more row than is shown reveals whether there is a next page
-		list, err := t.List(ctx, tx, f)
-		for _, i := range list[:min(len(list), o.filter.Limit)] {
-			p.Timers = append(p.Timers, newShownTimer(i))
+		list, more, err := pageOf(o.filter.Limit, timers.MaxPage, func(limit int, last *timers.Info) ([]timers.Info,
+			error) {
+			f := o.filter
+			if f.Limit = limit; last != nil {
+				f.After = last.Key
+			}
+			return t.List(ctx, tx, f)
+		})
+		for _, i := range list {
+			p.Timers = append(p.Timers, newShownTimer(i, now))
 		}
-		if len(list) > o.filter.Limit {
-			p.Next = list[o.filter.Limit-1].Key
+		if more {
+			p.Next = list[len(list)-1].Key
 		}
 		return err
 	})
@@ -87,11 +81,11 @@ func (a *app) listTimers(ctx context.Context, d *database, t *timers.Timers, o t
 func (a *app) printTimers(p timersPage, now time.Time) error {
 	g := newGrid(a.stdout, "KEY", "TOPIC", "STATUS", "FIRES", "ATTEMPTS", "SCHEDULE", "LAST ERROR")
 	for _, t := range p.Timers {
-		g.add(cell(t.Key, cellWidth), cell(t.Topic, cellWidth), t.Status, stamp(t.next(), now),
-			fmt.Sprintf("%d/%d", t.Attempts, t.MaxAttempts), dashed(t.Schedule), dashed(t.LastError))
+		g.add(named(t.Key), named(t.Topic), t.State, stamp(t.next(), now),
+			fmt.Sprintf("%d/%d", t.Attempts, t.MaxAttempts), namedOrDash(t.Schedule), dashed(t.LastError))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err
 	}
-	return a.hintMore("--after", p.Next)
+	return a.hintMore(p.Next)
 }

@@ -96,12 +96,21 @@ func TestTimersCancel(t *testing.T) {
 	}
 	c.run("timers", "cancel", "a", "b").ok().prints("2 timers cancelled")
 	c.run("timers", "cancel", "a").ok().prints("0 timers cancelled")
+	list := c.run("timers", "list", "--prefix", "a").ok().prints("cancelled").stdout
+	if strings.Contains(list, "done") || strings.Contains(list, "failed") {
+		t.Errorf("a timer that was cancelled:\n%s", list)
+	}
 
 	c.run("timers", "set", "fired", "--topic", "t", "--after", "0s").ok()
 	c.fire(func(context.Context, *timers.Delivery) error { return nil })
 	r := c.run("timers", "cancel", "none", "fired", "c").exits(exitFailure)
 	r.prints("1 timer cancelled").says("none was not cancelled: there is no such timer",
 		"fired was not cancelled: it is done", "2 timers could not be cancelled")
+	// its handler acknowledged all the same
+	c.exec("UPDATE {schema}.timers SET cancelled_at = now() WHERE key = 'fired'")
+	c.run("timers", "cancel", "fired").exits(exitFailure).says("fired was not cancelled: it is done")
+	id := value[string](c, "SELECT id::text FROM {schema}.timers WHERE key = 'fired'")
+	c.run("cancel", "timers", id).exits(exitFailure).says(id + " was not cancelled: it is done")
 	all := decode[struct {
 		Changed   int
 		Unchanged []unchangedTimer
@@ -120,7 +129,7 @@ func TestTimersList(t *testing.T) {
 	c.fire(func(context.Context, *timers.Delivery) error { return workqueue.Permanent(fmt.Errorf("no\nway")) })
 
 	first := c.run("timers", "list", "--prefix", "trial/", "--limit",
-		"3").ok().says("there is more: --after 'trial/2'").
+		"3").ok().says("there is more: --after trial/2").
 		prints("KEY", "trial/0", "(in 59m)", "0/15")
 	if strings.Contains(first.stdout, "trial/3") || strings.Contains(first.stdout, "other") ||
 		strings.Contains(first.stdout, "secret") {
@@ -170,14 +179,14 @@ func TestScheduleIsPutAndListed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got.NextAt, got.CreatedAt = nil, time.Time{}
-	want := shownSchedule{Name: "report", Expr: "30 6 * * *", Zone: "Europe/Paris", Topic: "report", State: "active",
-		Misfire: "all", Cap: 7, Grace: 90,
+	want := shownSchedule{Of: "timers", Name: "report", Expr: "30 6 * * *", Zone: "Europe/Paris", Topic: "report",
+		State: "active", Misfire: "all", Cap: 7, Grace: 90,
 		Overlap: "skip", Jitter: 5, MaxAttempts: workqueue.DefaultMaxAttempts, PayloadBytes: 6}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	r := c.run("schedules", "list", "--limit", "1").ok().prints("NAME", "poll",
-		"active").says("there is more: --after 'poll'")
+		"active").says("there is more: --after poll")
 	if strings.Contains(r.stdout, "report") {
 		t.Errorf("a page of one is\n%s", r.stdout)
 	}

@@ -390,7 +390,7 @@ func (m *topModel) pause() topCommand {
 		change, verb, done = (*jobs.Client).Resume, "Resume", "resumed"
 	}
 	db := m.db
-	m.asking = &topAsking{fmt.Sprintf("%s queue %s?", verb, harmless(q.Name)), func(ctx context.Context,
+	m.asking = &topAsking{fmt.Sprintf("%s queue %s?", verb, named(q.Name)), func(ctx context.Context,
 		_ func(string)) topChange {
 		c, err := jobs.Open(jobs.Options{Schema: db.schema, Telemetry: db.app.telemetry()})
 		if err == nil {
@@ -399,7 +399,7 @@ func (m *topModel) pause() topCommand {
 		if err != nil {
 			return failed(err)
 		}
-		return say("queue %s %s", q.Name, done)
+		return say("queue %s %s", named(q.Name), done)
 	}}
 	return nil
 }
@@ -423,7 +423,7 @@ func (m *topModel) redrive() topCommand {
 			return say("%s has no dead letters there", table)
 		}
 		question := fmt.Sprintf("Redrive %s of %s?", plural(r.found, "dead letter"),
-			harmless(strings.TrimSpace(table+" "+f.kind+f.queue+f.topic+f.consumer)))
+			f.about(table))
 		return func(m *topModel) { m.asking = &topAsking{question, r.redrive} }
 	}
 }
@@ -555,8 +555,7 @@ func (m *topModel) body(width int) (head, body []styledLine) {
 // lines returns the page as a table under its title.
 func (p *topPage) lines(width int) []styledLine {
 	t := topTable{none: "no row is " + strings.ReplaceAll(p.state, "_", " ")}
-	about := p.filter.kind + p.filter.queue + p.filter.topic + p.filter.consumer
-	t.title = harmless(strings.TrimSpace(p.table+" "+about)) + "  " + strings.ToUpper(strings.ReplaceAll(p.state, "_",
+	t.title = p.filter.about(p.table) + "  " + strings.ToUpper(strings.ReplaceAll(p.state, "_",
 		" "))
 	if p.filter.text != "" {
 		t.title += "  error: " + harmless(p.filter.text)
@@ -567,10 +566,10 @@ func (p *topPage) lines(width int) []styledLine {
 		t.columns = append(t.columns, topColumn{head: "RUNNING SINCE", left: true})
 	}
 	for _, c := range p.page.columns {
-		t.columns = append(t.columns, topColumn{head: strings.ToUpper(cell(c.Name, cellWidth)), left: true, grows: true,
+		t.columns = append(t.columns, topColumn{head: strings.ToUpper(named(c.Name)), left: true, grows: true,
 			beside: c.Name != "topic" && c.Name != "kind" && c.Name != "key"})
 	}
-	t.columns = append(t.columns, topColumn{head: "LAST ERROR", left: true, grows: true})
+	t.columns = append(t.columns, topColumn{head: "LAST ERROR", left: true, grows: true, prose: true})
 	for _, r := range p.page.Rows {
 		when := "-"
 		if at := l.time(&r.row); at != nil {
@@ -584,9 +583,7 @@ func (p *topPage) lines(width int) []styledLine {
 			}
 			cells = append(cells, since)
 		}
-		for _, text := range r.cells(p.page.columns) {
-			cells = append(cells, cell(text, cellWidth))
-		}
+		cells = append(cells, r.cells(p.page.columns)...)
 		t.rows = append(t.rows, topRow{cells: append(cells, lastError(r.row)), item: r.ID.String()})
 	}
 	return t.lines(width)

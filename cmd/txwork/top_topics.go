@@ -53,7 +53,7 @@ func (f *topFrame) topicTable() topTable {
 		{head: "ASIDE"}, {head: "OLDEST"}, {head: "SINCE", left: true},
 	}
 	for _, s := range f.Topics {
-		r := topRow{item: s.key(), cells: []string{s.Table, dashedName(s.name()), "behind", brief(s.Aside, s.AtLeast),
+		r := topRow{item: s.key(), cells: []string{s.Table, s.name(), "behind", brief(s.Aside, s.AtLeast),
 			"-", "-"}}
 		if s.Paused {
 			r.cells[2] = "paused"
@@ -72,9 +72,9 @@ func (f *topFrame) topicTable() topTable {
 // name is the topic with the consumer that it belongs to, if there is one.
 func (s topTopic) name() string {
 	if s.Lane == "" {
-		return s.Topic
+		return named(s.Topic)
 	}
-	return s.Lane + ": " + s.Topic
+	return names(s.Lane, s.Topic)
 }
 
 func (s topTopic) key() string { return "topic " + s.Table + " " + s.name() }
@@ -109,7 +109,7 @@ func (m *topModel) pauseTopic(s topTopic) topCommand {
 		change, verb, done = topics.Resume, "Resume", "resumed"
 	}
 	db := m.db
-	m.asking = &topAsking{fmt.Sprintf("%s topic %s of %s?", verb, harmless(s.name()), s.Table),
+	m.asking = &topAsking{fmt.Sprintf("%s topic %s of %s?", verb, s.name(), s.Table),
 		func(ctx context.Context, _ func(string)) topChange {
 			t, err := db.table(ctx, s.Table)
 			if err == nil {

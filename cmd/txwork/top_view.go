@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strconv"
@@ -40,6 +41,7 @@ type topColumn struct {
 	left   bool // left-aligned; otherwise right-aligned
 	grows  bool // takes the width that the other columns leave
 	beside bool // shown only if all other columns fit
+	prose  bool // not a name: texts that are cut may look alike
 }
 
 // A topTable is rows under a header.
@@ -69,13 +71,21 @@ func (t topTable) lines(width int) []styledLine {
 	}
 	shown, widths := t.layout(width - 2)
 	gap := gapOf(width)
-	line := func(cells []string) string {
+	fitted := map[int][]string{}
+	for _, i := range shown {
+		column := make([]string, len(t.rows))
+		for n, r := range t.rows {
+			column[n] = r.cells[i]
+		}
+		fitted[i] = fitAll(column, widths[i], !t.columns[i].prose)
+	}
+	line := func(cell func(column int) string) string {
 		var b strings.Builder
 		for n, i := range shown {
 			if n > 0 {
 				b.WriteString(strings.Repeat(" ", gap))
 			}
-			text := fit(cells[i], widths[i])
+			text := cell(i)
 			pad := strings.Repeat(" ", widths[i]-uniseg.StringWidth(text))
 			if t.columns[i].left {
 				text += pad
@@ -86,13 +96,11 @@ func (t topTable) lines(width int) []styledLine {
 		}
 		return strings.TrimRight(b.String(), " ")
 	}
-	heads := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		heads[i] = c.head
-	}
-	lines = append(lines, styledLine{text: fit("  "+line(heads), width), style: bold})
-	for _, r := range t.rows {
-		lines = append(lines, styledLine{fit("  "+line(r.cells), width), r.style, r.item})
+	head := line(func(i int) string { return fit(t.columns[i].head, widths[i]) })
+	lines = append(lines, styledLine{text: fit("  "+head, width), style: bold})
+	for n, r := range t.rows {
+		text := line(func(i int) string { return fitted[i][n] })
+		lines = append(lines, styledLine{fit("  "+text, width), r.style, r.item})
 	}
 	if rest := t.rest.String(); rest != "" {
 		lines = append(lines, styledLine{text: fit("  "+rest, width)})
@@ -174,6 +182,34 @@ func fit(s string, width int) string {
 		used += g.Width()
 	}
 	return b.String() + "…"
+}
+
+// markWidth is how much of a name that is cut tells it apart from others.
+const markWidth = 6
+
+// fitAll cuts texts to a width. If they are names, different ones that would look alike then get a number at their end,
+// which is the same for the same name, where there is room for it.
+func fitAll(texts []string, width int, areNames bool) []string {
+	of, alike := map[string]string{}, map[string]bool{}
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = fit(text, width)
+		if other, seen := of[all[i]]; seen && other != text {
+			alike[all[i]] = true
+		}
+		of[all[i]] = text
+	}
+	if !areNames || width < 2*markWidth {
+		return all
+	}
+	for i, text := range texts {
+		if alike[all[i]] && all[i] != text {
+			h := fnv.New32a()
+			h.Write([]byte(text))
+			all[i] = fit(text, width-markWidth) + fmt.Sprintf("%0*x", markWidth, h.Sum32()&0xffffff)
+		}
+	}
+	return all
 }
 
 // lines returns the whole frame, whatever the height of the screen.
@@ -326,7 +362,7 @@ func (f *topFrame) errorTable() topTable {
 	t := topTable{title: "ERRORS of the last hour, by kind or topic", none: "nothing has failed", rest: f.More.Errors}
 	t.columns = []topColumn{
 		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "DEAD"}, {head: "RETRY"},
-		{head: "LATEST"}, {head: "ERROR", left: true, grows: true},
+		{head: "LATEST"}, {head: "ERROR", left: true, grows: true, prose: true},
 	}
 	for _, e := range f.Errors {
 		latest := "-"
@@ -347,7 +383,7 @@ func dashedName(name string) string {
 	if name == "" {
 		return "-"
 	}
-	return harmless(name)
+	return named(name)
 }
 
 // brief formats a number in at most five characters, with a + if there may be more.

@@ -113,9 +113,9 @@ func (a *app) printTopics(all []shownTopic, consumers bool) error {
 		if s.Aside > 0 {
 			oldest = rough(time.Duration(s.Oldest * float64(time.Second)))
 		}
-		cells := []string{cell(s.Topic, cellWidth), paused, brief(s.Aside, s.AtLeast), oldest}
+		cells := []string{named(s.Topic), paused, brief(s.Aside, s.AtLeast), oldest}
 		if consumers {
-			cells = append([]string{cell(s.Consumer, cellWidth)}, cells...)
+			cells = append([]string{named(s.Consumer)}, cells...)
 		}
 		g.add(cells...)
 	}
@@ -133,8 +133,8 @@ type changedTopic struct {
 
 func newTopicChangeCommand(a *app, table, usage, verb, short, done string,
 	change func(context.Context, workqueue.Tx, *workqueue.Table, topics.Key) (bool, error)) *cobra.Command {
-	names := strings.Fields(usage)
-	cmd := newCommand(verb+" "+usage, short, cobra.ExactArgs(len(names)))
+	arguments := strings.Fields(usage)
+	cmd := newCommand(verb+" "+usage, short, cobra.ExactArgs(len(arguments)))
 	asJSON := jsonFlag(cmd, changedTopic{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k := topics.Key{Topic: args[len(args)-1]}
@@ -157,7 +157,7 @@ func newTopicChangeCommand(a *app, table, usage, verb, short, done string,
 			if !changed {
 				hint = " (as it was before)"
 			}
-			_, err = fmt.Fprintf(a.stdout, "topic %s %s%s\n", harmless(k.Topic), done, hint)
+			_, err = fmt.Fprintf(a.stdout, "topic %s %s%s\n", names(given(k.Lane, k.Topic)...), done, hint)
 			return err
 		})
 	}

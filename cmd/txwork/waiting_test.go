@@ -129,7 +129,7 @@ func TestJoinsBehindManyOthers(t *testing.T) {
 		{"--label l1", nil, false},
 		{"--status completed --limit 1", []string{"ffffffff-0000-7000-8000-000000002ee0"}, true},
 		{"--status completed --limit 1 --label l1", []string{"ffffffff-0000-7000-8000-000000002edf"}, true},
-		{"--status completed --limit 1 --before ffffffff-0000-7000-8000-000000000002",
+		{"--status completed --limit 1 --after ffffffff-0000-7000-8000-000000000002",
 			[]string{"ffffffff-0000-7000-8000-000000000001"}, false},
 	} {
 		p := decode[joinsPage](c.run(append([]string{"joins", "outbox", "--json"},

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -43,6 +44,53 @@ var runners = map[string]string{
 	"docs/domains.md":       "cmd/txwork.TestTheGuideToDomains",
 	"docs/backup.md":        "proof/backup.TestEveryBlockIsRun",
 	"docs/architecture.md":  "internal/docs.TestTheCommandsOfTheArchitecture",
+}
+
+// indentedBlocks are the blocks of commands that pages show indented, by page and first line: the test that runs them
+// as they are printed, or why none does.
+var indentedBlocks = map[string]string{
+	"README.md: go run ./cmd/txwork demo": "cmd/txwork.TestDemoEndsWithOneObject", // in small
+	"README.md: go test ./...":            "not run: it is the gate itself",
+	"docs/security.md: txwork migrate up": "cmd/txwork.TestTheCommandsOfSecurity",
+	"docs/alarms.md: txwork migrate up":   "cmd/txwork.TestAlarmsServeDeliversWhatWasPosted",
+	"docs/alarms.md: printf 'whsec_%s\\n' " +
+		`"$(head -c 32 /dev/urandom | base64)" > secret`: "not run: it makes a secret for the next one",
+}
+
+// repeated matches commands that repeat measurements or long tests. They take minutes to hours; other tests check that
+// what they name exists.
+var repeated = regexp.MustCompile(`^(make|go test) `)
+
+// Every indented block of commands is run by a test as it is printed, or it says here why it is not.
+func TestEveryIndentedBlockIsRun(t *testing.T) {
+	t.Parallel()
+	all, left := tests(t), maps.Clone(indentedBlocks)
+	for _, p := range pages(t) {
+		if path.Dir(p.Path) != "docs" && p.Path != "README.md" {
+			continue
+		}
+		for _, b := range p.Blocks() {
+			if b.Language != "indented" {
+				continue
+			}
+			first, _, _ := strings.Cut(b.Text, "\n")
+			shown := p.Path + ": " + first
+			by, known := indentedBlocks[shown]
+			delete(left, shown)
+			m := namedTest.FindStringSubmatch(by)
+			switch {
+			case known && m != nil && !exists(all, m[1], m[2], page.Page{}):
+				t.Errorf("%s is no test", by)
+			case known && m == nil && !strings.HasPrefix(by, "not run: "):
+				t.Errorf("%s:%d: %q is neither a test nor a reason", p.Path, b.Line, by)
+			case !known && !repeated.MatchString(first):
+				t.Errorf("%s:%d: nothing runs %q", p.Path, b.Line, first)
+			}
+		}
+	}
+	for shown := range left {
+		t.Errorf("%q is not shown", shown)
+	}
 }
 
 // Only pages whose commands are run by a test contain command blocks. Guides of directories describe theirs in words.

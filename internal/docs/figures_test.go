@@ -19,6 +19,7 @@ const figures = "testdata/figures.txt"
 //	test NAME           a test that fails if it is wrong
 //	code FILE TEXT      the source of the figure; if the value there changes, the page is wrong
 //	measured COMMAND    the command that repeats a measurement
+//	table PAGE          rows of tables on a page of measurements, in which each of its numbers stands as it is here
 //	given WHY           no statement about txwork: an example, or a fact set by others
 type witness struct {
 	line              int
@@ -122,8 +123,17 @@ func (w witness) problem(t *testing.T, all map[string][]string) string {
 			return file + " does not have: " + text
 		}
 	case "measured":
+		if w.page == "docs/scale.md" {
+			return "its figures are those of tables: table docs/performance.md"
+		}
 		if !slices.Contains(commands(t), w.rest) {
 			return "no page shows the command " + w.rest
+		}
+	case "table":
+		for _, number := range number.FindAllString(w.words, -1) {
+			if !slices.Contains(inTables(t, w.rest), strings.TrimRight(number, ".,")) {
+				return "no table of " + w.rest + " has " + number
+			}
 		}
 	case "given":
 		if w.rest == "" {
@@ -133,6 +143,18 @@ func (w witness) problem(t *testing.T, all map[string][]string) string {
 		return "shown by " + w.kind + "?"
 	}
 	return ""
+}
+
+var number = regexp.MustCompile(`\d[\d,.]*`)
+
+// inTables returns the numbers in the rows of a page's tables.
+func inTables(t *testing.T, path string) (numbers []string) {
+	for _, row := range rows.FindAllString(pageAt(t, path).Text, -1) {
+		for _, n := range number.FindAllString(row, -1) {
+			numbers = append(numbers, strings.TrimRight(n, ".,"))
+		}
+	}
+	return numbers
 }
 
 var spaces = regexp.MustCompile(`[ \t]+`)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,7 @@ func Judge(status int) Verdict {
 // An Answer is what a receiver answered.
 type Answer struct {
 	Status     int
+	Location   string        // where a redirect leads, without a password; empty for other answers
 	RetryAfter time.Duration // 0 if there is none; at most MaxRetryAfter
 	Excerpt    string        // the beginning of the body, if the status is not 2xx
 }
@@ -69,9 +71,25 @@ func read(response *http.Response) Answer {
 		io.CopyN(io.Discard, response.Body, maxDrain)
 		return a
 	}
+	if a.Status/100 == 3 {
+		a.Location = location(response.Header.Get("Location"))
+	}
 	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt))
 	a.Excerpt = strings.TrimSpace(strings.ToValidUTF8(string(excerpt), ""))
 	return a
+}
+
+// location returns what is shown of the header of a redirect.
+func location(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	text = u.Redacted()
+	if len(text) > maxExcerpt {
+		text = strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
+	}
+	return text
 }
 
 // Outcome turns the answer into a handler's result. A Retry-After is respected for every status that is a [Retry], but
@@ -88,11 +106,14 @@ func (a Answer) Outcome(v Verdict, least time.Duration) error {
 	return a.refusal()
 }
 
-// refusal returns the status and the beginning of the body. The text of the status is the standard's, since the
-// receiver's may be long.
+// refusal returns the status and the beginning of the body, or where a redirect leads instead, since its body only says
+// the same in HTML. The text of the status is the standard's, since the receiver's may be long.
 func (a Answer) refusal() error {
 	status := strings.TrimSpace(fmt.Sprintf("the receiver answered %d %s", a.Status, http.StatusText(a.Status)))
-	if a.Excerpt == "" {
+	switch {
+	case a.Location != "":
+		return fmt.Errorf("%s: redirects are not followed, this one leads to %s", status, a.Location)
+	case a.Excerpt == "":
 		return errors.New(status)
 	}
 	return fmt.Errorf("%s: %s", status, a.Excerpt)

@@ -3,6 +3,7 @@ package httppost
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,10 @@ func TestOutcome(t *testing.T) {
 	if err := later.Outcome(Permanent, 0); !errors.As(err, &o) || !o.IsPermanent() {
 		t.Errorf("got %v", err)
 	}
+	if err := (Answer{Status: 301, Location: "/there", Excerpt: "<html>"}).Outcome(Retry, 0); err.Error() !=
+		"the receiver answered 301 Moved Permanently: redirects are not followed, this one leads to /there" {
+		t.Errorf("a redirect: %v", err)
+	}
 	if err := (Answer{Status: 599}).Outcome(Retry, time.Hour); errors.As(err, &o) ||
 		err.Error() != "the receiver answered 599" {
 		t.Errorf("without Retry-After the backoff is the row's own: %v", err)
@@ -73,5 +78,22 @@ func TestEncode(t *testing.T) {
 		if got := encode(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+func TestLocationIsBoundedAndHasNoPassword(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("ä", 1000)
+	for text, want := range map[string]string{
+		"": "", "/there": "/there", "https://a.example/b?c=d": "https://a.example/b?c=d", ":": "",
+		"https://u:secret@a.example/": "https://u:xxxxx@a.example/", "/a\x00b\nc": "",
+		"/%0a": "/%0a",
+	} {
+		if got := location(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+	if got := location(long); len(got) > maxExcerpt+len("…") || !strings.HasSuffix(got, "…") {
+		t.Errorf("a long one is shown as %q", got)
 	}
 }

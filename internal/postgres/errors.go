@@ -13,14 +13,17 @@ import (
 // Sentinels are the errors of package workqueue that [Sentinels.Explain] wraps.
 type Sentinels struct{ ReadOnly, PoolMode, SchemaVersion, Session error }
 
-// Explain adds what to do to database errors that have a known remedy.
+// Explain adds what to do to database errors, of any driver, that have a known remedy.
 func (s Sentinels) Explain(err error) error {
 	if explained, ok := s.explainSession(err); ok {
 		return explained
 	}
 	pg, ok := contain.As[*pgconn.PgError](err)
 	if !ok {
-		return err
+		if pg = (&pgconn.PgError{Code: State(err)}); pg.Code == "" {
+			return err
+		}
+		pg.Message = err.Error()
 	}
 	switch {
 	case IsReadOnly(err):
@@ -64,7 +67,7 @@ func Renewed(work func() error) (err error) {
 // IsReadOnly tells whether a server, or a session, refused to write: it is a standby, or is set to be read-only.
 func IsReadOnly(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)
-	return ok && (pg.Code == "25006" || isStandby(pg)) // read_only_sql_transaction
+	return State(err) == "25006" || ok && isStandby(pg) // read_only_sql_transaction
 }
 
 // isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone only says that something

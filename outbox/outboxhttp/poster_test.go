@@ -109,8 +109,11 @@ func TestStatusesAreOutcomes(t *testing.T) {
 		switch {
 		case want == workqueue.Done && r.lastError != "":
 			t.Errorf("%d: %+v", status, r)
-		case want != workqueue.Done && (!strings.Contains(r.lastError, http.StatusText(status)+": because") ||
-			len(r.lastError) > 400 || strings.Contains(r.lastError, "secret")):
+		case status/100 == 3 && !strings.Contains(r.lastError, "not followed, this one leads to "+elsewhere):
+			t.Errorf("%d: the error is %q", status, r.lastError)
+		case status/100 != 3 && want != workqueue.Done &&
+			(!strings.Contains(r.lastError, http.StatusText(status)+": because") ||
+				len(r.lastError) > 400 || strings.Contains(r.lastError, "secret")):
 			t.Errorf("%d: the error is %q", status, r.lastError)
 		case want == workqueue.Ready && r.pause != time.Hour:
 			t.Errorf("%d: the next attempt is after %v, want the outbox's backoff", status, r.pause)

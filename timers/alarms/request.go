@@ -154,6 +154,23 @@ func decodeStrictly(text []byte, v any) error {
 	return nil
 }
 
+// jsonKind says in JSON's words what a field of a Go type takes.
+func jsonKind(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "a whole number of at most 18 digits, without a fraction or an exponent"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "an array"
+	}
+	return "an object"
+}
+
 // explainJSON turns an error of encoding/json into one that names the field.
 func explainJSON(err error) error {
 	if errors.Is(err, workqueue.ErrInvalid) {
@@ -164,7 +181,7 @@ func explainJSON(err error) error {
 		if wrong.Field == "" {
 			return validate.Errorf("body", "is a JSON %s, it must be an object", wrong.Value)
 		}
-		return validate.Errorf(wrong.Field, "is a JSON %s, which does not fit %s", wrong.Value, wrong.Type)
+		return validate.Errorf(wrong.Field, "is a JSON %s, it must be %s", wrong.Value, jsonKind(wrong.Type))
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
 		if field, err := strconv.Unquote(name); err == nil {

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// Timers and jobs have schedules in tables of their own. The commands serve both.
+const (
+	ofTimers = "timers"
+	ofJobs   = "jobs"
+)
+
+// A scheduleSet is the schedules of timers, or those of jobs.
+type scheduleSet struct {
+	of       string // ofTimers or ofJobs
+	tables   []*workqueue.Table
+	list     func(context.Context, workqueue.Tx, periodic.Filter) ([]shownSchedule, error)
+	get      func(context.Context, workqueue.Tx, string) error
+	pause    func(context.Context, workqueue.Tx, string) error
+	resume   func(context.Context, workqueue.Tx, string) error
+	remove   func(context.Context, workqueue.Tx, string) error
+	trigger  func(context.Context, workqueue.Tx, string) (triggeredSchedule, error)
+	backfill func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error)
+}
+
+func (d *database) timerSchedules() (scheduleSet, error) {
+	t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
+	if err != nil {
+		return scheduleSet{}, usageError{err}
+	}
+	s := t.Schedules()
+	return scheduleSet{
+		of: ofTimers, tables: t.Tables(),
+		list: func(ctx context.Context, tx workqueue.Tx, f periodic.Filter) ([]shownSchedule, error) {
+			list, err := s.List(ctx, tx, f)
+			return shownSchedules(list, newShownSchedule), err
+		},
+		get: func(ctx context.Context, tx workqueue.Tx, name string) error {
+			_, err := s.Get(ctx, tx, name)
+			return err
+		},
+		pause: s.Pause, resume: s.Resume, remove: s.Delete,
+		trigger: func(ctx context.Context, tx workqueue.Tx, name string) (triggeredSchedule, error) {
+			key, err := s.Trigger(ctx, tx, name)
+			return triggeredSchedule{Of: ofTimers, Name: name, Key: key}, err
+		},
+		backfill: func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error) {
+			return s.Backfill(ctx, tx, name, p.from.Time, p.to.Time)
+		},
+	}, nil
+}
+
+// jobSchedules needs no kinds: all that a schedule's jobs are enqueued with is stored with it.
+func (d *database) jobSchedules() (scheduleSet, error) {
+	c, err := jobs.Open(jobs.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
+	if err != nil {
+		return scheduleSet{}, usageError{err}
+	}
+	s := c.Schedules()
+	return scheduleSet{
+		of: ofJobs, tables: []*workqueue.Table{c.Table(), s.Table()},
+		list: func(ctx context.Context, tx workqueue.Tx, f periodic.Filter) ([]shownSchedule, error) {
+			list, err := s.List(ctx, tx, f)
+			return shownSchedules(list, newShownJobSchedule), err
+		},
+		get: func(ctx context.Context, tx workqueue.Tx, name string) error {
+			_, err := s.Get(ctx, tx, name)
+			return err
+		},
+		pause: s.Pause, resume: s.Resume, remove: s.Delete,
+		trigger: func(ctx context.Context, tx workqueue.Tx, name string) (triggeredSchedule, error) {
+			o, err := s.Trigger(ctx, tx, name)
+			return triggeredSchedule{Of: ofJobs, Name: name, ID: &o.ID, Duplicate: o.Duplicate}, err
+		},
+		backfill: func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error) {
+			return s.Backfill(ctx, tx, name, p.from.Time, p.to.Time)
+		},
+	}, nil
+}
+
+func shownSchedules[T any](list []T, show func(T) shownSchedule) []shownSchedule {
+	all := make([]shownSchedule, len(list))
+	for i, one := range list {
+		all[i] = show(one)
+	}
+	return all
+}
+
+// scheduleFlag adds the flag that says whose schedules are meant.
+func scheduleFlag(flags *pflag.FlagSet, usage string) *string {
+	return flags.String("of", "", "schedules of timers or of jobs "+usage)
+}
+
+// withSchedules connects, and opens the sets of schedules that are meant and that the schema has.
+func (a *app) withSchedules(ctx context.Context, of string, do func(*database, []scheduleSet) error) error {
+	if of != "" && of != ofTimers && of != ofJobs {
+		return usagef("--of %q is unknown, want timers or jobs", of)
+	}
+	return a.withDatabase(ctx, func(d *database) error {
+		known, err := d.tableNames(ctx)
+		if err != nil {
+			return err
+		}
+		var sets []scheduleSet
+		for _, open := range []func() (scheduleSet, error){d.timerSchedules, d.jobSchedules} {
+			s, err := open()
+			if err != nil {
+				return err
+			}
+			named := of == s.of
+			// if the schema has neither, the error says how to create the first
+			missing := !slices.Contains(known, s.of) && (s.of != ofTimers || slices.Contains(known, ofJobs))
+			if of != "" && !named || !named && missing {
+				continue
+			}
+			for _, table := range s.tables {
+				if err := table.CheckVersion(ctx, d.pool); err != nil {
+					return err
+				}
+			}
+			sets = append(sets, s)
+		}
+		return conclude(do(d, sets))
+	})
+}
+
+// changeSchedule calls do, in a transaction, for the schedule of that name.
+func (a *app) changeSchedule(ctx context.Context, of, name string,
+	do func(workqueue.Tx, scheduleSet) error) error {
+	return a.withSchedules(ctx, of, func(d *database, sets []scheduleSet) error {
+		return d.write(ctx, func(tx workqueue.Tx) error {
+			var found []scheduleSet
+			var missing error
+			for _, s := range sets {
+				err := s.get(ctx, tx, name)
+				switch {
+				case err == nil:
+					found = append(found, s)
+				case !errors.Is(err, workqueue.ErrNotFound):
+					return err
+				}
+				missing = err
+			}
+			switch len(found) {
+			case 0:
+				return missing
+			case 1:
+				return do(tx, found[0])
+			}
+			return usagef("both timers and jobs have a schedule %q: say which by --of timers or --of jobs", name)
+		})
+	})
+}
+
+// after reads schedules in the order of their names, after that of the filter, until more than limit of them have one
+// of the states. There are few schedules, so reading past others costs little.
+func (s scheduleSet) after(ctx context.Context, tx workqueue.Tx, f periodic.Filter, states []string, limit int) (
+	all []shownSchedule, err error) {
+	f.Limit = periodic.MaxPage
+	for {
+		page, err := s.list(ctx, tx, f)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range page {
+			if len(states) == 0 || slices.Contains(states, one.State) {
+				all = append(all, one)
+			}
+		}
+		if len(page) < f.Limit || len(all) > limit {
+			return all, nil
+		}
+		f.After = page[len(page)-1].Name
+	}
+}
+
+// listAll merges the pages of several sets. Schedules of one name are on one page, since --after names only the name.
+func listAll(ctx context.Context, tx workqueue.Tx, sets []scheduleSet, f periodic.Filter, states []string, limit int) (
+	list []shownSchedule, more bool, err error) {
+	for _, s := range sets {
+		page, err := s.after(ctx, tx, f, states, limit)
+		if err != nil {
+			return nil, false, err
+		}
+		list = append(list, page...)
+	}
+	slices.SortStableFunc(list, func(a, b shownSchedule) int { return strings.Compare(a.Name, b.Name) })
+	end := min(limit, len(list))
+	for end > 0 && end < len(list) && list[end].Name == list[end-1].Name {
+		end++
+	}
+	return list[:end], end < len(list), nil
+}
+
+// A triggeredSchedule is what trigger prints.
+type triggeredSchedule struct {
+	Of        string     `json:"of"` // timers or jobs
+	Name      string     `json:"name"`
+	Key       string     `json:"key,omitempty"`       // key of the timer
+	ID        *uuid.UUID `json:"id,omitempty"`        // id of the job
+	Duplicate bool       `json:"duplicate,omitempty"` // the job of this id holds the unique key, so none was written
+}
+
+// text says what the trigger has written.
+func (t triggeredSchedule) text() string {
+	switch {
+	case t.Duplicate:
+		return "not triggered: job " + t.ID.String() + " holds its unique key"
+	case t.ID != nil:
+		return "triggered: job " + t.ID.String()
+	}
+	return "triggered: timer " + named(t.Key)
+}
