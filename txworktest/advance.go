@@ -98,8 +98,8 @@ var (
 )
 
 // belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move.
-var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_bucket", "_given", "_slot", "_attempt",
-	"_step"}
+var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_bucket", "_given", "_slot",
+	"_attempt", "_step"}
 
 func clocksOf(lines []string) []clock {
 	columns := map[string][]string{}

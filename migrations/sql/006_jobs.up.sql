@@ -1560,9 +1560,10 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid[]) FROM PUBLIC;
 
--- Gives starts of a queue back: its jobs were claimed, and put back before they started. The settle that puts them back
--- calls it, and it writes nothing if the queue has no rate. It appends a row, which waits for nobody: the bucket's row is
--- the claims'. A role that does not see the queue's rule gives nothing back: the settle must not fail. The next claim of the queue adds the starts to its tokens. Workers that wait for a token are notified.
+-- Gives starts of a queue back: its jobs were claimed, and put back before they started. The settle that puts them
+-- back calls it, and it writes nothing if the queue has no rate. It appends a row, which waits for nobody: the
+-- bucket's row is the claims'. A role that does not see the queue's rule gives nothing back: the settle must not
+-- fail. The next claim of the queue adds the starts to its tokens. Workers that wait for a token are notified.
 CREATE FUNCTION "{{schema}}"."jobs_give_start"(queue text, n integer) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -175,7 +175,7 @@ var sqlEdits = []edit{
 	{name: "a row of a limited key loses its due time when it is released", file: "workqueue/keyed/sql/keyed.up.sql",
 		old: "greatest(t.due_at, {{.Front \"t\"}}, CASE", new: "greatest(t.due_at, now(), CASE", suites: limiting},
 	{name: "released rows do not use up a rate", file: "workqueue/keyed/sql/keyed.up.sql",
-		old: `next_at = coalesce({{.After "d.first" "d.released * d.gap"}}, g.next_at)`, new: "next_at = g.next_at",
+		old: `next_at = coalesce({{.NextAt "d"}}, g.next_at)`, new: "next_at = g.next_at",
 		suites: limiting},
 	{name: "rows before a dead letter are parked", file: "workqueue/keyed/sql/keyed.up.sql",
 		old: "AND r.key_seq > (", new: "AND r.key_seq <> (", suites: limiting},

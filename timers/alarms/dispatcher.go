@@ -120,7 +120,9 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 		return nil, err
 	}
 	d.worker.Handle(Topic, d.Deliver)
-	d.worker.HandleAll(func(context.Context, *timers.Delivery) error { return workqueue.LeaveFor(foreignDelay, errForeign) })
+	d.worker.HandleAll(func(context.Context, *timers.Delivery) error {
+		return workqueue.LeaveFor(foreignDelay, errForeign)
+	})
 	return d, nil
 }
 

@@ -201,8 +201,8 @@ func (view) Gap(rate string) string {
 	return fmt.Sprintf("CASE WHEN %[1]s < 10000 THEN ceil(1e6 / %[1]s) ELSE 1e6 / %[1]s END", rate)
 }
 
-// NextAt is when the burst of a key is used up until, after a fold; NULL: as before. Starts that were not used count even
-// if no row waits, whose rate would be the key's.
+// NextAt is until when the burst of a key is used up after a fold; NULL: as before. Starts that were not used count
+// even if no row waits, whose rate would be the key's.
 func (v view) NextAt(key string) string {
 	return fmt.Sprintf("CASE WHEN %[1]s.gap IS NOT NULL THEN %[2]s WHEN %[1]s.unused > 0 AND %[1]s.next_at IS NOT NULL "+
 		"THEN %[3]s END", key, v.After(key+".first", fmt.Sprintf("%[1]s.released * %[1]s.gap - %[1]s.unused", key)),

@@ -55,7 +55,8 @@ func TestWhatIsReleasedKeepsItsStart(t *testing.T) {
 // isKnownRight compares what is stored of the key with a count.
 func (r *rig) isKnownRight() {
 	r.Helper()
-	if taken, n := ask[*int](r, "SELECT max(taken) FROM work_key_state WHERE limited"), r.through(); taken != nil && *taken != n {
+	n := r.through()
+	if taken := ask[*int](r, "SELECT max(taken) FROM work_key_state WHERE limited"); taken != nil && *taken != n {
 		r.Errorf("%d rows are known to be released, %d are", *taken, n)
 	}
 }
@@ -83,8 +84,8 @@ func TestWhatIsLeftGivesItsStartToTheNext(t *testing.T) {
 		return nil
 	})
 	r.eventually("those that may start have", func() bool {
-		return ask[int](r, "SELECT count(*) FROM work WHERE status = 2 OR n = $1 AND due_at > now() AND status = 0", left) ==
-			burst
+		return burst == ask[int](r, "SELECT count(*) FROM work "+
+			"WHERE status = 2 OR n = $1 AND due_at > now() AND status = 0", left)
 	})
 	r.expect()
 	mu.Lock()
@@ -122,7 +123,8 @@ func TestAnUnusedStartIsKept(t *testing.T) {
 			r.fold()
 			// The next start is as early as if the row had not been released.
 			gap := time.Duration(1e9 / rule.Rate)
-			if moved := next.Sub(ask[time.Time](r, "SELECT next_at FROM work_key_state")); (moved - gap).Abs() > 2*time.Microsecond {
+			moved := next.Sub(ask[time.Time](r, "SELECT next_at FROM work_key_state"))
+			if (moved - gap).Abs() > 2*time.Microsecond {
 				t.Errorf("the next start has moved by %v, want %v", moved, gap)
 			}
 			r.insert(row(2, rule))

@@ -1,5 +1,5 @@
-{{- /* InProgress -> Ready without counting the attempt: snooze.sql, leave.sql and release.sql. Same guard and lock order
-as ack.sql.
+{{- /* InProgress -> Ready without counting the attempt: snooze.sql, leave.sql and release.sql. Same guard and lock
+order as ack.sql.
 
 A row that has not moved is announced to other workers, whose cursors have passed its place. A row that is put back for
 the same cause again and again keeps the time of the first: due_at no longer tells how long it has waited.
