@@ -159,7 +159,7 @@ const (
 	ofTables = "an element is a table or a schema"
 	looksUp  = "it joins nothing: it looks its elements up in an index"
 	ofLocked = "an element is a row that another session has locked when the notes of one fold are applied"
-	ofEnds   = "an element is a join that ends now, of which one call takes a bounded number"
+	ofEnds   = "an element is a join that ends or is repaired, of which one call takes a bounded number"
 )
 
 // unplanned are the statements that the test runs with few elements or not at all, by file, or by file and a part of
