@@ -119,8 +119,8 @@ func speaks(conn *pgx.Conn) error {
 	if client == "" || client == "UTF8" || client == "SQL_ASCII" && serverEncoding(conn) == "SQL_ASCII" {
 		return nil
 	}
-	return fmt.Errorf("txwork: %w: its client_encoding is %s, and texts are sent in UTF-8: add client_encoding=UTF8 to "+
-		"the connection string", ErrSession, client)
+	return fmt.Errorf("txwork: %w: its client_encoding is %s, and texts are sent in UTF-8: add client_encoding=UTF8 "+
+		"to the connection string", ErrSession, client)
 }
 
 // isUntranslatable reports that the encoding of the database lacks a character of a text.

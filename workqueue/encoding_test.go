@@ -72,7 +72,8 @@ func (e *encoded) wantError(id uuid.UUID, status workqueue.Status, want string) 
 	e.Helper()
 	var got string
 	var is workqueue.Status
-	err := e.db.Pool.QueryRow(e.Context(), "DELETE FROM things WHERE id = $1 RETURNING status, last_error", id).Scan(&is, &got)
+	err := e.db.Pool.QueryRow(e.Context(), "DELETE FROM things WHERE id = $1 RETURNING status, last_error", id).
+		Scan(&is, &got)
 	if err != nil || is != status || got != want {
 		e.Errorf("the row is %s with %q, %v; want %s with %q", is, got, err, status, want)
 	}
@@ -241,7 +242,8 @@ func TestEscapesInLiterals(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got string
-	err = e.db.Pool.QueryRow(t.Context(), "SELECT name || (headers ->> 'path') FROM things WHERE id = $1", id).Scan(&got)
+	err = e.db.Pool.QueryRow(t.Context(), "SELECT name || (headers ->> 'path') FROM things WHERE id = $1", id).
+		Scan(&got)
 	if err != nil || got != text+text {
 		t.Error(fmt.Sprint("stored ", got, err))
 	}

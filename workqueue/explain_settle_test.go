@@ -24,8 +24,8 @@ func TestSettlesCompareNoRowsInVain(t *testing.T) {
 			p.exec(t,
 				fmt.Sprintf(`UPDATE $T SET status = 1, attempts = 1, locked_until = now() + interval '1 minute', owner_token = '%s'
 				WHERE id = ANY (%s)`, batchToken, batchIDs(batch)))
-			for _, settings := range []string{"plan_cache_mode = force_custom_plan", "plan_cache_mode = force_generic_plan",
-				"random_page_cost = 40"} {
+			for _, settings := range []string{"plan_cache_mode = force_custom_plan",
+				"plan_cache_mode = force_generic_plan", "random_page_cost = 40"} {
 				for _, q := range p.settles(batch) {
 					t.Run(settings+"/"+q.name, func(t *testing.T) { p.wantNothingInVain(t, q, settings, batch) })
 				}

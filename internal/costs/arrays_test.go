@@ -159,16 +159,16 @@ const (
 	ofTables = "an element is a table or a schema"
 	looksUp  = "it joins nothing: it looks its elements up in an index"
 	ofLocked = "an element is a row that another session has locked when the notes of one fold are applied"
-	ofEnds   = "an element is a join that ends now, of which one call takes a bounded number"
+	ofEnds   = "an element is a join that ends or is repaired, of which one call takes a bounded number"
 )
 
-// unplanned are the statements that the test runs with few elements or not at all, by file, or by file and a part of the
-// line.
+// unplanned are the statements that the test runs with few elements or not at all, by file, or by file and a part of
+// the line.
 var unplanned = map[string]string{
 	"workqueue/sql/ack_delete.sql":    "the join of ack.sql, see TestSettlesCompareNoRowsInVain",
 	"workqueue/sql/announce_look.sql": ofLanes,
 	"workqueue/sql/candidates.sql":    ofLanes,
-	"workqueue/sql/find_ids.sql":      "an element is an occurrence of a schedule, which is looked up in the primary key",
+	"workqueue/sql/find_ids.sql":      "it looks occurrences of schedules up in the primary key",
 	"workqueue/sql/insert.sql":        "it joins nothing, and every step that enqueues begins with it",
 	"workqueue/sql/look.sql":          ofLanes,
 	"workqueue/sql/next_due.sql":      ofLanes,
@@ -186,12 +186,12 @@ var unplanned = map[string]string{
 	"workqueue/join/sql/schema/apply.sql: FROM unnest(places) AS p (place)":           ofLocked,
 	"workqueue/join/sql/schema/apply.sql: FROM unnest(held) AS h (id)":                ofLocked,
 	"workqueue/join/sql/schema/apply.sql: FROM unnest(missed)":                        ofLocked,
-	"workqueue/join/sql/schema/end.sql: WHERE j.id = ANY ($1) AND c.id":               "it looks joins up that a role under row security ends",
+	"workqueue/join/sql/schema/end.sql: WHERE j.id = ANY ($1) AND c.id":               looksUp,
 	"workqueue/join/sql/schema/end.sql: USING unnest(targets, states)":                ofEnds,
 	"workqueue/join/sql/schema/finish.sql: FROM unnest(held)":                         ofEnds,
 	"workqueue/join/sql/schema/finish.sql: j.status = 0 AND {{.Over \"j\"}}":          looksUp,
 	"workqueue/join/sql/schema/finish.sql: unnest(free || held)":                      ofEnds,
-	"workqueue/join/sql/schema/sweep.sql":                                             "an element is a join that one sweep repairs",
+	"workqueue/join/sql/schema/sweep.sql":                                             ofEnds,
 }
 
 // reason says why a statement is not planned with many elements, and under which key.

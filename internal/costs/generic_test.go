@@ -86,8 +86,8 @@ func (p genericPlan) String() string {
 }
 
 func (p genericPlan) write(b *strings.Builder, indent string) {
-	fmt.Fprintf(b, "%s%s %s: %v rows × %v, discarded %v and %v\n", indent, p.Node, p.Relation, p.Rows, p.Loops, p.Filtered,
-		p.JoinFiltered)
+	fmt.Fprintf(b, "%s%s %s: %v rows × %v, discarded %v and %v\n", indent, p.Node, p.Relation, p.Rows, p.Loops,
+		p.Filtered, p.JoinFiltered)
 	for _, part := range p.Plans {
 		part.write(b, indent+"\t")
 	}
@@ -101,7 +101,8 @@ func newGeneric(t *testing.T, n, others int) *generic {
 		c.ConnConfig.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) { g.note(notice.Message) }
 	}))
 	g.pool = db.Pool
-	m, err := migrations.New(pgtest.NewPool(t, db), migrations.Options{Schema: db.Schema, Logger: slog.New(slog.DiscardHandler)})
+	m, err := migrations.New(pgtest.NewPool(t, db), migrations.Options{Schema: db.Schema,
+		Logger: slog.New(slog.DiscardHandler)})
 	g.ok(err)
 	_, err = m.Up(t.Context())
 	g.ok(err)
@@ -128,8 +129,8 @@ func (g *generic) fill(others int) {
 		"jobs":   "(kind, queue, priority, args, unique_key) SELECT 'other', 'other', 2, '{}', 'other/' || i",
 	} {
 		if others > 0 {
-			_, err := g.pool.Exec(g.Context(), "INSERT INTO "+table+" "+columns+" FROM generate_series(1, $1::int) AS i",
-				others)
+			_, err := g.pool.Exec(g.Context(), "INSERT INTO "+table+" "+columns+
+				" FROM generate_series(1, $1::int) AS i", others)
 			g.ok(err)
 		}
 		_, err := g.pool.Exec(g.Context(), "ANALYZE "+table)
@@ -316,8 +317,8 @@ func (g *generic) settles(table, some string) {
 	}
 	claim := func() {
 		g.Helper()
-		_, err := g.tx.Exec(g.Context(), "UPDATE "+table+" SET status = 1, attempts = 1, completed_at = NULL, failed_at = NULL, "+
-			"cancelled_at = NULL, locked_until = now() + interval '1 hour', owner_token = $1 WHERE "+some, token)
+		_, err := g.tx.Exec(g.Context(), "UPDATE "+table+" SET status = 1, attempts = 1, completed_at = NULL, "+
+			"failed_at = NULL, cancelled_at = NULL, locked_until = now() + interval '1 hour', owner_token = $1 WHERE "+some, token)
 		g.ok(err)
 		read("owner_token = '" + token.String() + "'")
 	}
