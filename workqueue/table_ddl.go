@@ -81,8 +81,8 @@ func (f sqlFunction) parameters() string {
 }
 
 // Ids are sorted, so that concurrent calls lock in one order; a token, delay or error that is given once is repeated
-// for each of them. They are sorted before the statement: a sort costs so much under planSettings that the planner would
-// see no difference between its ways of joining them.
+// for each of them. They are sorted before the statement: a sort costs so much under planSettings that the planner
+// would see no difference between its ways of joining them.
 const (
 	sortIDs      = "ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);"
 	repeatFormat = "array_fill(%s, ARRAY[coalesce(cardinality($2), 0)])"

@@ -20,7 +20,7 @@ const (
 
 // equivalents are guards that are left out, because removing them changes no outcome.
 var equivalents = []equivalent{
-	{"workqueue/sql/extend.sql", "t.status = 1", either},
+	{"workqueue/sql/extend.sql", "coalesce(t.status = 1, false)", either},
 	{"workqueue/sql/extend.sql", "coalesce(r.status = 1, false)", either},
 	{"workqueue/sql/reap_expired.sql", "NOT r.waiting", checked},
 	{"workqueue/sql/reap_expired.sql", "r.status = 1", checked + ", where the condition on the lease implies it"},
