@@ -20,8 +20,8 @@ const (
 	RetryUnknown Unknown = iota
 
 	// LeaveUnknown returns the jobs for workers that have a handler, and counts neither an attempt nor a start, so they
-	// never fail here, and use up no rate. They are due again after some seconds. If there are many, the delay grows, so
-	// that a worker claims no more than about a hundred of them a second. Their last error says since when they have
+	// never fail here, and use up no rate. They are due again after some seconds. If there are many, the delay grows,
+	// so that a worker claims no more than about a hundred of them a second. Their last error says since when they have
 	// been returned, and is a finding of the doctor if no worker takes them. Each kind is logged at most once a minute.
 	LeaveUnknown
 )

@@ -101,8 +101,8 @@ func (u unit) withKeys() unit {
 	u.Domains = append(u.Domains, u.Table+"_key_rate")
 	return u.with("key_note", "key_state", "key_cursor").
 		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_unblock", "key_sweep", "key_look").
-		runs("key_enter", "key_come", "key_back", "key_left", "key_wait", "key_note", "key_leave", "key_move", "key_forget",
-			"key_policies")
+		runs("key_enter", "key_come", "key_back", "key_left", "key_wait", "key_note", "key_leave", "key_move",
+			"key_forget", "key_policies")
 }
 
 func (u unit) withJoin() unit {

@@ -28,8 +28,8 @@ type Domain[T any] struct {
 	// begins with one of the less urgent lanes, in turn, so that none starves. If the table has a [Spec].Admission, all
 	// lanes of a worker must have the same value in that column.
 	Lanes [][]any
-	// Leaves, if set, is asked before the handler is called: an error means that this worker does not start the row, and
-	// settles it, usually by [LeaveFor]. No metric and no span of handlers counts such a row.
+	// Leaves, if set, is asked before the handler is called: an error means that this worker does not start the row,
+	// and settles it, usually by [LeaveFor]. No metric and no span of handlers counts such a row.
 	Leaves func(context.Context, *Claim[T]) error
 }
 

@@ -49,6 +49,8 @@ var runners = map[string]string{
 // indentedBlocks are the blocks of commands that pages show indented, by page and first line: the test that runs them
 // as they are printed, or why none does.
 var indentedBlocks = map[string]string{
+	"docs/alarms.md: " +
+		"txwork redrive timers --topic alarm --newer-than 24h": "cmd/txwork.TestPrintedCommandsMend",
 	"README.md: go run ./cmd/txwork demo": "cmd/txwork.TestDemoEndsWithOneObject", // in small
 	"README.md: go test ./...":            "not run: it is the gate itself",
 	"docs/security.md: txwork migrate up": "cmd/txwork.TestTheCommandsOfSecurity",

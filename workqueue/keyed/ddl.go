@@ -301,8 +301,8 @@ type function struct{ Name, Types string }
 // Functions are the functions that the migration creates, in an order in which they can be dropped.
 func (v view) Functions() []function {
 	functions := []function{
-		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_left", ""}, {"key_wait", ""}, {"key_note", ""}, {"key_leave", ""},
-		{"key_move", ""}, {"key_forget", ""},
+		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_left", ""}, {"key_wait", ""}, {"key_note", ""},
+		{"key_leave", ""}, {"key_move", ""}, {"key_forget", ""},
 		{"key_place", "text"},
 		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", "text[], boolean[], integer[], bigint[], jsonb"},
 		{"key_fill", "text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb"},

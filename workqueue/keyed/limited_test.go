@@ -129,8 +129,8 @@ func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	}
 }
 
-// Rows are let through ahead of their time, each due when the rate allows it. A row that may start when the fold lets it
-// through is due at the front of the queue, which is earlier: it starts no earlier than the fold, whose time follows
+// Rows are let through ahead of their time, each due when the rate allows it. A row that may start when the fold lets
+// it through is due at the front of the queue, which is earlier: it starts no earlier than the fold, whose time follows
 // from the time of the next start that the fold has stored.
 func TestRateSpacesRows(t *testing.T) {
 	t.Parallel()

@@ -150,8 +150,8 @@ func (r *rig) leaveBy(token uuid.UUID, ids []uuid.UUID) {
 	}
 }
 
-// However often rows are left, every start is used once. A row that has waited in its worker may start late, so the next
-// row may, in its place: then it does so beside a burst, as the first would have.
+// However often rows are left, every start is used once. A row that has waited in its worker may start late, so the
+// next row may, in its place: then it does so beside a burst, as the first would have.
 func TestUnusedStartsAreUsedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
