@@ -15,12 +15,20 @@ import (
 // pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
 // tells the parameter types, as text where the connection's mode forgoes that (behind a pooler, say).
 func pgxEncoder(conn *pgx.Conn, careful bool) func(any) any {
-	encode := binary
-	if readsText(conn) {
-		encode = literal
+	has, text := repertoireOf(serverEncoding(conn), careful), readsText(conn)
+	switch {
+	case has == nil && text:
+		return encodeLiteral
+	case has == nil:
+		return encodeBinary
+	case text:
+		return noted(has, literal)
 	}
-	return noted(repertoireOf(serverEncoding(conn), careful), encode)
+	return noted(has, binary)
 }
+
+// The encoders for databases that store any character, which nearly all do.
+var encodeBinary, encodeLiteral = noted(nil, binary), noted(nil, literal)
 
 // readsText tells whether values travel as text on a pgx connection, in both directions.
 func readsText(conn *pgx.Conn) bool {

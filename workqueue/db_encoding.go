@@ -33,10 +33,9 @@ func optionalNote(text string) *note {
 	return &n
 }
 
-// A repertoire tells which characters a database can store.
+// A repertoire tells which characters a database can store; nil: any.
 type repertoire func(rune) bool
 
-func anyCharacter(rune) bool { return true }
 func isASCII(r rune) bool    { return r < utf8.RuneSelf }
 func isLatin1(r rune) bool   { return r <= 0xff }
 
@@ -46,18 +45,18 @@ func isLatin1(r rune) bool   { return r <= 0xff }
 func repertoireOf(encoding string, careful bool) repertoire {
 	switch {
 	case encoding == "UTF8", encoding == "SQL_ASCII", encoding == "": // SQL_ASCII stores any bytes
-		return anyCharacter
+		return nil
 	case encoding == "LATIN1":
 		return isLatin1
 	case careful:
 		return isASCII
 	}
-	return anyCharacter
+	return nil
 }
 
 // fit returns a text with escapes such as \u65e5 for the characters that are not in the repertoire.
 func (has repertoire) fit(text string) string {
-	if strings.IndexFunc(text, func(r rune) bool { return !has(r) }) < 0 {
+	if has == nil || strings.IndexFunc(text, func(r rune) bool { return !has(r) }) < 0 {
 		return text
 	}
 	var b strings.Builder

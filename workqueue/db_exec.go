@@ -137,7 +137,7 @@ func (t sqlTx) encoder(ctx context.Context, args []any) (func(any) any, error) {
 		ask(arg)
 	}
 	if plain {
-		return noted(anyCharacter, literal), nil
+		return encodeLiteral, nil
 	}
 	var encoding string
 	rows, err := t.tx.QueryContext(ctx, "SELECT pg_catalog.current_setting('server_encoding')")

@@ -168,7 +168,7 @@ func TestTableNewPrintsAMigration(t *testing.T) {
 	r.ok().prints("-- +goose Up", "-- +goose Down", `CREATE TABLE "billing"."invoices"`, `"customer" bigint NOT NULL`,
 		`"amount" double precision,`, "DEFAULT 3", `("customer", due_at, id)`, `"invoices_unique_idx"`)
 	if !strings.Contains(r.stdout, `DELETE FROM "billing"."invoices" AS t
-USING unnest`) {
+USING ROWS FROM (unnest`) {
 		t.Error("--delete-done had no effect")
 	}
 }

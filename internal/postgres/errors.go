@@ -97,6 +97,9 @@ func IsOwn(err error) bool {
 // State is the SQLSTATE of an error of any driver. pgx and lib/pq have a method for it, bun's pgdriver has another. It
 // is empty if there is none.
 func State(err error) string {
+	if err == nil {
+		return ""
+	}
 	if e, ok := contain.As[interface {
 		error
 		SQLState() string

@@ -1951,7 +1951,7 @@ BEGIN
                 CASE WHEN NOT bool_or(m.ended IS NULL) THEN
                     least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
                 min(m.place) AS place, min(m.due) AS due,
-                least(greatest(sum(m.unused), 0), 1e17) AS unused
+                coalesce(least(sum(least(m.unused, 1e17)) FILTER (WHERE m.unused > 1e-6), 1e17), 0) AS unused
             FROM (
                 SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due, t.unused FROM taken AS t
                 UNION ALL
@@ -2176,8 +2176,8 @@ BEGIN
         WHERE p.waits
     ), free AS MATERIALIZED (
         SELECT f.ctid, room.key, CASE WHEN (nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
-                - room.extra, 0), 0) - room.key_burst) * room.gap IS NOT NULL THEN least(room.first + greatest(least((nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
-                - room.extra, 0), 0) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END AS at
+                - room.extra, 0), 0) - room.key_burst) * room.gap IS NOT NULL THEN greatest(least(room.first + greatest(least((nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END AS at
         FROM room
         CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
             SELECT r.ctid, l.turn, r.due_at, r.key_seq
@@ -2211,7 +2211,7 @@ BEGIN
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
             WHEN d.key_rate IS NULL THEN clock_timestamp()
             ELSE greatest(
-                CASE WHEN (d.released - d.key_burst + 1) * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END - interval '250 milliseconds' / 2,
+                CASE WHEN (d.released - d.key_burst + 1) * d.gap - d.unused IS NOT NULL THEN greatest(least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END - interval '250 milliseconds' / 2,
                 started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
@@ -2225,7 +2225,7 @@ BEGIN
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox_key_state" AS g
         SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
-            next_at = coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END END, g.next_at)
+            next_at = coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN greatest(least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN greatest(least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END END, g.next_at)
         FROM done AS d
         WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
           AND d.n IN (SELECT m.n FROM mine AS m)
@@ -2234,7 +2234,7 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
         SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."outbox_key_seq"')),
             d.running, d.due,
-            coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00') END END, d.next_at), now()
+            coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN greatest(least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN greatest(least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END END, d.next_at), now()
         FROM done AS d
         WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
           AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)

@@ -135,7 +135,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
@@ -187,7 +187,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
 WITH changed AS (
@@ -354,7 +354,7 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
