@@ -36,8 +36,8 @@ func optionalNote(text string) *note {
 // A repertoire tells which characters a database can store; nil: any.
 type repertoire func(rune) bool
 
-func isASCII(r rune) bool    { return r < utf8.RuneSelf }
-func isLatin1(r rune) bool   { return r <= 0xff }
+func isASCII(r rune) bool  { return r < utf8.RuneSelf }
+func isLatin1(r rune) bool { return r <= 0xff }
 
 // repertoireOf tells which characters a connection's database can store. Which ones encodings other than these have is
 // a matter of large tables, which only the server has: careful is said after it has refused a text, and where a refusal
