@@ -82,7 +82,9 @@ func (x terminal) count(condition string) int {
 }
 
 // instead adapts commands to the tests' server, which is fast rather than durable, and to a busy machine.
-var instead = strings.NewReplacer("txwork doctor", "txwork doctor --ignore durability --timeout 5m --statement-timeout 1m")
+var instead = strings.NewReplacer(
+	"txwork doctor", "txwork doctor --ignore durability --timeout 5m --statement-timeout 1m",
+	"txwork top", "txwork top --statement-timeout 1m")
 
 // The commands of the operations guide work one after the other.
 func TestTheCommandsOfOperation(t *testing.T) {

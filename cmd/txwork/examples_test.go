@@ -90,7 +90,7 @@ func TestEveryExampleOfHelpRuns(t *testing.T) {
 				}
 			}
 			run++
-			cmd := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-c", line)
+			cmd := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-c", instead.Replace(line))
 			cmd.Dir, cmd.Env = dir, x.env
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
