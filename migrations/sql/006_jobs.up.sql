@@ -3127,7 +3127,7 @@ BEGIN
                 CASE WHEN NOT bool_or(m.ended IS NULL) THEN
                     least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
                 min(m.place) AS place, min(m.due) AS due,
-                coalesce(least(sum(least(m.unused, 1e17)) FILTER (WHERE m.unused > 1e-6), 1e17), 0) AS unused
+                least(coalesce(sum(least(m.unused, 1e17)) FILTER (WHERE m.unused > 1e-6), 0), 1e17) AS unused
             FROM (
                 SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due, t.unused FROM taken AS t
                 UNION ALL
