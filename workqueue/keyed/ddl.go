@@ -192,8 +192,9 @@ func (view) AheadInterval() string {
 // years than an interval has. A gap of NULL, of a key without a rate, makes it NULL.
 func (view) After(at, micros string) string {
 	const most = "1e17" // 3,000 years
-	return fmt.Sprintf("CASE WHEN %[2]s IS NOT NULL THEN greatest(least(%[1]s + greatest(least(%[2]s, %[3]s), "+
-		"-%[3]s) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END", at, micros, most)
+	return fmt.Sprintf("CASE WHEN %[2]s IS NOT NULL THEN greatest(least("+
+		"%[1]s + greatest(least(%[2]s, %[3]s), -%[3]s) * interval '1 microsecond', "+
+		"'9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END", at, micros, most)
 }
 
 // Gap is how many microseconds lie between two starts at a rate.
