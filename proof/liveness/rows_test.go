@@ -24,8 +24,27 @@ import (
 func TestRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.besideEach(t, w.populate(), func(w *world) []holder { return append(w.rows(), w.notes()...) })
+	w.besideEach(t, w.populate(), func(w *world) []holder {
+		return append(w.rows(), append(w.notes(), givenStarts)...)
+	})
 }
+
+// givenStarts holds a start that was given back to a queue with a rate. The next claim takes it, unless it is held.
+var givenStarts = holder{"a start of jobs_given", func(w *world) func() {
+	return w.opened(func(tx pgx.Tx) error {
+		for {
+			table := w.Schema + ".jobs_given"
+			_, err := w.Pool.Exec(w.Context(), "INSERT INTO "+table+" (queue, starts) VALUES ($1, 1)", capped)
+			if err != nil {
+				return err
+			}
+			held, err := tx.Exec(w.Context(), "SELECT FROM "+table+" WHERE queue = $1 FOR UPDATE SKIP LOCKED", capped)
+			if err != nil || held.RowsAffected() > 0 {
+				return err
+			}
+		}
+	})
+}}
 
 // notes are holders of one note each, which becomes due while it is held.
 func (w *world) notes() (holders []holder) {
@@ -84,10 +103,11 @@ func (w *world) rows() (holders []holder) {
 	return holders
 }
 
-// transient tells whether a table's rows exist only briefly, because notes are folded soon, or never: the outbox sets
-// no rates.
+// transient tells whether a table's rows exist only briefly, because notes are folded and starts taken soon, or never:
+// the outbox sets no rates.
 func transient(table string) bool {
-	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") || table == "outbox_key_state"
+	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") ||
+		strings.HasSuffix(table, "_given") || table == "outbox_key_state"
 }
 
 // statuses returns the statuses of a table's rows, or a single one for a table without statuses.
