@@ -17,11 +17,14 @@ var (
 	dropIndex  = regexp.MustCompile(`^(DROP INDEX CONCURRENTLY )(".+)$`)
 )
 
+// concurrently marks a migration that builds an index without blocking writers.
+const concurrently = " INDEX CONCURRENTLY "
+
 // concurrentFiles is how many files golang-migrate needs, and how many numbers a concurrent migration takes.
 const concurrentFiles = 3
 
 // concurrent tells whether a migration builds an index without blocking writers.
-func (m migration) concurrent() bool { return strings.Contains(m.up, " INDEX CONCURRENTLY ") }
+func (m migration) concurrent() bool { return strings.Contains(m.up, concurrently) }
 
 // A direction is the text of a migration up or down, of which the middle part runs outside of a transaction.
 type direction struct{ before, alone, after string }
@@ -87,7 +90,7 @@ func (m migration) directions(lockMillis string) (up, down string) {
 }
 
 // plain returns the up direction for tables that were just made, in the same transaction.
-func (m migration) plain() string { return strings.ReplaceAll(m.up, " INDEX CONCURRENTLY ", " INDEX ") }
+func (m migration) plain() string { return strings.ReplaceAll(m.up, concurrently, " INDEX ") }
 
 // A part is a file of a migration, or a pair of files.
 type part struct {

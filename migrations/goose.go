@@ -18,7 +18,7 @@ const (
 // gooseFile joins the two directions of a migration in a goose file.
 func gooseFile(up, down string) string {
 	text := gooseUp + annotate(up) + "\n" + gooseDown + annotate(down)
-	if strings.Contains(up, " INDEX CONCURRENTLY ") {
+	if strings.Contains(up, concurrently) {
 		text = gooseAlone + text
 	}
 	return text

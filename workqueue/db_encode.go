@@ -13,18 +13,22 @@ import (
 )
 
 // pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
-// tells the parameter types, as text where the connection's mode forgoes that (behind a pooler, say).
-func pgxEncoder(conn *pgx.Conn, careful bool) func(any) any {
+// tells the parameter types, as text where the connection's mode forgoes that (behind a pooler, say). It refuses a
+// session that would misread texts.
+func pgxEncoder(conn *pgx.Conn, careful bool) (func(any) any, error) {
+	if err := speaks(conn); err != nil {
+		return nil, err
+	}
 	has, text := repertoireOf(serverEncoding(conn), careful), readsText(conn)
 	switch {
 	case has == nil && text:
-		return encodeLiteral
+		return encodeLiteral, nil
 	case has == nil:
-		return encodeBinary
+		return encodeBinary, nil
 	case text:
-		return noted(has, literal)
+		return noted(has, literal), nil
 	}
-	return noted(has, binary)
+	return noted(has, binary), nil
 }
 
 // The encoders for databases that store any character, which nearly all do.

@@ -65,10 +65,11 @@ func (t pgxTx) Exec(ctx context.Context, sql string, args ...any) (int64, error)
 	if t.tx == nil {
 		return 0, invalid("transaction", "is nil")
 	}
-	if err := speaks(t.tx.Conn()); err != nil {
+	encode, err := pgxEncoder(t.tx.Conn(), true)
+	if err != nil {
 		return 0, err
 	}
-	tag, err := t.tx.Exec(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn(), true))...)
+	tag, err := t.tx.Exec(ctx, sql, encodeAll(args, encode)...)
 	return tag.RowsAffected(), explain(err)
 }
 
@@ -81,10 +82,11 @@ func (t pgxTx) query(ctx context.Context, row func(scan func(dest ...any) error)
 	if t.tx == nil {
 		return invalid("transaction", "is nil")
 	}
-	if err := speaks(t.tx.Conn()); err != nil {
+	encode, err := pgxEncoder(t.tx.Conn(), true)
+	if err != nil {
 		return err
 	}
-	rows, err := t.tx.Query(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn(), true))...)
+	rows, err := t.tx.Query(ctx, sql, encodeAll(args, encode)...)
 	if err != nil {
 		return err
 	}

@@ -84,10 +84,10 @@ func (p poolExecutor) once(ctx context.Context, calls []call) error {
 }
 
 func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) error {
-	if err := speaks(conn); err != nil {
+	encode, err := pgxEncoder(conn, p.careful)
+	if err != nil {
 		return err
 	}
-	encode := pgxEncoder(conn, p.careful)
 	batch := &pgx.Batch{}
 	own := 0 // statements that are no call
 	queue := func(text string, args ...any) { batch.Queue(text, args...); own++ }

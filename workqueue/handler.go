@@ -351,10 +351,10 @@ func (t ownTx) settings() []string {
 }
 
 func (t ownTx) run(ctx context.Context, calls ...call) error {
-	if err := speaks(t.tx.Conn()); err != nil {
+	encode, err := pgxEncoder(t.tx.Conn(), true)
+	if err != nil {
 		return err
 	}
-	encode := pgxEncoder(t.tx.Conn(), true)
 	batch := &pgx.Batch{}
 	bounds, args := boundSets(ctx, t.tx.Conn(), false)
 	sets := "SELECT " + strings.Join(append(t.settings(), bounds...), ", ") + " WHERE " + postgres.RunsTriggers
@@ -363,7 +363,7 @@ func (t ownTx) run(ctx context.Context, calls ...call) error {
 		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}
 	results := t.tx.SendBatch(ctx, batch)
-	_, err := results.Exec()
+	_, err = results.Exec()
 	for i := 0; err == nil && i < len(calls); i++ {
 		err = readCall(results, calls[i])
 	}

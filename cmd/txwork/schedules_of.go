@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
@@ -34,31 +35,48 @@ type scheduleSet struct {
 	backfill func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error)
 }
 
-func (d *database) timerSchedules() (scheduleSet, error) {
-	t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
-	if err != nil {
-		return scheduleSet{}, usageError{err}
-	}
-	s := t.Schedules()
+// A scheduleTable has the schedules of one of the domains, whose lists have elements of type I.
+type scheduleTable[I any] interface {
+	List(context.Context, workqueue.Tx, periodic.Filter) ([]I, error)
+	Get(ctx context.Context, tx workqueue.Tx, name string) (I, error)
+	Pause(ctx context.Context, tx workqueue.Tx, name string) error
+	Resume(ctx context.Context, tx workqueue.Tx, name string) error
+	Delete(ctx context.Context, tx workqueue.Tx, name string) error
+	Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error)
+}
+
+// newScheduleSet returns a set without trigger, whose result is the domain's.
+func newScheduleSet[I any](of string, s scheduleTable[I], show func(I) shownSchedule,
+	tables ...*workqueue.Table) scheduleSet {
 	return scheduleSet{
-		of: ofTimers, tables: t.Tables(),
+		of: of, tables: tables,
 		list: func(ctx context.Context, tx workqueue.Tx, f periodic.Filter) ([]shownSchedule, error) {
 			list, err := s.List(ctx, tx, f)
-			return shownSchedules(list, newShownSchedule), err
+			return shownSchedules(list, show), err
 		},
 		get: func(ctx context.Context, tx workqueue.Tx, name string) error {
 			_, err := s.Get(ctx, tx, name)
 			return err
 		},
 		pause: s.Pause, resume: s.Resume, remove: s.Delete,
-		trigger: func(ctx context.Context, tx workqueue.Tx, name string) (triggeredSchedule, error) {
-			key, err := s.Trigger(ctx, tx, name)
-			return triggeredSchedule{Of: ofTimers, Name: name, Key: key}, err
-		},
 		backfill: func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error) {
 			return s.Backfill(ctx, tx, name, p.from.Time, p.to.Time)
 		},
-	}, nil
+	}
+}
+
+func (d *database) timerSchedules() (scheduleSet, error) {
+	t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
+	if err != nil {
+		return scheduleSet{}, usageError{err}
+	}
+	s := t.Schedules()
+	set := newScheduleSet(ofTimers, s, newShownSchedule, t.Tables()...)
+	set.trigger = func(ctx context.Context, tx workqueue.Tx, name string) (triggeredSchedule, error) {
+		key, err := s.Trigger(ctx, tx, name)
+		return triggeredSchedule{Of: ofTimers, Name: name, Key: key}, err
+	}
+	return set, nil
 }
 
 // jobSchedules needs no kinds: all that a schedule's jobs are enqueued with is stored with it.
@@ -68,25 +86,12 @@ func (d *database) jobSchedules() (scheduleSet, error) {
 		return scheduleSet{}, usageError{err}
 	}
 	s := c.Schedules()
-	return scheduleSet{
-		of: ofJobs, tables: []*workqueue.Table{c.Table(), s.Table()},
-		list: func(ctx context.Context, tx workqueue.Tx, f periodic.Filter) ([]shownSchedule, error) {
-			list, err := s.List(ctx, tx, f)
-			return shownSchedules(list, newShownJobSchedule), err
-		},
-		get: func(ctx context.Context, tx workqueue.Tx, name string) error {
-			_, err := s.Get(ctx, tx, name)
-			return err
-		},
-		pause: s.Pause, resume: s.Resume, remove: s.Delete,
-		trigger: func(ctx context.Context, tx workqueue.Tx, name string) (triggeredSchedule, error) {
-			o, err := s.Trigger(ctx, tx, name)
-			return triggeredSchedule{Of: ofJobs, Name: name, ID: &o.ID, Duplicate: o.Duplicate}, err
-		},
-		backfill: func(ctx context.Context, tx workqueue.Tx, name string, p period) (int, error) {
-			return s.Backfill(ctx, tx, name, p.from.Time, p.to.Time)
-		},
-	}, nil
+	set := newScheduleSet(ofJobs, s, newShownJobSchedule, c.Tables()...)
+	set.trigger = func(ctx context.Context, tx workqueue.Tx, name string) (triggeredSchedule, error) {
+		o, err := s.Trigger(ctx, tx, name)
+		return triggeredSchedule{Of: ofJobs, Name: name, ID: &o.ID, Duplicate: o.Duplicate}, err
+	}
+	return set, nil
 }
 
 func shownSchedules[T any](list []T, show func(T) shownSchedule) []shownSchedule {
