@@ -66,7 +66,7 @@ var breakages = map[string]breakage{
 			return err
 		}
 	}
-	err := readCall(results, calls[0])
+	err = readCall(results, calls[0])
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
 	}
