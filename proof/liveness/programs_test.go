@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,6 +15,12 @@ import (
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	var stops, refused sorts
+	t.Cleanup(func() {
+		// A program sends less if others have done some of the work since its statements were listed.
+		if planned, reached := stops.planned.Load(), stops.reached.Load(); reached < planned/3 || reached == 0 {
+			t.Errorf("programs were stopped only %d times of %d", reached, planned)
+		}
+	})
 	for _, op := range operations {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
@@ -22,7 +29,9 @@ func TestPrograms(t *testing.T) {
 			w.run(reaping{w})
 			left := map[string]own{}
 			sent := w.sentBy(t, op)
-			w.stopped(t, op, stops.moments(w, op, sent), left)
+			moments := stops.moments(w, op, sent)
+			stops.planned.Add(int64(len(moments)))
+			stops.reached.Add(int64(w.stopped(t, op, moments, left)))
 			w.refused(t, op, refused.statements(w, op, sent), left)
 			if op.rival != "" {
 				w.run(w.worker(op.rival))
@@ -53,7 +62,10 @@ func (w *world) sentBy(t *testing.T, op operation) []moment {
 
 // sorts are the sorts of statements at which programs were disturbed. Programs repeat many statements, and share many
 // with others: except at full size, each sort is disturbed only once.
-type sorts struct{ met sync.Map }
+type sorts struct {
+	met              sync.Map
+	planned, reached atomic.Int64
+}
 
 func (s *sorts) isNew(w *world, op operation, sent ...string) bool {
 	_, met := s.met.LoadOrStore(strings.ReplaceAll(fmt.Sprint(sent), w.Schema, ""), true)

@@ -53,6 +53,7 @@ type member struct {
 	reached chan string // points that it reached
 	frozen  chan string // statements after which a session was frozen
 	ready   chan struct{}
+	serving chan struct{}
 	ended   chan struct{}
 	stderr  bytes.Buffer
 	err     error // how it ended; set before ended is closed
@@ -117,7 +118,7 @@ func newMember(app string, program []string) *member {
 	return &member{
 		app: app, cmd: exec.Command(program[0], program[1:]...),
 		reached: make(chan string, len(points)), frozen: make(chan string, 1), ready: make(chan struct{}),
-		ended: make(chan struct{}),
+		serving: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 
@@ -153,6 +154,8 @@ func (m *member) listen(stdout io.Reader) {
 		switch r.What {
 		case isReady:
 			close(m.ready)
+		case isServing:
+			close(m.serving)
 		case isFrozen:
 			m.frozen <- r.Statement
 		case isReached:
@@ -228,6 +231,17 @@ const begunLimit = 30 * time.Second
 
 // begun waits until the slot's process reacts to signals.
 func (s *slot) begun(ctx context.Context) (*member, error) {
+	return s.await(ctx, func(m *member) <-chan struct{} { return m.ready })
+}
+
+// serves waits until the slot's process, a worker, has asked all tables for rows.
+func (s *slot) serves(ctx context.Context) error {
+	_, err := s.await(ctx, func(m *member) <-chan struct{} { return m.serving })
+	return err
+}
+
+// await waits until a channel of the slot's process is closed.
+func (s *slot) await(ctx context.Context, event func(*member) <-chan struct{}) (*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, begunLimit)
 	defer cancel()
 	for {
@@ -236,7 +250,7 @@ func (s *slot) begun(ctx context.Context) (*member, error) {
 		s.mu.Unlock()
 		if m != nil {
 			select {
-			case <-m.ready:
+			case <-event(m):
 				select {
 				case <-m.ended:
 				default:

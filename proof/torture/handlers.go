@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,8 @@ type handlers struct {
 	journal *journal
 	points  *pointSet
 	runs    atomic.Int64
+	asked   sync.Map // names of the tables that were asked for rows
+	unasked atomic.Int64
 }
 
 // A delivery is a row of any domain that its handler has received.

@@ -88,6 +88,7 @@ type report struct {
 
 const (
 	isReady   = "ready"   // it reacts to SIGTERM from here on
+	isServing = "serving" // a worker has asked all tables for rows
 	isReached = "reached" // a point was reached, and the signal is sent
 	isFrozen  = "frozen"  // a session froze after a statement
 )

@@ -84,6 +84,11 @@ func (r *run) setUp(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	for _, s := range l.crew.workers() {
+		if err := s.serves(ctx); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -214,7 +219,7 @@ func (r *run) drain(ctx context.Context) {
 }
 
 // disturbed returns the times in which rows may have been held up: by faults, by a machine that stood still, before all
-// workers listened, and when an announcer's session failed by itself, as it does if it is too slow.
+// workers served, and when an announcer's session failed by itself, as it does if it is too slow.
 func (r *run) disturbed(records *records) []Disturbance {
 	all := append(slices.Clone(r.lab.held), Disturbance{Span: Span{To: r.began}})
 	for _, at := range records.broke {

@@ -11,26 +11,31 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
+// reported runs, and shows all that is known of a run that fails.
+func reported(t *testing.T, o Options) *Report {
+	t.Helper()
+	var shown strings.Builder
+	o.Program, o.Progress = []string{os.Args[0]}, &shown
+	report, err := Run(t.Context(), o)
+	if report != nil {
+		if writeErr := report.Write(&shown); writeErr != nil {
+			t.Error(writeErr)
+		}
+	}
+	t.Log(shown.String())
+	if err != nil || report == nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
 // This is a short run with the faults that need only a private server.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	var progress strings.Builder
-	report, err := Run(t.Context(), Options{
+	report := reported(t, Options{
 		Seed: 1, Duration: 12 * time.Second, Faults: []string{"worker-kill", "zombie", "backend-terminate",
 			"postgres-crash"},
-		Program: []string{os.Args[0]}, Progress: &progress,
 	})
-	if report == nil {
-		t.Fatalf("%v\n%s", err, progress.String())
-	}
-	var shown strings.Builder
-	if writeErr := report.Write(&shown); writeErr != nil {
-		t.Error(writeErr)
-	}
-	t.Logf("%s\n%s", progress.String(), shown.String())
-	if err != nil {
-		t.Error(err)
-	}
 	if report.Rows == 0 || report.Claims < report.Rows/2 {
 		t.Errorf("%d rows and %d claims are too few for a run", report.Rows, report.Claims)
 	}
@@ -39,21 +44,16 @@ func TestRun(t *testing.T) {
 // One holder after another holds something, and nothing else stands still.
 func TestHolders(t *testing.T) {
 	t.Parallel()
-	var progress strings.Builder
 	faults := []string{"frozen-session", "hot-key", "locked-tables", "many-keys", "open-transaction", "refused-rows"}
-	report, err := Run(t.Context(), Options{
+	report := reported(t, Options{
 		Seed: 1, Duration: 12 * time.Second, Pause: 100 * time.Millisecond, Faults: faults,
-		Program: []string{os.Args[0]}, Progress: &progress,
 	})
-	if err != nil || report == nil {
-		t.Fatalf("%v\n%s", err, progress.String())
-	}
 	strikes := 0
 	for _, f := range report.Faults {
 		strikes += f.Strikes
 	}
 	if strikes == 0 {
-		t.Errorf("no holder has held anything:\n%s", progress.String())
+		t.Error("no holder has held anything")
 	}
 }
 
@@ -61,23 +61,17 @@ func TestHolders(t *testing.T) {
 // burst, no announcer wakes up and nothing is struck.
 func TestAnnouncers(t *testing.T) {
 	t.Parallel()
-	var progress strings.Builder
-	report, err := Run(t.Context(), Options{
+	report := reported(t, Options{
 		Seed: 1, Duration: 12 * time.Second, Pause: 100 * time.Millisecond, Poll: 2 * time.Second,
-		Faults: []string{"announcer-kill", "announcer-freeze", "announcer-double"}, Program: []string{os.Args[0]},
-		Progress: &progress,
+		Faults: []string{"announcer-kill", "announcer-freeze", "announcer-double"},
 	})
-	if err != nil || report == nil {
-		t.Fatalf("%v\n%s", err, progress.String())
-	}
 	strikes := 0
 	for _, f := range report.Faults {
 		strikes += f.Strikes
 	}
 	if strikes > 0 && report.Announcers.Awake == 0 {
-		t.Errorf("announcers were struck, but none is recorded:\n%s", progress.String())
+		t.Errorf("announcers were struck, but none is recorded: %+v", report.Announcers)
 	}
-	t.Logf("%d strikes, %+v", strikes, report.Announcers)
 }
 
 // On the user's server, a run leaves other objects alone and leaves nothing behind.

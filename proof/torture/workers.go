@@ -27,6 +27,7 @@ const handlersEach = 8
 // runWorkers serves all four domains, and their schedules, until ctx is cancelled.
 func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p *pointSet, log *slog.Logger) error {
 	h := &handlers{setup: s, pool: pool, journal: j, points: p}
+	h.unasked.Store(int64(len(auditedTables(s.Schema))))
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, h.job, jobs.KindOptions[Task]{})
 	d, err := openDomains(s.Schema, registry, workqueue.Telemetry{Logger: log, Observer: h.observe})
@@ -101,11 +102,16 @@ func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
 	return o, nil
 }
 
-// observe records how many rows each claim received, and reaches two of the points.
+// observe records how many rows each claim received, reaches two of the points, and says when all tables are served.
 func (h *handlers) observe(_ context.Context, e workqueue.Event) {
 	if e.Operation == "claim" && (e.Err != nil || e.Changed > 0) { // a failed claim may have committed
 		table := strings.TrimPrefix(e.Table, h.setup.Schema+".")
 		h.journal.append(line{What: lineClaim, Table: table, App: h.setup.App, Limit: e.Requested, Changed: e.Changed})
+	}
+	if e.Operation == "claim" && e.Err == nil {
+		if _, before := h.asked.LoadOrStore(e.Table, true); !before && h.unasked.Add(-1) == 0 {
+			h.points.say(report{What: isServing})
+		}
 	}
 	if e.Err != nil || e.Changed == 0 {
 		return
