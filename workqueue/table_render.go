@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/internal/sqltext"
 )
 
@@ -255,6 +256,9 @@ func (v view) PutBackRule() string {
 	}
 	return ", t." + quote(v.Admission) + " AS rule"
 }
+
+// History is the array of the headers in which the database keeps what happened to a row.
+func (view) History() string { return "ARRAY['" + strings.Join(header.History(), "', '") + "']" }
 
 // Labels are the Spec's labels.
 func (v view) Labels() (quoted []string) {

@@ -231,7 +231,7 @@ func (v view) writer() writerView {
 	w.Fields = []writerField{
 		{"due_at", in("greatest(@scheduled_at, now())")},
 		{"max_attempts", in(fmt.Sprintf("coalesce(@max_attempts, %d)", v.MaxAttempts))},
-		{"headers", in("@headers")},
+		{"headers", in("nullif(@headers - " + v.History() + ", '{}')")},
 	}
 	values := map[string]string{}
 	for _, c := range v.Columns {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/txwork/txwork/internal/header"
 )
 
 // A row that has lost a lease is a suspect: it may have ended its process. For a while it runs beside few others only,
@@ -34,17 +36,10 @@ const (
 	maxLost = 5
 )
 
-// The headers in which the reaper counts a row's lost leases, see reap_expired.sql.
-const (
-	lostAlone    = "txwork-lost-alone"
-	lostTogether = "txwork-lost-together"
-	lostAt       = "txwork-lost-at"
-)
-
 // suspected reports whether a row is a suspect, how many rows may be in flight beside it, itself included, and for how
 // long they make room.
 func (w *Worker) suspected(d *delivery) (width int, narrow time.Duration, is bool) {
-	at, marked := d.Headers[lostAt]
+	at, marked := d.Headers[header.LostAt]
 	if !marked {
 		return 0, 0, false
 	}
@@ -52,7 +47,7 @@ func (w *Worker) suspected(d *delivery) (width int, narrow time.Duration, is boo
 	if err != nil {
 		return 0, 0, false
 	}
-	alone, together := lostCount(d.Headers[lostAlone]), lostCount(d.Headers[lostTogether])
+	alone, together := lostCount(d.Headers[header.LostAlone]), lostCount(d.Headers[header.LostTogether])
 	doublings := max(alone+together, 1) - 1
 	if w.dbClock.of(time.Now()).Sub(last) >= suspicion<<doublings {
 		return 0, 0, false
@@ -132,7 +127,7 @@ func (n *narrowing) claimed(rows int) {
 // suspect for which there is no room, it is put back, too, with what no handler has begun, and room for it is reserved:
 // until there is some no worker claims. Claimed, it would be lost with a row in flight that ends the process.
 func (n *narrowing) admit(w *Worker, deliveries []*delivery) (admitted, back []*delivery, most int) {
-	isMarked := func(d *delivery) bool { _, marked := d.Headers[lostAt]; return marked }
+	isMarked := func(d *delivery) bool { _, marked := d.Headers[header.LostAt]; return marked }
 	if !n.active.Load() && !slices.ContainsFunc(deliveries, isMarked) {
 		return deliveries, nil, math.MaxInt
 	}

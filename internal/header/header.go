@@ -6,10 +6,22 @@ import (
 	"maps"
 )
 
-// history are the headers in which the database keeps what happened to a row. A new row has no history, also if it gets
-// the headers of another, such as of the message whose handler writes it.
-var history = []string{"txwork-lost-alone", "txwork-lost-together", "txwork-lost-at", "txwork-lost-beside",
-	"txwork-running", "txwork-redriven-by", "txwork-redriven-at"}
+// The headers in which the database keeps what happened to a row.
+const (
+	LostAlone    = "txwork-lost-alone"    // how many leases the row lost alone
+	LostTogether = "txwork-lost-together" // how many together with others of its process
+	LostAt       = "txwork-lost-at"       // when it lost the last one
+	LostBeside   = "txwork-lost-beside"   // the token of the process that another row ended, before the lease is reaped
+	Running      = "txwork-running"       // since when it ran
+	RedrivenBy   = "txwork-redriven-by"
+	RedrivenAt   = "txwork-redriven-at"
+)
+
+// History lists them. A new row has no history, also if it gets the headers of another, such as of the message whose
+// handler writes it.
+func History() []string {
+	return []string{LostAlone, LostTogether, LostAt, LostBeside, Running, RedrivenBy, RedrivenAt}
+}
 
 // Encode merges the trace context into the caller's own headers. A header of the caller's overrides one of the trace,
 // in whatever case its name is written. What happened to another row is left out.
@@ -24,7 +36,7 @@ func Encode(own, trace map[string]string) (string, error) {
 		}
 	}
 	maps.Copy(all, own)
-	for _, name := range history {
+	for _, name := range History() {
 		delete(all, name)
 	}
 	if len(all) == 0 {

@@ -57,7 +57,13 @@ func Migrate(schema, table string) string {
 	if domain == "" {
 		return "run your own migration, which migrations.DDL returns for the table's Spec"
 	}
-	return "run " + Command(schema, "migrate", "up", "--domain", domain)
+	return migrate(schema, domain)
+}
+
+// migrate names both ways, since the second fails after the first: the tables exist then.
+func migrate(schema, domain string) string {
+	return "run " + Command(schema, "migrate", "up", "--domain", domain) + ", or your own migrations, if they have the " +
+		"files of `txwork migrate export`"
 }
 
 // rolePrefix is migrations.DefaultRolePrefix.
@@ -144,7 +150,7 @@ func create(pg *pgconn.PgError) string {
 	}
 	first, _, _ := strings.Cut(found[2], "_")
 	if domain := domains[first]; domain != "" {
-		return "run " + Command(found[1], "migrate", "up", "--domain", domain)
+		return migrate(found[1], domain)
 	}
 	return "run your own migration of schema " + found[1]
 }

@@ -71,6 +71,9 @@ func (f *fixture) pairs() map[string]pair {
 	return map[string]pair{
 		"a message": {"outbox", box(0, outbox.Unordered, outbox.Message{Topic: "t", Payload: []byte("a")}),
 			"outbox_enqueue('t', 'a')"},
+		"a message with the history of another": {"outbox", box(0, outbox.Unordered, outbox.Message{Topic: "t",
+			Headers: map[string]string{"txwork-lost-alone": "1", "txwork-lost-at": "2026-01-01T00:00:00Z"}}),
+			`outbox_enqueue('t', '', headers => '{"txwork-lost-alone": "1", "txwork-lost-at": "2026-01-01T00:00:00Z"}')`},
 		"a message with everything": {"outbox", box(0, outbox.Unordered, outbox.Message{Topic: "t", Key: "k",
 			Payload: []byte("a"), Headers: map[string]string{"traceparent": "00-1-2-01", "a": `"\`}, ScheduledAt: due,
 			MaxAttempts: 3, DedupKey: "only"}),
@@ -95,9 +98,10 @@ func (f *fixture) pairs() map[string]pair {
 			`inbox_receive('c', 's', '3', '{"a": 1}', body_hash => decode(repeat('00', 32), 'hex'))`},
 		"a timer": {"timers", func(ctx context.Context, tx workqueue.Tx) (uuid.UUID, error) {
 			written, err := clock.Set(ctx, tx, timers.Timer{Key: "k", Topic: "t", ScheduledAt: due,
-				Payload: []byte("a"), Headers: map[string]string{"a": "b"}, MaxAttempts: 3})
+				Payload: []byte("a"), Headers: map[string]string{"a": "b", "txwork-running": "1"}, MaxAttempts: 3})
 			return written[0].ID, err
-		}, `timers_set('k', 't', '2040-01-02T03:04:05Z', 'a', headers => '{"a": "b"}', max_attempts => 3)`},
+		}, `timers_set('k', 't', '2040-01-02T03:04:05Z', 'a', headers => '{"a": "b", "txwork-running": "1"}',
+			max_attempts => 3)`},
 		"a job": {"jobs", job(jobs.InsertOptions{}), `jobs_enqueue('thumbnail', '{"picture":"cat.png"}')`},
 		"a unique job": {"jobs", job(jobs.InsertOptions{Queue: "q", Priority: jobs.High, MaxAttempts: 3,
 			ScheduledAt: due, Headers: map[string]string{"a": "b"}, Unique: &jobs.Unique{Key: "only",
