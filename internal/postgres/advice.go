@@ -150,7 +150,7 @@ func create(pg *pgconn.PgError) string {
 	}
 	first, _, _ := strings.Cut(found[2], "_")
 	if domain := domains[first]; domain != "" {
-		return migrate(found[1], domain)
+		return migrate(found[1], domain) + "; or name the schema that has the tables"
 	}
 	return "run your own migration of schema " + found[1]
 }
