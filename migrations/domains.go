@@ -1,6 +1,8 @@
 package migrations
 
 import (
+	"context"
+	"database/sql"
 	"slices"
 	"strings"
 
@@ -49,6 +51,19 @@ func needed(domains []Domain) []Domain {
 	return domains
 }
 
+// Needs returns the domains that those of the options need and that the options leave out.
+func (o FileOptions) Needs() []Domain { return lacking(o.Domains) }
+
+func lacking(domains []Domain) []Domain {
+	if len(domains) == 0 {
+		return nil
+	}
+	all := needed(domains)
+	return slices.DeleteFunc(Domains(), func(d Domain) bool {
+		return slices.Contains(domains, d) || !slices.Contains(all, d)
+	})
+}
+
 // leaderTable is the only table whose name does not begin with the name of its domain.
 const leaderTable = "leader"
 
@@ -80,8 +95,37 @@ func (m *Migrator) wanted(s state) []Domain {
 		return needed(m.domains)
 	case len(s.domains) > 0:
 		return s.domains
+	case len(s.found) > 0:
+		return s.found
 	}
 	return Domains()
+}
+
+// Domains returns the domains that the schema has, in the order of [Domains]: those that it records or, if it records
+// none, those whose tables exist. Like [Migrator.Status] it writes nothing.
+func (m *Migrator) Domains(ctx context.Context) ([]Domain, error) {
+	has, err := m.recorded(ctx)
+	if err != nil {
+		return nil, m.failed("read the domains", err)
+	}
+	if len(has.domains) == 0 {
+		has.domains = has.found
+	}
+	return slices.DeleteFunc(Domains(), func(d Domain) bool { return !slices.Contains(has.domains, d) }), nil
+}
+
+// recorded is the state of a schema, also of one whose tables of versions and domains are broken: then it is known by
+// its tables alone.
+func (m *Migrator) recorded(ctx context.Context) (state, error) {
+	has, err := m.state(ctx)
+	if isUndefined(err) {
+		has = state{}
+		err = m.reading(ctx, func(tx *sql.Tx) (err error) {
+			has.found, err = m.history.find(ctx, tx)
+			return err
+		})
+	}
+	return has, err
 }
 
 // removable returns the migrations that may be reverted: those of the Options' domains, or else all. It refuses a

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
 // Export writes the files of [FS] that are missing from a directory, which it creates if necessary, and returns their
@@ -36,6 +38,23 @@ func Export(dir string, o FileOptions) (written []string, err error) {
 		written = append(written, f.name)
 	}
 	return written, nil
+}
+
+// Needs returns the domains that the files which [Export] wrote to a directory need, and of which it has no files.
+func Needs(dir string) ([]Domain, error) {
+	there, err := readExported(dir)
+	if err != nil {
+		return nil, err
+	}
+	var has []Domain
+	for _, m := range load(workqueue.DefaultSchema) {
+		for name := range there.names {
+			if _, rest, _ := strings.Cut(m.name, "_"); strings.HasPrefix(name, rest+".") {
+				has = append(has, m.domain)
+			}
+		}
+	}
+	return lacking(has), nil
 }
 
 // exported is a directory of migrations, the application's and txwork's.

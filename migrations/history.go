@@ -14,6 +14,7 @@ import (
 // not quote the table's name when it looks for the table, and creates it with times without a zone.
 type history struct {
 	database.Store
+	schema      string
 	domainTable string
 	create      string  // the DDL of the tables of versions and domains
 	only        []int64 // the versions that goose may see; nil: all
@@ -40,7 +41,8 @@ func (h history) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*d
 
 func newHistory(schema string) (history, error) {
 	store, err := database.NewStore(goose.DialectPostgres, versionTableName(schema))
-	return history{Store: store, domainTable: domainTableName(schema), create: render("version_table.sql", schema)}, err
+	return history{Store: store, schema: schema, domainTable: domainTableName(schema),
+		create: render("version_table.sql", schema)}, err
 }
 
 // TableExists is called by goose before anything else.
@@ -59,6 +61,7 @@ func (h history) CreateVersionTable(ctx context.Context, db database.DBTxConn) e
 type state struct {
 	entries []entry  // the applied migrations in the order of their versions
 	domains []Domain // the domains that it is to have
+	found   []Domain // if it records none, those of its tables
 }
 
 // An entry is a migration that was applied.
@@ -67,10 +70,15 @@ type entry struct {
 	at      time.Time
 }
 
-// state reads what is recorded. It is empty if there is no table of versions.
+// state reads what is recorded. Nothing is if there is no table of versions.
 func (h history) state(ctx context.Context, db database.DBTxConn) (s state, err error) {
-	if exists, err := h.TableExists(ctx, db); err != nil || !exists {
+	exists, err := h.TableExists(ctx, db)
+	if err != nil {
 		return state{}, err
+	}
+	if !exists {
+		s.found, err = h.find(ctx, db)
+		return s, err
 	}
 	s.entries, err = list(ctx, db, "SELECT version_id, tstamp FROM "+h.Tablename()+
 		" WHERE version_id > 0 AND is_applied ORDER BY version_id", func(row *sql.Rows) (e entry, err error) {
@@ -82,7 +90,23 @@ func (h history) state(ctx context.Context, db database.DBTxConn) (s state, err 
 	s.domains, err = list(ctx, db, "SELECT name FROM "+h.domainTable, func(row *sql.Rows) (d Domain, err error) {
 		return d, row.Scan(&d)
 	})
+	if err == nil && len(s.domains) == 0 {
+		s.found, err = h.find(ctx, db)
+	}
 	return s, err
+}
+
+// find returns the domains whose tables exist. A table of the same name that is not txwork's has no mark.
+func (h history) find(ctx context.Context, db database.DBTxConn) (found []Domain, err error) {
+	tables := domainTables()
+	marked, err := listMarks(ctx, db, h.schema)
+	for _, t := range marked {
+		d := domainOf(t.table)
+		if slices.Contains(tables, t.table) && !slices.Contains(found, d) {
+			found = append(found, d)
+		}
+	}
+	return found, err
 }
 
 func list[T any](ctx context.Context, db database.DBTxConn, query string, scan func(*sql.Rows) (T, error),

@@ -25,12 +25,18 @@ type standing struct {
 	refuses string   // the first table that this library cannot use; empty if it can use all of them
 }
 
+// A marked is a table with a comment that says which version it has.
+type marked struct{ table, comment string }
+
+func listMarks(ctx context.Context, db database.DBTxConn, schema string) ([]marked, error) {
+	return list(ctx, db, marksQuery, func(row *sql.Rows) (t marked, err error) {
+		return t, row.Scan(&t.table, &t.comment)
+	}, schema)
+}
+
 // standing compares the versions of the schema's tables with those that this library makes.
 func (m *Migrator) standing(ctx context.Context, db database.DBTxConn) (s standing, err error) {
-	type marked struct{ table, comment string }
-	all, err := list(ctx, db, marksQuery, func(row *sql.Rows) (t marked, err error) {
-		return t, row.Scan(&t.table, &t.comment)
-	}, m.schema)
+	all, err := listMarks(ctx, db, m.schema)
 	if err != nil {
 		return s, err
 	}

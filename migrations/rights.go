@@ -51,6 +51,30 @@ func (m *Migrator) explainRights(ctx context.Context, db database.DBTxConn, err 
 	return err
 }
 
+// readingQuery reads catalogues only, so that every role may run it. It returns a right that reading what a schema
+// records needs, and the role lacks.
+const readingQuery = `SELECT current_user::text, CASE
+	WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'USAGE on schema ' || n.nspname
+	ELSE (SELECT 'SELECT on table ' || c.oid::regclass FROM pg_class AS c
+		WHERE c.relnamespace = n.oid AND c.relname IN ('schema_version', 'schema_domain')
+			AND NOT has_table_privilege(c.oid, 'SELECT')
+		ORDER BY c.relname DESC LIMIT 1)
+	END
+FROM pg_namespace AS n WHERE n.nspname = $1::text::name`
+
+// explainReading adds to a refusal which right is missing.
+func (m *Migrator) explainReading(ctx context.Context, err error) error {
+	if pg := new(pgconn.PgError); !errors.As(err, &pg) || pg.Code != "42501" { // insufficient_privilege
+		return err
+	}
+	var role string
+	var missing *string
+	if m.pool.QueryRow(ctx, readingQuery, m.schema).Scan(&role, &missing) != nil || missing == nil {
+		return err
+	}
+	return fmt.Errorf("role %q needs %s: %w", role, *missing, err)
+}
+
 // missing says what the role lacks; empty if it has all that a migration needs.
 func (r rights) missing(schema string) string {
 	switch {

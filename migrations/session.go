@@ -103,5 +103,9 @@ func (m *Migrator) reading(ctx context.Context, do func(*sql.Tx) error) error {
 			return err
 		}
 	}
-	return do(tx)
+	if err := do(tx); err != nil {
+		tx.Rollback() // gives the connection back, which the pool may have no second one of
+		return m.explainReading(ctx, err)
+	}
+	return nil
 }

@@ -31,6 +31,16 @@ func CoreTables() (names []string) {
 	return names
 }
 
+// domainTables returns the main tables of the domains.
+func domainTables() (names []string) {
+	for _, u := range migratedUnits() {
+		if slices.Contains(Domains(), domainOf(u.Table)) {
+			names = append(names, u.Table)
+		}
+	}
+	return names
+}
+
 // unitView is a unit as the templates see it.
 type unitView struct {
 	rolePrinter

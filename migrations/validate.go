@@ -37,6 +37,11 @@ func (m *Migrator) Validate(ctx context.Context) error {
 // undefined are the error codes for a missing table or column, here of the tables of versions and domains.
 var undefined = []string{"42P01", "42703"}
 
+func isUndefined(err error) bool {
+	pg := new(pgconn.PgError)
+	return errors.As(err, &pg) && slices.Contains(undefined, pg.Code)
+}
+
 // Differences lists what [Migrator.Validate] finds, and the harmless differences. If migrations are pending, or the
 // schema is so new that it does not serve this library, it lists only these migrations, because all other differences
 // would follow from them. A schema that is newer and serves this library differs harmlessly; in the domains of newer
@@ -45,8 +50,10 @@ var undefined = []string{"42P01", "42703"}
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	has, stands, err := m.stateAndStanding(ctx)
 	versions := Differences{}
-	if pg := new(pgconn.PgError); errors.As(err, &pg) && slices.Contains(undefined, pg.Code) {
-		has = state{} // the comparison below reports what is missing
+	if isUndefined(err) { // the comparison below reports what is missing
+		if has, err = m.recorded(ctx); err != nil {
+			return nil, m.failed("validate", err)
+		}
 	} else if versions = m.versionDifferences(has, stands); err != nil || versions.Err() != nil {
 		return versions, m.failed("validate", err)
 	}

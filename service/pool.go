@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 )
 
@@ -19,16 +20,18 @@ const (
 func (s *Service) comparePool(ctx context.Context) {
 	connections := int(s.pool.Config().MaxConns)
 	need, handlers := s.demand()
-	tell := func(level slog.Level, what string, handlers int, remedy string) {
+	tell := func(level slog.Level, what string, handlers int, otherwise string) {
 		s.options.Logger.LogAttrs(ctx, level, what, slog.Int("pool_connections", connections),
-			slog.Int("handlers", handlers), slog.String("remedy", remedy))
+			slog.Int("handlers", handlers), slog.String("remedy", fmt.Sprintf(
+				"set pool_max_conns in the pool's URL, or its MaxConns, to %d or more; it has %d%s", handlers, connections,
+				otherwise)))
 	}
 	switch {
 	case need > connections:
-		tell(slog.LevelWarn, poolTooSmall, need, "set pool_max_conns in the pool's URL, or its MaxConns")
+		tell(slog.LevelWarn, poolTooSmall, need, "")
 	case handlers > connections && !s.options.HandlersWithoutPool:
-		tell(slog.LevelInfo, poolSmaller, handlers, "set pool_max_conns in the pool's URL, or its MaxConns; if no "+
-			"handler uses the pool, set HandlersWithoutPool in service.Options")
+		tell(slog.LevelInfo, poolSmaller, handlers, "; if no handler uses the pool, set HandlersWithoutPool in "+
+			"service.Options")
 	}
 }
 

@@ -34,6 +34,7 @@ func Advance(t testing.TB, q Querier, d time.Duration, domain Domain, more ...Do
 	t.Helper()
 	for _, one := range append([]Domain{domain}, more...) {
 		spec := one.Table().Spec()
+		refuseForgotten(t, q, spec)
 		advance(t, q, d, spec.Schema, spec.Table)
 	}
 }

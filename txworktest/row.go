@@ -75,6 +75,7 @@ type read struct {
 // rowsOf reads all rows of a table in the order in which they were written.
 func rowsOf(t testing.TB, q Querier, table *workqueue.Table) []Row {
 	t.Helper()
+	refuseForgotten(t, q, table.Spec())
 	texts := query(t, q, selectRows(table.Spec()))
 	rows := make([]Row, len(texts))
 	for i, text := range texts {

@@ -1,6 +1,7 @@
 package txworktest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +30,8 @@ func open(t testing.TB, q Querier, w Worker) *workqueue.Drain {
 	if err != nil {
 		t.Fatalf("txworktest: %v", err)
 	}
+	schema, table, _ := strings.Cut(d.Namespace(), ".")
+	refuseForgotten(t, q, workqueue.Spec{Schema: schema, Table: table})
 	return d
 }
 

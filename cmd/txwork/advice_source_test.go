@@ -153,6 +153,7 @@ var notFollowed = map[string][]string{
 	},
 	"another test follows it": {
 		"set pool_max_conns in the pool's URL, or its MaxConns",                // TestASmallPoolIsSaidAtTheStart
+		"set HandlersWithoutPool in service.Options",                           // the same
 		"migrate as %q, or GRANT %s TO %s",                                     // TestRefusedRoleIsToldWhatItLacks
 		"run the scheduler as the owner of the tables",                         // TestATenantsSchedulerStartsNothing
 		"run a dispatcher as the owner of the tables",                          // TestATenantsDispatcherRepairsNothing
@@ -165,6 +166,9 @@ var notFollowed = map[string][]string{
 		"set pool_mode = transaction or session",                       // TestWorkersRefuseAPoolerInStatementMode
 		// TestATransactionWritesABoundedNumberOfOrderedKeys
 		"write fewer keys in one transaction",
+		"run this with --domain",                   // TestExportSaysWhatItLacks
+		"has none of the domains",                  // TestASchemaWithoutDomains
+		"; or name the schema that has the tables", // TestAForgottenSchema of txworktest
 		"pass --tokens-file", "pass --secret-file", "pass --database-url", "leave out --fix",
 	},
 	"it is a pattern of statements": {

@@ -111,7 +111,7 @@ func lasting(flag string, d, low time.Duration) error {
 	return usagef("--%s is %v, it must be between %v and %v", flag, d, low, bench.MaxDuration)
 }
 
-// payloadFlag gives a command the flag --payload.
+// payloadFlag gives a command the flag --payload-bytes.
 func payloadFlag(cmd *cobra.Command, payload *int) {
-	cmd.Flags().IntVar(payload, "payload", bench.DefaultPayload, "size of a job's args in `bytes`")
+	cmd.Flags().IntVar(payload, "payload-bytes", bench.DefaultPayload, "size of a job's args in `bytes`")
 }

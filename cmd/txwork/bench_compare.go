@@ -25,7 +25,7 @@ func newBenchRetainedCommand(a *app) *cobra.Command {
 				between("done", w.Done, 0, bench.MaxJobs),
 				between("future", w.Future, 0, bench.MaxJobs),
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
-				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
 			)
 		}
 	})
@@ -46,7 +46,7 @@ func newBenchCrowdCommand(a *app) *cobra.Command {
 				checkCrowdKind(w.Kind),
 				between("rows", w.Rows, 1, bench.MaxJobs),
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
-				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
 			)
 		}
 	})

@@ -32,7 +32,7 @@ func newBenchDrainCommand(a *app) *cobra.Command {
 			w.Fail = float64(fail)
 			return *w, cmp.Or(
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
-				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
 				between("processes", w.Processes, 0, bench.MaxWorkers),
 				between("workers", w.Workers, 1, bench.MaxWorkers),
 				atMost("--processes times --workers", w.Processes*w.Workers, bench.MaxWorkers),

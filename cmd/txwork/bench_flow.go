@@ -23,8 +23,8 @@ func newBenchEnqueueCommand(a *app) *cobra.Command {
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
 				between("batch", w.Batch, 1, workqueue.MaxBatch),
 				between("connections", w.Connections, 1, bench.MaxConnections),
-				between("payload", w.Payload, 0, bench.MaxPayload),
-				atMost("--batch times --payload", w.Batch*w.Payload, bench.MaxBatchBytes),
+				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
+				atMost("--batch times --payload-bytes", w.Batch*w.Payload, bench.MaxBatchBytes),
 			)
 		}
 	})
@@ -40,7 +40,7 @@ func newBenchLatencyCommand(a *app) *cobra.Command {
 		return func() (bench.Workload, error) {
 			return *w, cmp.Or(
 				between("count", w.Count, 1, 1_000_000),
-				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
 			)
 		}
 	})
@@ -61,7 +61,7 @@ func newBenchSteadyCommand(a *app) *cobra.Command {
 				lasting("duration", w.Duration, time.Second),
 				between("workers", w.Workers, 1, bench.MaxWorkers),
 				between("connections", w.Connections, 1, bench.MaxConnections),
-				between("payload", w.Payload, 8, bench.MaxPayload),
+				between("payload-bytes", w.Payload, 8, bench.MaxPayload),
 				atMost("--rate times --duration", w.Rate*w.Duration.Seconds(), bench.MaxJobs),
 			)
 		}

@@ -20,7 +20,7 @@ func newBenchTimersCommand(a *app) *cobra.Command {
 			return *w, cmp.Or(
 				between("due", w.Due, 1, 10_000_000),
 				lasting("within", w.Within, time.Second),
-				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
 			)
 		}
 	})
@@ -38,7 +38,7 @@ func newBenchCronCommand(a *app) *cobra.Command {
 				between("schedules", w.Schedules, 1, bench.MaxSchedules),
 				lasting("duration", w.Duration, 3*time.Second),
 				atMost("--schedules times --duration", float64(w.Schedules)*w.Duration.Seconds(), bench.MaxJobs),
-				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
 			)
 		}
 	})

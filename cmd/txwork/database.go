@@ -51,15 +51,20 @@ func refuseSession(ctx context.Context, conn *pgx.Conn) error {
 	return postgres.Sentinels{Session: workqueue.ErrSession}.Explain(err)
 }
 
+// url is that of the database, or empty.
+func (a *app) url() string {
+	if a.databaseURL != "" {
+		return a.databaseURL
+	}
+	return a.getenv(databaseURLEnv)
+}
+
 // connectWith is connect, with a function that configures the pool.
 func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) (*database, error) {
 	if err := a.checkSchema(); err != nil {
 		return nil, err
 	}
-	url := a.databaseURL
-	if url == "" {
-		url = a.getenv(databaseURLEnv)
-	}
+	url := a.url()
 	if url == "" {
 		return nil, usagef("no database: pass --database-url postgres://user@host/name or set %s", databaseURLEnv)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/migrations"
 )
 
 // doctorOptions are the flags of doctor.
@@ -43,7 +44,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 	flags.DurationVar(&o.interval, "interval", 10*time.Second, "with --watch, the time between two examinations")
 	flags.BoolVar(&o.fix, "fix", false, "fix what can be fixed safely, after asking")
 	flags.BoolVar(&o.yes, "yes", false, "with --fix, do not ask")
-	jsonVar(flags, &o.json, jsonUsage+", also on failure; with --watch, one for each examination", examined{})
+	jsonVar(flags, &o.json, jsonUsage+"; with --watch, one for each examination", examined{})
 	flags.IntVar(&o.width, "width", 0, "wrap the text at so many columns, but neither commands nor SQL (default: the "+
 		"terminal's width; elsewhere it is not wrapped)")
 	cmd.RegisterFlagCompletionFunc("ignore", func(*cobra.Command, []string, string) ([]string,
@@ -59,7 +60,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Schema = a.schema
 		done, err := a.doctor(cmd.Context(), o)
-		if o.json && !errors.As(err, new(foundError)) && err != nil {
+		if o.json && !errors.As(err, new(foundError)) && err != nil && len(done) > 0 {
 			return errors.Join(err, a.printJSON(examined{Schema: a.schema, Error: told(cmd.Context(), err),
 				Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}, Fixed: done}))
 		}
@@ -92,18 +93,19 @@ func (o doctorOptions) check() error {
 
 // examined is what doctor prints as JSON.
 type examined struct {
-	Healthy  bool             `json:"healthy"`  // every check was made and found nothing
-	Complete bool             `json:"complete"` // every check was made in full
-	Schema   string           `json:"schema"`
-	Database string           `json:"database"`
-	Server   string           `json:"server"`          // version of PostgreSQL
-	Role     string           `json:"role"`            // role that examined the database
-	At       *time.Time       `json:"at"`              // by the clock of the server; null if the examination failed
-	Took     float64          `json:"took_seconds"`    // how long the examination took
-	Findings []doctor.Finding `json:"findings"`        // the most severe first
-	Skipped  []doctor.Skipped `json:"skipped"`         // checks that were not made, or not in full
-	Fixed    []fixed          `json:"fixed,omitempty"` // what --fix ran
-	Error    string           `json:"error,omitempty"` // why the examination failed
+	Healthy  bool                `json:"healthy"`  // every check was made and found nothing
+	Complete bool                `json:"complete"` // every check was made in full
+	Schema   string              `json:"schema"`
+	Database string              `json:"database"`
+	Server   string              `json:"server"`          // version of PostgreSQL
+	Role     string              `json:"role"`            // role that examined the database
+	At       *time.Time          `json:"at"`              // by the clock of the server; null if an examination failed after others, or after --fix has fixed something
+	Took     float64             `json:"took_seconds"`    // how long the examination took
+	Findings []doctor.Finding    `json:"findings"`        // the most severe first
+	Skipped  []doctor.Skipped    `json:"skipped"`         // checks that were not made, or not in full
+	Absent   []migrations.Domain `json:"absent"`          // domains that the schema does not have; they are not examined
+	Fixed    []fixed             `json:"fixed,omitempty"` // what --fix ran
+	Error    string              `json:"error,omitempty"` // why the examination failed
 }
 
 // fixed is a finding that --fix has dealt with.
@@ -297,14 +299,14 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 			Healthy: len(r.Findings) == 0 && r.Complete(), Complete: r.Complete(), Schema: r.Schema,
 			Database: r.Database, Server: r.Server, Role: r.Role,
 			At:   &r.At,
-			Took: r.Took.Seconds(), Findings: r.Findings, Skipped: r.Skipped, Fixed: done,
+			Took: r.Took.Seconds(), Findings: r.Findings, Skipped: r.Skipped, Absent: r.Absent, Fixed: done,
 		})
 	}
 	var b strings.Builder
 	if o.watch {
 		fmt.Fprintf(&b, "%s  ", r.At.UTC().Format("15:04:05Z"))
 	}
-	fmt.Fprintf(&b, "schema %s of database %s: %s (%s)\n", r.Schema, r.Database, headline(r), rough(r.Took))
+	fmt.Fprintf(&b, "schema %s of database %s: %s (%s)\n", r.Schema, named(r.Database), headline(r), rough(r.Took))
 	width, colours := o.width, false
 	if out, ok := terminalOf(a.stdout); ok {
 		colours = a.colours()
@@ -316,6 +318,9 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 		printFinding(&b, f, width, colours)
 	}
 	printSkipped(&b, r.Skipped, width)
+	if len(r.Absent) > 0 {
+		fmt.Fprintf(&b, "\nnot in the schema: %s\n", listDomains(r.Absent))
+	}
 	_, err := io.WriteString(a.stdout, b.String())
 	return err
 }
@@ -351,7 +356,7 @@ func printFinding(b *strings.Builder, f doctor.Finding, width int, colours bool)
 			b.WriteString(line + "\n")
 		}
 	}
-	print("impact:", f.Meaning)
+	print("impact:", harmless(f.Meaning))
 	for _, e := range f.Evidence {
 		print("evidence:", evidenceText(e))
 	}

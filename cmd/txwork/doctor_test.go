@@ -137,13 +137,13 @@ func TestDoctorsJSON(t *testing.T) {
 	}
 }
 
-// A failure is also reported in the JSON.
+// A failure is also reported in the JSON, in the form of all commands.
 func TestDoctorsJSONOfAFailure(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{databaseURLEnv: "postgres://u:secret@127.0.0.1:1/none?connect_timeout=1"}
 	r := execute(t, t.Context(), strings.NewReader(""), env, "doctor",
 		"--json").exits(exitFailure).says("cannot be reached")
-	if p := decode[printed](r); p.Healthy || !strings.Contains(p.Error, "cannot be reached") || p.Findings == nil ||
+	if f := decode[failure](r); f.ExitCode != exitFailure || !strings.Contains(f.Error, "cannot be reached") ||
 		strings.Contains(r.stdout, "secret") {
 		t.Errorf("printed %s", r.stdout)
 	}
@@ -304,7 +304,10 @@ func TestDoctorPrintsNothingThatATerminalObeys(t *testing.T) {
 	var b strings.Builder
 	printFinding(&b, doctor.Finding{Code: "x", Title: "a\x1b[2Jb",
 		Evidence: []doctor.Evidence{{{Name: "key", Value: "\x1b]0;x"}, {Name: "age_seconds", Value: 90.0}}},
+		Meaning:  "\x1b",
 		Remedy:   doctor.Remedy{Do: "do", Commands: []string{"\x07"}}}, 60, false)
+	printFinding(&b, doctor.Finding{Title: `key "k" is blocked: ` + "\x1b\xff"}, 0, false)
+	contains(t, "the finding", b.String(), `key "k" is blocked: \x1b\xff  [`) // nothing else is escaped
 	printSkipped(&b, []doctor.Skipped{{Check: "a", Table: "t", Reason: "\x1b"}}, 60)
 	if strings.ContainsAny(b.String(), "\x1b\x07") {
 		t.Errorf("printed %q", b.String())

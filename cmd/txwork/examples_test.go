@@ -27,7 +27,7 @@ var notRun = map[string]string{
 	"txwork outbox relay --exec 'curl -sf --data-binary @- https://example.org/hook || exit 75'": "" +
 		"posts to a host of others; TestTheCommandsOfOperation runs it with another",
 	"txwork migrate down":                       "asks on a terminal",
-	"txwork migrate down --yes --to 0":          "drops what the other examples need; TestMigrateUpAndDown calls it",
+	"txwork migrate down --yes --to-version 0":  "drops what the other examples need; TestMigrateUpAndDown calls it",
 	"txwork migrate down --yes --domain alarms": "drops what the other examples need; TestMigrateUpAndDown calls it",
 }
 
@@ -53,7 +53,7 @@ var exampleFiles = map[string]string{
 // before are the commands that make what the examples of a command change.
 var before = map[string]string{
 	"txwork schedules":     "txwork schedules put report @daily --topic report",
-	"txwork timers cancel": "for key in trial/4711 trial/4712; do txwork timers set $key --topic t --after 1h; done",
+	"txwork timers cancel": "for key in trial/4711 trial/4712; do txwork timers set $key --topic t --in 1h; done",
 }
 
 // Every example of every command's help works as it is printed, on a database that has what it names.

@@ -142,7 +142,7 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "doctor --fail-on nothing", code: exitUsage}, {line: "doctor more", code: exitUsage},
 		{line: "stats"}, {line: "stats --announcers --for 10ms"}, {line: "stats nothing", code: exitFailure},
 		{line: "list outbox --status failed --limit 2"}, {line: "list outbox --status bogus", code: exitUsage},
-		{line: "show outbox --payload " + dead[0].String()}, {line: "show outbox " + uuid.NewString(),
+		{line: "show outbox --payloads " + dead[0].String()}, {line: "show outbox " + uuid.NewString(),
 			code: exitFailure},
 		{line: "keys outbox"}, {line: "keys timers", code: exitUsage},
 		{line: "joins outbox"}, {line: "joins outbox " + started.ID.String()}, {line: "joins timers", code: exitUsage},
@@ -157,9 +157,9 @@ func (c *cli) everyForm() []jsonRun {
 			code: exitFailure},
 		{line: "outbox relay --until-empty --exec true --topic nothing"},
 		{line: "outbox relay --until-empty --exec true", code: exitFailure, nowhere: true},
-		{line: "timers set k --topic t --after 1h"}, {line: "timers list"},
+		{line: "timers set k --topic t --in 1h"}, {line: "timers list"},
 		{line: "timers list --limit 0", code: exitUsage},
-		{line: "timers set k --topic t --after 1h", code: exitFailure, nowhere: true},
+		{line: "timers set k --topic t --in 1h", code: exitFailure, nowhere: true},
 		{line: "timers cancel k"}, {line: "timers cancel nobody", code: exitFailure},
 		{line: "timers cancel k", code: exitFailure, nowhere: true},
 		{line: "schedules put s @daily --topic t"}, {line: "schedules put s bogus --topic t", code: exitUsage},
@@ -197,10 +197,10 @@ func (c *cli) everyForm() []jsonRun {
 	// These come last, because they break or drop what the others need.
 	return append(runs,
 		jsonRun{line: "migrate down", code: exitUsage},
-		jsonRun{line: "migrate down --to 5 --yes --drop-rows"},
+		jsonRun{line: "migrate down --to-version 5 --yes --drop-rows"},
 		jsonRun{line: "migrate status", code: exitFailure},
 		jsonRun{line: "migrate validate", code: exitFailure},
 		jsonRun{line: "migrate validate", code: exitFailure, nowhere: true},
-		jsonRun{line: "migrate up"}, jsonRun{line: "migrate up --to -1", code: exitFailure},
+		jsonRun{line: "migrate up"}, jsonRun{line: "migrate up --to-version -1", code: exitFailure},
 	)
 }

@@ -330,11 +330,11 @@ func TestShow(t *testing.T) {
 
 	r := c.run("show", "outbox", id.String()).ok()
 	r.prints("status       failed", "attempts     1 of 130", "topic        orders", "key          k1", `{"a": "b"}`,
-		"payload      15 bytes (--payload shows them)", "  first line\n", `  second\x1b line`, "dedup_key    -")
+		"payload      15 bytes (--payloads shows them)", "  first line\n", `  second\x1b line`, "dedup_key    -")
 	if strings.Contains(r.stdout, "4242") {
 		t.Error("the payload is shown without being asked for")
 	}
-	c.run("show", "outbox", id.String(), "--payload").ok().prints("15 bytes, below",
+	c.run("show", "outbox", id.String(), "--payloads").ok().prints("15 bytes, below",
 		"\npayload:\n{\"card\":\"4242\"}\n")
 	c.run("show", "outbox", uuid.NewString()).exits(exitFailure).says("outbox has no row ")
 }
@@ -352,15 +352,15 @@ func TestShowAsJSON(t *testing.T) {
 	hidden := decode[shown](c.run("show", "outbox", ids[0].String(), "--json").ok())
 	if hidden.Status != "ready" || hidden.Columns["topic"] != "t" || hidden.Headers == nil ||
 		string(hidden.Payloads["payload"]) != `{"bytes":4}` {
-		t.Errorf("without --payload: %+v", hidden)
+		t.Errorf("without --payloads: %+v", hidden)
 	}
 	for i, want := range []string{`{"bytes":4,"text":"text"}`, `{"bytes":2,"base64":"/wA="}`, `{"bytes":0,"text":""}`} {
-		got := decode[shown](c.run("show", "outbox", ids[i].String(), "--json", "--payload").ok())
+		got := decode[shown](c.run("show", "outbox", ids[i].String(), "--json", "--payloads").ok())
 		if string(got.Payloads["payload"]) != want {
 			t.Errorf("payload is %s, want %s", got.Payloads["payload"], want)
 		}
 	}
-	c.run("show", "outbox", ids[1].String(), "--payload").ok().prints("00000000  ff 00")
+	c.run("show", "outbox", ids[1].String(), "--payloads").ok().prints("00000000  ff 00")
 }
 
 func TestShowTableOfOnesOwn(t *testing.T) {
@@ -368,10 +368,10 @@ func TestShowTableOfOnesOwn(t *testing.T) {
 	table := c.createTable(invoices)
 	ids := c.insert(table, invoice("eu", 1, 7), workqueue.NewRow{Values: []any{"us", 2, nil, nil}})
 	r := c.run("show", "invoices", ids[0].String()).ok().prints("region       eu", "order        7",
-		"document     13 bytes (--payload")
+		"document     13 bytes (--payloads")
 	if strings.Contains(r.stdout, "secret") {
 		t.Error("the document is shown without being asked for")
 	}
-	c.run("show", "invoices", ids[0].String(), "--payload").ok().prints(`{"secret": 7}`)
-	c.run("show", "invoices", ids[1].String(), "--payload").ok().prints("order        -", "document     -")
+	c.run("show", "invoices", ids[0].String(), "--payloads").ok().prints(`{"secret": 7}`)
+	c.run("show", "invoices", ids[1].String(), "--payloads").ok().prints("order        -", "document     -")
 }

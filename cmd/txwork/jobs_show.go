@@ -14,7 +14,7 @@ import (
 
 func newJobsShowCommand(a *app) *cobra.Command {
 	cmd := newCommand("show ID", "Show everything about one job, and how its attempts ended", cobra.ExactArgs(1))
-	payload := cmd.Flags().Bool("payload", false, "also show args and output")
+	payload := payloadsFlag(cmd)
 	asJSON := jsonFlag(cmd, shownJobRow{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)

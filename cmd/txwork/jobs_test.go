@@ -97,12 +97,12 @@ func TestJobsShow(t *testing.T) {
 	id := c.greet(jobs.InsertOptions{Queue: "mail", Retry: jobs.Quadratic})[0]
 	c.failJobs("mail")
 	r := c.run("jobs", "show", id.String()).ok().prints("kind         greeting", "queue        mail", "priority     2",
-		"own backoff  {", "(--payload shows them)",
+		"own backoff  {", "(--payloads shows them)",
 		"ATTEMPT  ENDED", "1        ", "failed", "no…")
 	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "key_limit") {
 		t.Errorf("the job is\n%s", r.stdout)
 	}
-	c.run("jobs", "show", id.String(), "--payload").ok().prints(`{"name":"secret"}`)
+	c.run("jobs", "show", id.String(), "--payloads").ok().prints(`{"name":"secret"}`)
 	shown := decode[struct {
 		Table   string
 		ID      uuid.UUID
@@ -324,7 +324,7 @@ func TestListKnowsEveryTable(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.greet(jobs.InsertOptions{})
 	c.enqueue(outbox.Message{Topic: "t"})
-	c.run("timers", "set", "k", "--topic", "t", "--after", "1h").ok()
+	c.run("timers", "set", "k", "--topic", "t", "--in", "1h").ok()
 	c.run("schedules", "put", "s", "@daily", "--topic", "t").ok()
 	for table := range domains {
 		for status := range listings {

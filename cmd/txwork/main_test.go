@@ -232,3 +232,12 @@ func (c *cli) insert(table *workqueue.Table, rows ...workqueue.NewRow) []uuid.UU
 	}))
 	return ids
 }
+
+// quiet fails the test if the command wrote to standard error.
+func (r result) quiet() result {
+	r.t.Helper()
+	if r.stderr != "" {
+		r.t.Errorf("stderr is %s", r.stderr)
+	}
+	return r
+}

@@ -88,11 +88,14 @@ func lockTimeoutFlag(cmd *cobra.Command, o *migrations.Options) {
 		"give up if a table is in use for longer than this; later transactions wait meanwhile")
 }
 
+// toVersion describes --to-version.
+const toVersion = "go to this version"
+
 func newMigrateUpCommand(a *app) *cobra.Command {
 	cmd := newCommand("up", "Apply pending migrations", cobra.NoArgs)
 	var o migrations.Options
 	domainFlag(cmd, &o.Domains, "create or upgrade the tables of this `domain`")
-	to := cmd.Flags().Int64("to", 0, "stop at this version (default: the newest)")
+	to := cmd.Flags().Int64("to-version", 0, toVersion+" (default: the newest)")
 	lockTimeoutFlag(cmd, &o)
 	asJSON := jsonFlag(cmd, migrated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -102,13 +105,13 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 				return err
 			}
 			up := m.Up
-			if cmd.Flags().Changed("to") {
+			if cmd.Flags().Changed("to-version") {
 				up = func(ctx context.Context) ([]migrations.Applied, error) { return m.UpTo(ctx, *to) }
 				all = upTo(all, *to)
 			}
 			err = a.migrate(cmd.Context(), m, migrating{doing: "applying", verb: "applied", json: *asJSON,
 				steps: stepsUp(m, all, up)})
-			if err == nil && !cmd.Flags().Changed("to") {
+			if err == nil && !cmd.Flags().Changed("to-version") {
 				a.warnOfDifferences(cmd.Context(), m)
 			}
 			return err
@@ -282,7 +285,9 @@ func newMigrateSQLCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(a.stdout, text)
+			if _, err = fmt.Fprint(a.stdout, text); err == nil {
+				a.warnOfNeeds("this is", o.Needs())
+			}
 			return err
 		},
 	}
@@ -329,7 +334,11 @@ func newMigrateExportCommand(a *app) *cobra.Command {
 			if err != nil {
 				return conclude(err)
 			}
-			return a.printExported(exported{Directory: args[0], Written: append([]string{}, written...)}, *asJSON)
+			err = a.printExported(exported{Directory: args[0], Written: append([]string{}, written...)}, *asJSON)
+			if needs, failed := migrations.Needs(args[0]); err == nil && failed == nil {
+				a.warnOfNeeds(args[0]+" is", needs)
+			}
+			return err
 		},
 	}
 	asJSON = jsonFlag(cmd, exported{})

@@ -22,19 +22,18 @@ type downOptions struct {
 
 func newMigrateDownCommand(a *app) *cobra.Command {
 	var o downOptions
-	cmd := newCommand("down [--to VERSION] --yes [--drop-rows]",
+	cmd := newCommand("down [--to-version VERSION] --yes [--drop-rows]",
 		"Roll migrations back, which drops their tables and all rows",
 		cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables and columns")
 	flags.BoolVar(&o.dropRows, "drop-rows", false, "also drop tables that have rows, and columns that have values")
-	flags.Int64Var(&o.to, "to", 0, "take all migrations above this version back instead of the last one; 0 leaves "+
-		"nothing")
+	flags.Int64Var(&o.to, "to-version", 0, toVersion+", 0 leaves nothing (default: take the last migration back)")
 	lockTimeoutFlag(cmd, &o.Options)
 	domainFlag(cmd, &o.Domains, "take back migrations of this `domain` alone")
 	jsonVar(flags, &o.json, jsonUsage, migrated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o.last = !flags.Changed("to")
+		o.last = !flags.Changed("to-version")
 		return a.withMigrator(cmd.Context(), o.Options, func(m *migrations.Migrator) error {
 			return a.migrateDown(cmd.Context(), m, o)
 		})

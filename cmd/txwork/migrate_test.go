@@ -17,7 +17,8 @@ import (
 func TestMigrateUpAndDown(t *testing.T) {
 	c := newCLI(t)
 	c.run("migrate",
-		"validate").exits(exitFailure).prints("-- migration 001_outbox is pending: run `txwork migrate up --schema ")
+		"validate").exits(exitFailure).prints("has none of the domains outbox, reaper",
+		": run `txwork migrate up --schema ")
 	c.run("migrate", "status").exits(exitFailure).prints("001_outbox",
 		"pending").says("6 migrations pending: run `txwork migrate up --schema ")
 
@@ -41,12 +42,12 @@ func TestMigrateUpAndDown(t *testing.T) {
 		"rows: pass --yes")
 	c.run("migrate", "validate").ok()
 	c.run("migrate", "down", "--yes").ok().prints("took back 006_jobs", "is at version 5")
-	down := decode[migrated](c.run("migrate", "down", "--yes", "--to", "0", "--json").ok())
+	down := decode[migrated](c.run("migrate", "down", "--yes", "--to-version", "0", "--json").ok())
 	if down.Version != 0 {
 		t.Errorf("down to 0 ended at version %d", down.Version)
 	}
-	c.run("migrate", "up", "--to", "1").ok().prints("is at version 1")
-	c.run("migrate", "up", "--to", "99").exits(exitFailure).says("version 99 is unknown")
+	c.run("migrate", "up", "--to-version", "1").ok().prints("is at version 1")
+	c.run("migrate", "up", "--to-version", "99").exits(exitFailure).says("version 99 is unknown")
 }
 
 // Rows are counted, and are not dropped without --drop-rows.
@@ -58,11 +59,11 @@ func TestMigrateDownDropsNoRowsUnasked(t *testing.T) {
 	for _, flags := range [][]string{{}, {"--yes"}, {"--drop-rows"}, {"--yes", "--json"}} {
 		c.run(append([]string{"migrate", "down"}, flags...)...).exits(exitUsage).says(jobs)
 	}
-	c.run("migrate", "down", "--yes", "--to", "0").exits(exitUsage).says("drop 3 rows (outbox 2, jobs 1)")
+	c.run("migrate", "down", "--yes", "--to-version", "0").exits(exitUsage).says("drop 3 rows (outbox 2, jobs 1)")
 	c.run("migrate", "validate").ok()
 	c.run("migrate", "down", "--yes", "--drop-rows").ok().prints("took back 006_jobs", "dropped 1 row (jobs 1)",
 		"is at version 5")
-	c.run("migrate", "down", "--yes", "--to", "1").ok().prints("is at version 1") // the tables of the outbox stay
+	c.run("migrate", "down", "--yes", "--to-version", "1").ok().prints("is at version 1") // the outbox stays
 	down := decode[migrated](c.run("migrate", "down", "--yes", "--drop-rows", "--json").ok())
 	if want := []migrations.TableRows{{Table: "outbox", Rows: 2}}; !slices.Equal(down.DroppedRows, want) ||
 		down.Version != 0 {

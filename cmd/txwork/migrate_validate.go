@@ -18,7 +18,7 @@ func newMigrateValidateCommand(a *app) *cobra.Command {
 	asJSON := jsonFlag(cmd, validated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), o, func(m *migrations.Migrator) error {
-			return a.validateSchema(cmd.Context(), m, *asJSON)
+			return a.validateSchema(cmd.Context(), m, len(o.Domains) > 0, *asJSON)
 		})
 	}
 	return cmd
@@ -29,17 +29,25 @@ type validated struct {
 	Schema      string                 `json:"schema"`
 	Version     int64                  `json:"version"`     // version of the schema
 	Valid       bool                   `json:"valid"`       // this version of txwork can use it
+	Absent      []migrations.Domain    `json:"absent"`      // without --domain, the domains that the schema does not have
 	Differences migrations.Differences `json:"differences"` // differences from what the migrations create, including harmless ones
 }
 
-func (a *app) validateSchema(ctx context.Context, m *migrations.Migrator, asJSON bool) error {
+func (a *app) validateSchema(ctx context.Context, m *migrations.Migrator, named, asJSON bool) error {
 	differences, err := m.Differences(ctx)
 	if err != nil {
 		return err
 	}
 	problem := differences.Err()
-	v := validated{Schema: a.schema, Valid: problem == nil,
+	v := validated{Schema: a.schema, Valid: problem == nil, Absent: []migrations.Domain{},
 		Differences: append(migrations.Differences{}, differences...)}
+	if !named {
+		has, err := m.Domains(ctx)
+		if err != nil {
+			return err
+		}
+		v.Absent = absent(has)
+	}
 	if v.Version, err = m.Version(ctx); err != nil && v.Valid {
 		return err
 	}
@@ -57,6 +65,11 @@ func (a *app) printValidated(v validated, asJSON bool) error {
 		return a.printJSON(v)
 	}
 	var b strings.Builder
+	if len(v.Absent) == len(migrations.Domains()) && v.Version == 0 {
+		_, err := fmt.Fprintf(a.stdout, "-- schema %s has none of the domains %s: run %s, with --domain for some of them\n",
+			v.Schema, listDomains(v.Absent), a.command("migrate", "up"))
+		return err
+	}
 	if v.Valid {
 		fmt.Fprintf(&b, "schema %s is at version %d, as this version of txwork needs it\n", v.Schema, v.Version)
 	} else {
@@ -64,6 +77,11 @@ func (a *app) printValidated(v validated, asJSON bool) error {
 			`-- Schema %s is not as this version of txwork needs it. What follows mends it: run it in this order and not in
 -- one transaction. What is made anew has no rights: run the SQL of txwork roles after it, where you use those.
 `, v.Schema)
+	}
+	if len(v.Absent) > 0 && v.Valid {
+		fmt.Fprintf(&b, "note: it does not have the domains %s\n", listDomains(v.Absent))
+	} else if len(v.Absent) > 0 {
+		fmt.Fprintf(&b, "-- It does not have the domains %s.\n", listDomains(v.Absent))
 	}
 	for _, d := range v.Differences {
 		printDifference(&b, d, v.Valid)

@@ -131,21 +131,27 @@ func harmless(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
 		return s
 	}
-	quoted := strconv.Quote(s)
-	return quoted[1 : len(quoted)-1]
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case unprintable(r):
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+		s = s[size:]
+	}
+	return b.String()
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// named prints a name in full, and two different names differently. It quotes as Go does what is not printable, what a
-// cell prints for no name, and spaces that a reader would not see.
-func named(name string) string {
-	if name == "" || name == "-" || name[0] == '"' || name != strings.TrimSpace(name) || strings.Contains(name, "  ") ||
-		harmless(name) != name {
-		return strconv.Quote(name)
-	}
-	return name
-}
+// named prints a name in full, and two different names differently.
+func named(name string) string { return postgres.Name(name) }
 
 // names prints several names that belong together, such as a consumer and a topic. Of several, one that contains a
 // space is quoted, so that it is not taken for two.

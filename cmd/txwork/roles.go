@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,17 +16,17 @@ func newRolesCommand(a *app) *cobra.Command {
 		"Print the roles of the database and their rights as SQL", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
-	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all)")
+	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all that it has, or without a database all)")
 	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:keys][:join][:topics]`, in the place "+
 		"of those that the migrations make; repeat for more")
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		options.Schema = a.schema
-		return a.printRoles(options, tables)
+		return a.printRoles(cmd.Context(), options, tables)
 	}
 	return cmd
 }
 
-func (a *app) printRoles(o migrations.RoleOptions, tables []string) (err error) {
+func (a *app) printRoles(ctx context.Context, o migrations.RoleOptions, tables []string) (err error) {
 	if err := a.checkSchema(); err != nil {
 		return err
 	}
@@ -36,6 +37,16 @@ func (a *app) printRoles(o migrations.RoleOptions, tables []string) (err error) 
 		return err
 	}
 	text, err := migrations.Roles(o)
+	if err != nil {
+		return conclude(err)
+	}
+	narrowed, err := a.rolesOfSchema(ctx, o)
+	if err != nil {
+		return err
+	}
+	if len(narrowed.Domains) != len(o.Domains) {
+		text, err = migrations.Roles(narrowed)
+	}
 	return a.printSQL(text, err)
 }
 

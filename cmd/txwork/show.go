@@ -17,9 +17,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
+// payloadsFlag gives a command the flag --payloads.
+func payloadsFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("payloads", false, "show payloads, too; those of a job are its args and its output")
+}
+
 func newShowCommand(a *app) *cobra.Command {
 	cmd := newCommand("show TABLE ID", "Show everything about one row", cobra.ExactArgs(2))
-	payload := cmd.Flags().Bool("payload", false, "show payloads, too")
+	payload := payloadsFlag(cmd)
 	asJSON := jsonFlag(cmd, shownRow{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args[1:])
@@ -76,8 +81,8 @@ type payloads map[string]payload
 // A payload is the part of a payload that may be shown.
 type payload struct {
 	Bytes  int     `json:"bytes"`            // its size
-	Text   *string `json:"text,omitempty"`   // with --payload, if it is UTF-8
-	Base64 []byte  `json:"base64,omitempty"` // with --payload, if it is not
+	Text   *string `json:"text,omitempty"`   // with --payloads, if it is UTF-8
+	Base64 []byte  `json:"base64,omitempty"` // with --payloads, if it is not
 }
 
 func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPayload bool) (*shownRow, error) {
@@ -166,7 +171,7 @@ func (p payloads) summary(column string) string {
 	if _, shown := one.printable(); shown {
 		return fmt.Sprintf("%d bytes, below", one.Bytes)
 	}
-	return fmt.Sprintf("%d bytes (--payload shows them)", one.Bytes)
+	return fmt.Sprintf("%d bytes (--payloads shows them)", one.Bytes)
 }
 
 func (a *app) printRow(r *shownRow) error {

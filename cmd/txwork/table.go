@@ -24,7 +24,7 @@ func newTableNewCommand(a *app) *cobra.Command {
 	flags.StringArrayVar(&columns, "column", nil, "a column, as `name:type[:not-null]`; repeat for more")
 	flags.StringSliceVar(&spec.Lanes, "lane", nil, "a column whose value every claim names; repeat in order")
 	flags.StringSliceVar(&spec.Unique, "unique", nil, "a column of the unique key; repeat for more")
-	flags.StringSliceVar(&spec.Labels, "label", nil, "a column whose value metrics and logs carry; repeat for more")
+	flags.StringSliceVar(&spec.Labels, "label-column", nil, "a column whose value metrics and logs carry; repeat for more")
 	flags.BoolVar(&spec.DeleteDone, "delete-done", false, "delete a row when it is acknowledged")
 	flags.IntVar(&spec.MaxAttempts, "max-attempts", workqueue.DefaultMaxAttempts, "attempts of a row that does not say")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

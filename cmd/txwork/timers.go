@@ -45,14 +45,14 @@ type setOptions struct {
 
 func newTimersSetCommand(a *app) *cobra.Command {
 	var o setOptions
-	cmd := newCommand("set KEY --topic TOPIC (--at TIME | --after AGE)", "Set or move a timer", cobra.ExactArgs(1))
+	cmd := newCommand("set KEY --topic TOPIC (--at TIME | --in AGE)", "Set or move a timer", cobra.ExactArgs(1))
 	o.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.Var(&o.at, "at", "when, as RFC 3339 has it: 2027-03-01T08:30:00Z")
-	flags.Var(&o.after, "after", "in how long, such as 90s, 36h or 14d, by the database's clock")
+	flags.Var(&o.after, "in", "in how long, such as 90s, 36h or 14d, by the database's clock")
 	jsonVar(flags, &o.json, jsonUsage, shownTimer{})
-	cmd.MarkFlagsOneRequired("at", "after")
-	cmd.MarkFlagsMutuallyExclusive("at", "after")
+	cmd.MarkFlagsOneRequired("at", "in")
+	cmd.MarkFlagsMutuallyExclusive("at", "in")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.key = args[0]
 		if err := o.validate(); err != nil {

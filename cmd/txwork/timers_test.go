@@ -21,7 +21,7 @@ func TestTimerIsSetAndMoved(t *testing.T) {
 	if got := value[string](c, "SELECT convert_from(payload, 'UTF8') FROM {schema}.timers"); got != `{"a":1}` {
 		t.Errorf("the payload is %s", got)
 	}
-	moved := decode[shownTimer](c.run("timers", "set", "k", "--topic", "u", "--after", "2d", "--max-attempts", "3",
+	moved := decode[shownTimer](c.run("timers", "set", "k", "--topic", "u", "--in", "2d", "--max-attempts", "3",
 		"--json").ok())
 	if moved.Key != "k" || moved.Topic != "u" || moved.Generation != 2 || moved.MaxAttempts != 3 ||
 		moved.Status != "ready" || moved.PayloadBytes != 0 {
@@ -31,14 +31,14 @@ func TestTimerIsSetAndMoved(t *testing.T) {
 		"SELECT extract(epoch FROM fire_at - now())::float8 / 3600 FROM {schema}.timers"); due < 47.9 || due > 48 {
 		t.Errorf("it fires in %v hours", due)
 	}
-	c.run("timers", "set", "k", "--topic", "u", "--after", "1h").ok().prints("timer k set again for ")
+	c.run("timers", "set", "k", "--topic", "u", "--in", "1h").ok().prints("timer k set again for ")
 }
 
 func TestTimerPayloadFromAFile(t *testing.T) {
 	c := newMigratedCLI(t)
 	file := filepath.Join(t.TempDir(), "payload")
 	must(t, os.WriteFile(file, []byte{0, 0xff}, 0o600))
-	set := []string{"timers", "set", "k", "--topic", "t", "--after", "1h", "--payload-file"}
+	set := []string{"timers", "set", "k", "--topic", "t", "--in", "1h", "--payload-file"}
 	c.run(append(set, file)...).ok()
 	c.runWith(t.Context(), strings.NewReader("piped"), append(set, "-")...).ok()
 	if got := value[string](c, "SELECT convert_from(payload, 'UTF8') FROM {schema}.timers"); got != "piped" {
@@ -52,9 +52,9 @@ func TestTimerPayloadFromAFile(t *testing.T) {
 
 func TestTimerThatTheLibraryRefusesIsAUsageError(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.run("timers", "set", "schedule/x", "--topic", "t", "--after",
+	c.run("timers", "set", "schedule/x", "--topic", "t", "--in",
 		"1h").exits(exitUsage).says(`key begins with "schedule/"`)
-	c.run("timers", "set", "", "--topic", "t", "--after", "1h").exits(exitUsage).says("key is empty")
+	c.run("timers", "set", "", "--topic", "t", "--in", "1h").exits(exitUsage).says("key is empty")
 	c.run("timers", "list", "--prefix", strings.Repeat("x", 256)).exits(exitUsage).says("prefix has 256 bytes")
 }
 
@@ -92,7 +92,7 @@ func (c *cli) fire(handle timers.Handler) {
 func TestTimersCancel(t *testing.T) {
 	c := newMigratedCLI(t)
 	for _, key := range []string{"a", "b", "c"} {
-		c.run("timers", "set", key, "--topic", "t", "--after", "1h").ok()
+		c.run("timers", "set", key, "--topic", "t", "--in", "1h").ok()
 	}
 	c.run("timers", "cancel", "a", "b").ok().prints("2 timers cancelled")
 	c.run("timers", "cancel", "a").ok().prints("0 timers cancelled")
@@ -101,7 +101,7 @@ func TestTimersCancel(t *testing.T) {
 		t.Errorf("a timer that was cancelled:\n%s", list)
 	}
 
-	c.run("timers", "set", "fired", "--topic", "t", "--after", "0s").ok()
+	c.run("timers", "set", "fired", "--topic", "t", "--in", "0s").ok()
 	c.fire(func(context.Context, *timers.Delivery) error { return nil })
 	r := c.run("timers", "cancel", "none", "fired", "c").exits(exitFailure)
 	r.prints("1 timer cancelled").says("none was not cancelled: there is no such timer",
@@ -123,9 +123,9 @@ func TestTimersCancel(t *testing.T) {
 func TestTimersList(t *testing.T) {
 	c := newMigratedCLI(t)
 	for i := range 5 {
-		c.run("timers", "set", fmt.Sprintf("trial/%d", i), "--topic", "t", "--after", "1h", "--payload", "secret").ok()
+		c.run("timers", "set", fmt.Sprintf("trial/%d", i), "--topic", "t", "--in", "1h", "--payload", "secret").ok()
 	}
-	c.run("timers", "set", "other", "--topic", "t\x1b", "--after", "0s").ok()
+	c.run("timers", "set", "other", "--topic", "t\x1b", "--in", "0s").ok()
 	c.fire(func(context.Context, *timers.Delivery) error { return workqueue.Permanent(fmt.Errorf("no\nway")) })
 
 	first := c.run("timers", "list", "--prefix", "trial/", "--limit",

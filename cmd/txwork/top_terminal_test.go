@@ -213,7 +213,7 @@ func TestWhatTakesLongIsToldOnATerminal(t *testing.T) {
 			c.enqueue(outbox.Message{Topic: "t"})
 			switch {
 			case test.line == "migrate up":
-				c.run("migrate", "down", "--to", "1", "--yes", "--drop-rows").ok()
+				c.run("migrate", "down", "--to-version", "1", "--yes", "--drop-rows").ok()
 				c.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 					'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NULL; END';
 					CREATE TRIGGER wait AFTER INSERT ON schema_version FOR EACH ROW WHEN (NEW.version_id = 3)

@@ -85,7 +85,7 @@ func TestAPageIsContinuedAsItSays(t *testing.T) {
 	c := newMigratedCLI(t)
 	keys := []string{"a b", "a\nb", `a\nb`, "it's", strings.Repeat("k", 200) + "1", strings.Repeat("k", 200) + "2"}
 	for _, key := range keys {
-		c.run("timers", "set", key, "--topic", "t", "--after", "1h").ok()
+		c.run("timers", "set", key, "--topic", "t", "--in", "1h").ok()
 	}
 	advised := regexp.MustCompile(`there is more: (--after .*)\n`)
 	var printed []string
@@ -197,11 +197,12 @@ func TestPagesAreAsLargeInEveryList(t *testing.T) {
 	}
 }
 
-// Flags that several commands have mean the same in each: the same type, and the same bounds for a page.
+// Flags that several commands have mean the same in each: they have one type, one text or, where that names what the
+// command is about, one pattern of texts, and the same bounds for a page.
 func TestFlagsOfOneNameAreAlike(t *testing.T) {
 	t.Parallel()
-	type flag struct{ command, kind string }
-	seen := map[string]flag{}
+	type flag struct{ command, kind, usage string }
+	seen, shared := map[string]flag{}, map[string]bool{}
 	eachCommand(newRootCommand(&app{}), func(cmd *cobra.Command) {
 		path := cmd.CommandPath()
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -209,12 +210,18 @@ func TestFlagsOfOneNameAreAlike(t *testing.T) {
 			if other, is := seen[f.Name]; is && other.kind != kind && !slices.Contains(severalTypes, f.Name) {
 				t.Errorf("--%s is a %s in %s, and a %s in %s", f.Name, other.kind, other.command, kind, path)
 			}
-			seen[f.Name] = flag{path, kind}
-		})
-		if f := cmd.Flags().Lookup("after"); f != nil && path != "txwork timers set" {
-			if !strings.HasSuffix(f.Usage, "the last of the previous page") {
-				t.Errorf("%s --after: %s", path, f.Usage)
+			if other, is := seen[f.Name]; is {
+				shared[f.Name] = true
+				if pattern := meanings[f.Name]; pattern == "" && other.usage != f.Usage {
+					t.Errorf("--%s is %q in %s, and %q in %s", f.Name, other.usage, other.command, f.Usage, path)
+				} else if p := regexp.MustCompile(pattern); !p.MatchString(f.Usage) || !p.MatchString(other.usage) {
+					t.Errorf("--%s is %q in %s and %q in %s, want %s", f.Name, other.usage, other.command, f.Usage,
+						path, pattern)
+				}
 			}
+			seen[f.Name] = flag{path, kind, f.Usage}
+		})
+		if cmd.Flags().Lookup("after") != nil {
 			if limit := cmd.Flags().Lookup("limit"); limit == nil || limit.DefValue != fmt.Sprint(defaultListLimit) {
 				t.Errorf("%s has --after, and --limit is %v", path, limit)
 			}
@@ -226,12 +233,45 @@ func TestFlagsOfOneNameAreAlike(t *testing.T) {
 			t.Errorf("%s: a handler's error is retried, a dead letter is redriven", path)
 		}
 	})
+	for name := range meanings {
+		if !shared[name] {
+			t.Errorf("--%s is no flag of several commands", name)
+		}
+	}
 }
 
-// severalTypes are flags of which one command takes one value and another several: status, topic and label; that are
-// a time or a version: to; that say when a timer fires, or where a page ended: after; and that are a payload, ask for
-// it to be shown, or give its size: payload.
-var severalTypes = []string{"status", "topic", "label", "to", "after", "payload"}
+// severalTypes are flags of which one command takes one value and another several.
+var severalTypes = []string{"status", "topic"}
+
+// meanings are patterns of what flags mean whose texts name what the command is about.
+var meanings = map[string]string{
+	"after":             "^continue after this `(id|key|name|position)`, the last of the previous page$",
+	"batch":             "^(alarms of the first claim|jobs of a transaction|lines of one transaction)",
+	"burst":             "(concurrent|at once)",
+	"concurrency":       "^(deliveries|messages) at once|^handlers of each worker$",
+	"connections":       "^connections that ",
+	"count":             "^(how many jobs|so many times)$",
+	"domain":            " `domain`.*; one of .*, repeat for more$",
+	"from":              ", as RFC 3339 has it",
+	"jobs":              "^(how many jobs|jobs to drain on each side)$",
+	"json":              "JSON",
+	"kind":              "^only jobs of this kind$|^why: ", // of bench crowd, which bench/check runs of two commits
+	"lease":             "^lease of an? .*; after a crash, its .* are redelivered when it has expired$",
+	"limit":             " of a page|at most ",
+	"listen":            "address`? to serve ",
+	"max-attempts":      "tried|attempts of ",
+	"of":                "^schedules of timers or of jobs ",
+	"prefix":            "begin",
+	"rate":              "per second|jobs a second",
+	"statement-timeout": "^how long each statement may take",
+	"status":            " in this `?state|^`state` of the rows",
+	"timeout":           "^how long an .* may take|that takes longer",
+	"to-version":        "^go to this version",
+	"topic":             "topic",
+	"width":             "columns|the width of",
+	"workers":           "^workers, ",
+	"yes":               "do not ask$|^yes, drop ",
+}
 
 // Each command refuses what is wrong with the command line with exit code 2, and says with 1 that the database cannot
 // be reached: on standard error and, with --json, in the form of failures.
@@ -267,7 +307,7 @@ func TestExitCodesAreAlike(t *testing.T) {
 		}
 		r = run(append(args, "--json")...)
 		f := decode[map[string]any](r)
-		if r.code != exitFailure || f["error"] == "" || f["exit_code"] != 1.0 && path[0] != "doctor" { // its own report
+		if r.code != exitFailure || f["error"] == "" || f["exit_code"] != 1.0 {
 			t.Errorf("%s --json without a database: %d, %s", cmd.CommandPath(), r.code, r.stdout)
 		}
 	})
@@ -284,7 +324,7 @@ var plainArguments = map[string][]string{
 	"txwork outbox send":      {"--topic", "t"},
 	"txwork outbox relay":     {"--stdout", "--until-empty"},
 	"txwork schedules put":    {"s", "@daily", "--topic", "t"},
-	"txwork timers set":       {"k", "--topic", "t", "--after", "1h"},
+	"txwork timers set":       {"k", "--topic", "t", "--in", "1h"},
 	"txwork redrive":          {"outbox", "--all-failed", "--yes"},
 	"txwork cancel":           {"outbox", "--all-live", "--yes"},
 	"txwork purge":            {"outbox", "--done-older-than", "1d", "--yes"},

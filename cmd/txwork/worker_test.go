@@ -153,7 +153,7 @@ func (c *cli) work(sql string) {
 			return err
 		})
 	}))
-	c.run("timers", "set", "order/7", "--topic", "reminder", "--after", "0s", "--payload", `"now"`).ok()
+	c.run("timers", "set", "order/7", "--topic", "reminder", "--in", "0s", "--payload", `"now"`).ok()
 }
 
 // The file in docs/worker.md is valid, and handles rows of all domains.

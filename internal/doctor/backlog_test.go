@@ -135,6 +135,25 @@ func TestTopicsWithRowsAside(t *testing.T) {
 	w.goneAfter(f, byWord, nil)
 }
 
+// Names that a terminal would obey are quoted in titles, and the SQL for them can be pasted and works.
+func TestNamesInTitlesAreQuoted(t *testing.T) {
+	const name = "a'\x1b[31m\\\u200b"
+	w := newWard(t)
+	w.enqueue(messages(name, 3)...)
+	w.exec("SELECT outbox_pause($1)", name)
+	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 10)
+	must(t, err)
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
+	f := w.finds("topic-paused", []string{`outbox, topic "a'\x1b[31m\\\u200b"`, `E'a''\U0000001B[31m\\\U0000200B'`})
+	w.exec(f.Remedy.SQL[0])
+	if n := ask[int](w, "SELECT count(*) FROM outbox_topic WHERE paused"); n != 0 {
+		t.Errorf("after %q, %d topics are paused", f.Remedy.SQL[0], n)
+	}
+	w.enqueueJobs(name, 3)
+	w.exec("UPDATE jobs SET due_at = now() - interval '1 hour'")
+	w.finds("unserved", []string{`jobs, queue "a'\x1b[31m\\\u200b"`})
+}
+
 func TestASaturatedQueue(t *testing.T) {
 	w := newWard(t)
 	w.in(func(tx workqueue.Tx) error {

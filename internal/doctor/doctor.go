@@ -15,18 +15,20 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/migrations"
 )
 
 // A Report is what one examination has found.
 type Report struct {
-	Schema   string        `json:"schema"`
-	Database string        `json:"database"`
-	Server   string        `json:"server"` // the version of PostgreSQL
-	Role     string        `json:"role"`
-	At       time.Time     `json:"at"` // by the database's clock
-	Took     time.Duration `json:"-"`
-	Findings []Finding     `json:"findings"` // the most severe first
-	Skipped  []Skipped     `json:"skipped"`  // checks that were not made, or not in full
+	Schema   string              `json:"schema"`
+	Database string              `json:"database"`
+	Server   string              `json:"server"` // the version of PostgreSQL
+	Role     string              `json:"role"`
+	At       time.Time           `json:"at"` // by the database's clock
+	Took     time.Duration       `json:"-"`
+	Absent   []migrations.Domain `json:"absent"`   // domains that the schema does not have; they are not examined
+	Findings []Finding           `json:"findings"` // the most severe first
+	Skipped  []Skipped           `json:"skipped"`  // checks that were not made, or not in full
 }
 
 // Complete tells whether every check was made in full. Without findings, only a complete examination means that nothing
@@ -65,7 +67,7 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	x := &examination{pool: pool, Options: o, report: Report{Schema: o.Schema, Findings: []Finding{},
-		Skipped: []Skipped{}}}
+		Skipped: []Skipped{}, Absent: []migrations.Domain{}}}
 	if err := x.begin(ctx); err != nil {
 		return x.report, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/migrations"
@@ -93,6 +94,9 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 	if err != nil {
 		return nil, err
 	}
+	if err := x.findAbsent(ctx, m); err != nil {
+		return nil, err
+	}
 	for _, d := range differences.Causes() {
 		// An invalid index has its own check.
 		if !d.Harmless && !(strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid") {
@@ -100,6 +104,17 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 		}
 	}
 	return all, nil
+}
+
+// findAbsent finds out which domains a schema with some of them lacks.
+func (x *examination) findAbsent(ctx context.Context, m *migrations.Migrator) error {
+	has, err := m.Domains(ctx)
+	if len(has) > 0 {
+		x.report.Absent = slices.DeleteFunc(migrations.Domains(), func(d migrations.Domain) bool {
+			return slices.Contains(has, d)
+		})
+	}
+	return err
 }
 
 // difference reports a difference of the schema as a finding.
@@ -139,7 +154,7 @@ func invalidIndexes(ctx context.Context, x *examination) (all []Finding, err err
 	for _, i := range list {
 		f := Finding{
 			Table:    i.Table,
-			Title:    fmt.Sprintf("index %s.%s is invalid", x.Schema, i.Name),
+			Title:    fmt.Sprintf("index %s.%s is invalid", x.Schema, postgres.Name(i.Name)),
 			Evidence: []Evidence{evidence("index", i.Name, "table", i.Table)},
 			Remedy: Remedy{Do: "Rebuild it; this does not block reads or writes.",
 				SQL: []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", i.Index)}},

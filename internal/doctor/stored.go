@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A stored setting is one with which sessions begin.
@@ -14,17 +16,17 @@ type stored struct {
 
 // title says what is set, and for whom.
 func (s stored) title() string {
-	return fmt.Sprintf("%s is %s %s", s.Name, s.Value, s.whose())
+	return fmt.Sprintf("%s is %s %s", s.Name, postgres.Name(s.Value), s.whose())
 }
 
 func (s stored) whose() string {
 	switch {
 	case s.Role != "" && s.Database != "":
-		return fmt.Sprintf("for role %s in database %s", s.Role, s.Database)
+		return fmt.Sprintf("for role %s in database %s", postgres.Name(s.Role), postgres.Name(s.Database))
 	case s.Role != "":
-		return "for role " + s.Role
+		return "for role " + postgres.Name(s.Role)
 	case s.Database != "":
-		return "for database " + s.Database
+		return "for database " + postgres.Name(s.Database)
 	case s.Everyone:
 		return "for all roles"
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -93,7 +94,11 @@ func (t *table) of(h survey.Head) string {
 	if len(h.Lane) == 0 || len(t.LaneNames) == 0 {
 		return t.Name
 	}
-	return fmt.Sprintf("%s, %s %s", t.Name, t.LaneNames[0], strings.Join(h.Lane, ", "))
+	names := make([]string, len(h.Lane))
+	for i, name := range h.Lane {
+		names[i] = postgres.Name(name)
+	}
+	return fmt.Sprintf("%s, %s %s", t.Name, t.LaneNames[0], strings.Join(names, ", "))
 }
 
 const (

@@ -25,9 +25,10 @@ func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) (l
 // topic names a topic of a table, with the lane that has topics of its own.
 func (t *table) topic(s survey.Topic) string {
 	if s.Lane == "" {
-		return fmt.Sprintf("%s, topic %s", t.Name, s.Topic)
+		return fmt.Sprintf("%s, topic %s", t.Name, postgres.Name(s.Topic))
 	}
-	return fmt.Sprintf("%s, %s %s, topic %s", t.Name, t.LaneNames[0], s.Lane, s.Topic)
+	return fmt.Sprintf("%s, %s %s, topic %s", t.Name, t.LaneNames[0], postgres.Name(s.Lane),
+		postgres.Name(s.Topic))
 }
 
 func (t *table) topicEvidence(s survey.Topic) []Evidence {

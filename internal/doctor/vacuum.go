@@ -124,11 +124,11 @@ func (x *examination) holderFinding(h reaper.Holder) Finding {
 			SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", h.PID)}}
 	case h.Kind == reaper.PreparedTransaction:
 		f.Title = fmt.Sprintf("prepared transaction %q of %s has been prepared for %s, which holds back vacuum", h.Name,
-			h.Role, rough(h.Age))
+			postgres.Name(h.Role), rough(h.Age))
 		f.Remedy = Remedy{Do: "Commit it or roll it back, as its transaction manager decides.",
 			SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", postgres.Literal(h.Name))}}
 	case h.Kind == reaper.Standby:
-		f.Title = fmt.Sprintf("a query on standby %q holds back vacuum by %d transactions", orUnknown(h.Application,
+		f.Title = fmt.Sprintf("a query on standby %s holds back vacuum by %d transactions", orUnknown(h.Application,
 			h.Role),
 			h.XminAge)
 		f.Remedy = x.onStandby(h.Xmin)
@@ -164,11 +164,11 @@ func pidOf(h reaper.Holder) string {
 	return fmt.Sprint(h.PID)
 }
 
-// orUnknown returns the first text that is not empty, or unknown.
+// orUnknown returns the first name that is not empty, or unknown.
 func orUnknown(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
-			return t
+			return postgres.Name(t)
 		}
 	}
 	return "unknown"

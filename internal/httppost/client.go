@@ -89,12 +89,12 @@ func newTransport(o ClientOptions) *http.Transport {
 }
 
 // CheckURL refuses texts that are no URL to post to. The error quotes at most the scheme, since the URL may contain a
-// secret.
-func CheckURL(field, text string) error {
+// secret. Option is what sets it.
+func CheckURL(field, option, text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case text == "":
-		return validate.Errorf(field, "is missing")
+		return validate.Errorf(field, "is missing: set %s", option)
 	case err != nil:
 		return validate.Errorf(field, "cannot be read")
 	case u.Scheme != "http" && u.Scheme != "https":

@@ -39,6 +39,7 @@ type PosterOptions struct {
 	ClientOptions
 
 	URL            string
+	Option         string          // where the user sets URL, for errors; default: url, as in a worker file
 	Header         http.Header     // added to every request
 	ContentType    string          // default: DefaultContentType
 	KeyHeader      string          // default: DefaultKeyHeader
@@ -77,7 +78,7 @@ func NewPoster(o PosterOptions) (*Poster, error) {
 }
 
 func (o PosterOptions) validate() error {
-	if err := CheckURL("url", o.URL); err != nil {
+	if err := CheckURL("url", cmp.Or(o.Option, "url"), o.URL); err != nil {
 		return err
 	}
 	for _, name := range append([]string{o.KeyHeader}, o.ForwardHeaders...) {

@@ -63,7 +63,7 @@ func Migrate(schema, table string) string {
 // migrate names both ways, since the second fails after the first: the tables exist then.
 func migrate(schema, domain string) string {
 	return "run " + Command(schema, "migrate", "up", "--domain", domain) + ", or your own migrations, if they have the " +
-		"files of `txwork migrate export`"
+		"files of 'txwork migrate export'"
 }
 
 // rolePrefix is migrations.DefaultRolePrefix.
@@ -150,7 +150,7 @@ func create(pg *pgconn.PgError) string {
 	}
 	first, _, _ := strings.Cut(found[2], "_")
 	if domain := domains[first]; domain != "" {
-		return migrate(found[1], domain)
+		return migrate(found[1], domain) + "; or name the schema that has the tables"
 	}
 	return "run your own migration of schema " + found[1]
 }

@@ -2,13 +2,34 @@ package postgres
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Literal quotes a text for SQL.
-func Literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+// Literal quotes a text for SQL that people run. What is not printable is escaped, so that the text has one line and
+// cannot rewrite a terminal.
+func Literal(s string) string {
+	if !strings.ContainsFunc(s, unprintable) {
+		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	}
+	var b strings.Builder
+	b.WriteString("E'")
+	for _, r := range s {
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteString(string(r) + string(r))
+		case unprintable(r):
+			fmt.Fprintf(&b, `\U%08X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String() + "'"
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // Shell quotes a text for a shell if necessary. What is not printable is escaped as bash and other shells read it, so
 // that the text has one line and cannot rewrite a terminal.
@@ -19,7 +40,7 @@ func Shell(s string) string {
 	}) {
 		return s
 	}
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
@@ -39,4 +60,14 @@ func Shell(s string) string {
 		i += size
 	}
 	return b.String() + "'"
+}
+
+// Name is how a name is printed for people: in full, and two different names differently. It quotes as Go does what is
+// not printable, what a table on a terminal prints for no name, and spaces that a reader would not see.
+func Name(name string) string {
+	if name == "" || name == "-" || name[0] == '"' || name != strings.TrimSpace(name) || strings.Contains(name, "  ") ||
+		strings.ContainsFunc(name, unprintable) || !utf8.ValidString(name) {
+		return strconv.Quote(name)
+	}
+	return name
 }

@@ -86,6 +86,7 @@ func NewPoster(o Options) (*Poster, error) {
 	p, err := httppost.NewPoster(httppost.PosterOptions{
 		ClientOptions:  httppost.ClientOptions{Timeout: o.Timeout, PublicOnly: o.PublicOnly, Transport: o.Transport},
 		URL:            o.URL,
+		Option:         "outboxhttp.Options.URL",
 		Header:         o.Header,
 		ContentType:    o.ContentType,
 		KeyHeader:      o.KeyHeader,

@@ -168,7 +168,7 @@ func TestPostersThatCannotWork(t *testing.T) {
 	t.Parallel()
 	const url = "http://example.org"
 	for want, o := range map[string]outboxhttp.Options{
-		"url is missing":                     {},
+		"url is missing: set outboxhttp.Options.URL": {},
 		"url has scheme":                     {URL: "ftp://example.org"},
 		"url has a user":                     {URL: "http://u:hunter2@example.org"},
 		"timeout is -1ns":                    {URL: url, Timeout: -1},

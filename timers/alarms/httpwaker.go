@@ -56,7 +56,7 @@ type HTTPWaker struct {
 
 // NewHTTPWaker validates the options. It does not resolve or dial.
 func NewHTTPWaker(o HTTPWakerOptions) (*HTTPWaker, error) {
-	if err := httppost.CheckURL("wake url", o.URL); err != nil {
+	if err := httppost.CheckURL("wake url", "alarms.HTTPWakerOptions.URL", o.URL); err != nil {
 		return nil, err
 	}
 	if strings.ContainsAny(o.Token, "\r\n\x00") {
