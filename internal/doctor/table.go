@@ -93,7 +93,7 @@ func (t *table) of(h survey.Head) string {
 	if len(h.Lane) == 0 || len(t.LaneNames) == 0 {
 		return t.Name
 	}
-	return fmt.Sprintf("%s, %s %s", t.Name, t.LaneNames[0], strings.Join(h.Lane, ", "))
+	return t.Name + ", " + t.lane(h.Lane, 0)
 }
 
 const (
