@@ -109,7 +109,9 @@ type waiting struct {
 func (w waiting) oldest() time.Duration { return seconds(w.OldestReady) }
 
 // over tells whether the first ready row of a lane has waited for longer than a threshold.
-func over(h survey.Head, than time.Duration) bool { return h.Ready > 0 && seconds(h.OldestReady) > than }
+func over(h survey.Head, than time.Duration) bool {
+	return h.Ready > 0 && seconds(h.OldestReady) > than
+}
 
 // laneHeads returns the heads of a table's lanes, and the rules of its queues.
 func (x *examination) laneHeads(ctx context.Context, t *table) ([]survey.Head, map[string]survey.QueueRule, error) {

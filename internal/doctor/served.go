@@ -77,7 +77,9 @@ func (x *examination) judged(ctx context.Context, t *table) (nobody, served []wa
 }
 
 // within tells whether a lane is one of those that were added up.
-func within(lane []string, all survey.Head) bool { return slices.Equal(lane[:min(len(lane), 1)], all.Lane) }
+func within(lane []string, all survey.Head) bool {
+	return slices.Equal(lane[:min(len(lane), 1)], all.Lane)
+}
 
 // lane describes a lane by its columns from one on.
 func (t *table) lane(values []string, from int) string {

@@ -28,6 +28,7 @@ DECLARE
     held uuid[];
     missed uuid[];
 BEGIN
+    {{.Bounded "$1" "max_notes"}}
     {{.SeesAll}}
     folded := 0;
     released := 0;
