@@ -280,7 +280,6 @@ type remaining struct {
 	Scheduled int64 `json:"scheduled"` // due later, also after a failed attempt
 	Failed    int64 `json:"failed"`    // dead letters
 	Waiting   int64 `json:"waiting"`   // messages that are held back
-	Partial   bool  `json:"partial"`   // row-level security hides messages from the role
 }
 
 // conclude reports what was done, and why the relay ended.
@@ -290,7 +289,7 @@ func (r *relay) conclude(ctx context.Context, err, cause error) error {
 	if err == nil && errors.Is(cause, errEmpty) {
 		var rest workqueue.Stats
 		if rest, err = r.depth(ctx); err == nil {
-			done.Remaining = &remaining{rest.Scheduled, rest.Failed, rest.Waiting, rest.Partial}
+			done.Remaining = &remaining{rest.Scheduled, rest.Failed, rest.Waiting}
 		}
 	}
 	// A signal is the normal way to end a relay that does not end by itself.
@@ -322,9 +321,6 @@ func (r *relay) report(done relayed) error {
 	if rest := done.Remaining; rest != nil && *rest != (remaining{}) {
 		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (%s), %d waiting for others\n",
 			rest.Scheduled, rest.Failed, r.app.command("list", "outbox", "--status", "failed"), rest.Waiting)
-		if rest.Partial {
-			fmt.Fprintln(r.app.stderr, "txwork: outbox: "+partial)
-		}
 	}
 	return nil
 }

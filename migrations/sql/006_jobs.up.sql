@@ -2176,9 +2176,6 @@ DECLARE
     held uuid[];
     missed uuid[];
 BEGIN
-    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
     IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_join"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_join_member"'::pg_catalog.regclass)
@@ -2187,6 +2184,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     folded := 0;
     released := 0;

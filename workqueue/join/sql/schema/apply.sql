@@ -28,8 +28,8 @@ DECLARE
     held uuid[];
     missed uuid[];
 BEGIN
-    {{.Bounded "$1" "max_notes"}}
     {{.SeesAll}}
+    {{.Bounded "$1" "max_notes"}}
     folded := 0;
     released := 0;
     LOOP
