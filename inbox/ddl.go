@@ -44,6 +44,11 @@ type view struct {
 	HashSize      int
 }
 
+// Bounded refuses a number of rows that the Go API would refuse, see [sqltext.Bounded].
+func (view) Bounded(param, name string) string {
+	return sqltext.Bounded(param, name, workqueue.MaxBatch)
+}
+
 func newView(spec workqueue.Spec) view {
 	v := view{schema: cmp.Or(spec.Schema, workqueue.DefaultSchema), table: spec.Table, MaxKeyPart: MaxKeyPart,
 		HashSize: hashSize}

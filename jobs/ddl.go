@@ -127,6 +127,11 @@ func (v view) MaxQueue() int { return MaxQueue }
 func (v view) MinRate() float64 { return keyed.MinRate }
 func (v view) MaxRate() float64 { return keyed.MaxRate }
 
+// Bounded refuses a number of rows that the Go API would refuse, see [sqltext.Bounded].
+func (view) Bounded(param, name string) string {
+	return sqltext.Bounded(param, name, workqueue.MaxBatch)
+}
+
 // Settings pin the planner's choices in functions: a session caches their plans, and may make them while the tables are
 // empty.
 func (v view) Settings() string {

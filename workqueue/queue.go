@@ -351,6 +351,7 @@ type Stats struct {
 	Failed      int64         `json:"failed"`       // dead letters
 	Cancelled   int64         `json:"cancelled"`    // ended by a cancel; not among the dead letters
 	OldestReady time.Duration `json:"oldest_ready"` // how long the oldest due row has waited
+	Partial     bool          `json:"partial"`      // row-level security hides rows from the role
 }
 
 // Live is how many rows have not ended: zero once everything is settled.
@@ -365,7 +366,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		row: func(scan func(...any) error) error {
 			var seconds float64
 			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled,
-				&seconds)
+				&seconds, &s.Partial)
 			s.OldestReady = postgres.Seconds(seconds)
 			return err
 		},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txwork/txwork/internal/sqltext"
 )
 
 // planSettings pin the plans of the core's statements: each has exactly one good plan, an index or TID
@@ -101,6 +103,23 @@ func refuseLease(param string) string {
 		fmt.Sprintf("lease_seconds must be between %d and %d", MinLease/time.Second, MaxLease/time.Second))
 }
 
+// refuseCount refuses a number of rows that the Go API refuses, too.
+func refuseCount(param, name string) string { return sqltext.Bounded(param, name, MaxBatch) }
+
+// Bounded refuses a number of rows in the text of a function.
+func (view) Bounded(param, name string) string { return refuseCount(param, name) }
+
+// RefusesClaim refuses what no claim of the Go API has, in the functions that claims in Go call.
+func (view) RefusesClaim() string {
+	return strings.Join([]string{
+		refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
+		refuseUnless(fmt.Sprintf("$2 BETWEEN interval '%[1]d seconds' AND interval '%[2]d seconds'", MinLease/time.Second,
+			MaxLease/time.Second), fmt.Sprintf("lease must be between %d and %d seconds", MinLease/time.Second,
+			MaxLease/time.Second)),
+		refuseCount("$3", "batch_size"),
+	}, "\n    ")
+}
+
 var (
 	ownerParam = sqlParam{name: "owner_token", typ: "uuid"}
 	idsParam   = sqlParam{name: "ids", typ: "uuid[]"}
@@ -162,7 +181,7 @@ func (v view) Functions() []sqlFunction {
 			Name: "reap_expired", file: "reap_expired",
 			returns:    "TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)",
 			params:     []sqlParam{{"max_rows", "integer", "1000"}},
-			checks:     []string{refuseUnless("$1 >= 1", "max_rows must be at least 1")},
+			checks:     []string{refuseCount("$1", "max_rows")},
 			expression: map[string]string{"max_rows": "$1"},
 		},
 		{
@@ -183,7 +202,7 @@ func (v view) claimFunction(name, returns, part string) sqlFunction {
 		checks: []string{
 			refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
 			refuseLease("$2"),
-			refuseUnless("$3 >= 1", "batch_size must be at least 1"),
+			refuseCount("$3", "batch_size"),
 		},
 		expression: map[string]string{
 			"owner_token": "$1", "lease": "make_interval(secs => $2)", "batch_size": "$3",

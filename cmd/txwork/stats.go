@@ -55,6 +55,7 @@ type tableStats struct {
 	Failed      int64   `json:"failed"`               // dead letters
 	Cancelled   int64   `json:"cancelled"`            // ended by a cancel
 	OldestReady float64 `json:"oldest_ready_seconds"` // how long the oldest ready row has been due
+	Partial     bool    `json:"partial"`              // row-level security hides rows from the role
 }
 
 func (d *database) stats(ctx context.Context, names []string) ([]tableStats, error) {
@@ -69,7 +70,7 @@ func (d *database) stats(ctx context.Context, names []string) ([]tableStats, err
 			return nil, err
 		}
 		all[i] = tableStats{t.Name(), s.Ready, s.Scheduled, s.InProgress, s.Expired, s.Waiting, s.Failed, s.Cancelled,
-			s.OldestReady.Seconds()}
+			s.OldestReady.Seconds(), s.Partial}
 	}
 	return all, nil
 }
@@ -85,8 +86,18 @@ func (a *app) printStats(all []tableStats) error {
 		g.add(s.Table, fmt.Sprint(s.Ready), fmt.Sprint(s.Scheduled), fmt.Sprint(s.InProgress), fmt.Sprint(s.Expired),
 			fmt.Sprint(s.Waiting), fmt.Sprint(s.Failed), fmt.Sprint(s.Cancelled), oldest)
 	}
-	return g.flush()
+	err := g.flush()
+	for _, s := range all {
+		if s.Partial && err == nil {
+			_, err = fmt.Fprintf(a.stdout, "%s: %s\n", s.Table, partial)
+		}
+	}
+	return err
 }
+
+// partial says why numbers of rows are too small.
+const partial = "row-level security hides rows from the role, so there may be more; look as the owner of the tables, or " +
+	"as a role with BYPASSRLS"
 
 // topicStats counts the outbox's messages of some topics.
 func (d *database) topicStats(ctx context.Context, topics []string) (s workqueue.Stats, err error) {

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rivo/uniseg"
 
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -440,6 +442,38 @@ func TestTopOfATenant(t *testing.T) {
 	r := tenant.top("--once").ok().prints("not read: some rows of outbox: row-level security")
 	if strings.Contains(r.stdout, "no row is in progress") {
 		t.Errorf("hidden rows are taken for none:\n%s", r.stdout)
+	}
+}
+
+// Numbers of a role from which row-level security hides rows are not all, and say so.
+func TestStatsOfATenant(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.enqueue(outbox.Message{Topic: "t"})
+	c.tenants()
+	tenant := c.role(workerRights)
+	partial := func(r result) (tables []string) {
+		for _, s := range decode[counted](r.ok()).Tables {
+			if s.Partial {
+				tables = append(tables, s.Table)
+			}
+		}
+		return tables
+	}
+	const hides = "row-level security hides rows from the role"
+	if got := partial(tenant.run("stats", "--json")); !slices.Equal(got, []string{c.db.Schema + ".outbox"}) {
+		t.Errorf("%v are told to be partial", got)
+	}
+	tenant.run("stats").ok().prints(c.db.Schema + ".outbox: " + hides)
+	if got := partial(c.run("stats", "--json")); len(got) > 0 || strings.Contains(c.run("stats").ok().stdout, hides) {
+		t.Errorf("%v of the owner are told to be partial", got)
+	}
+	pool, err := pgxpool.New(t.Context(), tenant.url)
+	must(t, err)
+	defer pool.Close()
+	h, err := reaper.Health(t.Context(), pool, []*workqueue.Table{c.outbox.Table()})
+	must(t, err)
+	if !h.Tables[0].Partial {
+		t.Errorf("health %+v", h.Tables)
 	}
 }
 

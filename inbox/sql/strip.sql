@@ -17,9 +17,7 @@ AS $txwork$
 DECLARE
     stripped integer;
 BEGIN
-    IF ($1 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "$1" "max_rows"}}
     IF ($2 >= interval '0') IS NOT TRUE THEN
         RAISE EXCEPTION 'retention must not be negative' USING ERRCODE = 'invalid_parameter_value';
     END IF;

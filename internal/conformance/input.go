@@ -232,6 +232,7 @@ func functionsRefuseBadInput(s *suite) {
 		{"claim of rows with a lease of decades", "claim_rows", append([]any{token, math.MaxInt32, 1}, s.Lanes[0]...)},
 		{"claim of 0", "claim", append([]any{token, 30, 0}, s.Lanes[0]...)},
 		{"claim of -1", "claim", append([]any{token, 30, -1}, s.Lanes[0]...)},
+		{"claim of too many", "claim", append([]any{token, 30, workqueue.MaxBatch + 1}, s.Lanes[0]...)},
 		{"claim without a limit", "claim", append([]any{token, 30, nil}, s.Lanes[0]...)},
 		{"claim without a token", "claim", append([]any{nil, 30, 1}, s.Lanes[0]...)},
 		{"abandon with a negative delay", "abandon", []any{held.token, held.ids, -1, cause}},

@@ -17,7 +17,7 @@ import (
 var backlogChecks = []check{
 	{
 		code: "unserved", severity: Critical,
-		title:   "ready rows that no worker claims: nothing serves the table, the queue or the consumer",
+		title:   "ready rows that no worker claims: nothing serves the table, the queue, this priority of it, or the consumer",
 		from:    rough(defaultThresholds.Unserved),
 		meaning: "The work does not start.",
 		remedy:  "start a worker for it, or fix its deployment",
@@ -103,56 +103,47 @@ func (x *examination) queueRules(ctx context.Context, t *table) (map[string]surv
 type waiting struct {
 	survey.Head
 	rule survey.QueueRule
+	idle []string // lanes of it in which nothing starts, though workers may serve them
 }
 
 func (w waiting) oldest() time.Duration { return seconds(w.OldestReady) }
 
-// waitingLanes returns the lanes whose first ready row has waited for longer than a threshold.
-func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Duration) (all []waiting, err error) {
+// over tells whether the first ready row of a lane has waited for longer than a threshold.
+func over(h survey.Head, than time.Duration) bool {
+	return h.Ready > 0 && seconds(h.OldestReady) > than
+}
+
+// laneHeads returns the heads of a table's lanes, and the rules of its queues.
+func (x *examination) laneHeads(ctx context.Context, t *table) ([]survey.Head, map[string]survey.QueueRule, error) {
 	if t.Schedule() {
-		return nil, nil // schedules have checks of their own
+		return nil, nil, nil // schedules have checks of their own
 	}
 	heads, err := x.readHeads(ctx, t)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rules, err := x.queueRules(ctx, t)
+	return heads, rules, err
+}
+
+// waitingLanes returns the lanes, by their first column, whose first ready row has waited for longer than a threshold.
+func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Duration) (all []waiting, err error) {
+	heads, rules, err := x.laneHeads(ctx, t)
 	for _, h := range survey.ByFirst(heads) {
-		if h.Ready > 0 && seconds(h.OldestReady) > than {
-			all = append(all, waiting{h, rules[h.Name()]})
+		if over(h, than) {
+			all = append(all, waiting{Head: h, rule: rules[h.Name()]})
 		}
 	}
 	return all, err
 }
 
-// served returns the lanes, by their first column, in which rows have ended within the Unserved threshold. A table
-// whose rows are deleted when they are done has none.
-func (x *examination) served(ctx context.Context, t *table) (map[string]bool, error) {
-	type lane struct{ Name string }
-	list, err := readRows[lane](ctx, x, "served", t, x.Thresholds.Unserved.Seconds(), maxSample)
-	all := make(map[string]bool, len(list))
-	for _, l := range list {
-		all[l.Name] = true
-	}
-	return all, err
-}
-
-// worked tells whether a worker serves a lane. An expired lease does not count, because its worker is gone.
-func (w waiting) worked(served map[string]bool) bool {
-	return w.Running > w.Expired || served[w.Name()]
-}
-
 func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	lanes, err := x.waitingLanes(ctx, t, x.Thresholds.Unserved)
-	if err != nil || len(lanes) == 0 {
-		return nil, err
-	}
-	served, err := x.served(ctx, t)
+	lanes, _, err := x.judged(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range lanes {
-		if w.worked(served) || w.rule.Paused || w.rule.Saturated() {
+		if !over(w.Head, x.Thresholds.Unserved) {
 			continue
 		}
 		all = append(all, Finding{
@@ -161,11 +152,20 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 			Evidence: []Evidence{t.laneEvidence(w)},
 			Remedy: Remedy{
 				Do:       "Start a worker for it. If one is running, its log says why it does not claim.",
-				Commands: []string{x.command("list", t.Name, "--status", "ready")},
+				Commands: []string{x.command(t.listing(w, "ready")...)},
 			},
 		})
 	}
 	return all, nil
+}
+
+// listing are the arguments that list rows of a lane.
+func (t *table) listing(w waiting, status string) []string {
+	args := []string{"list", t.Name, "--status", status}
+	if len(t.LaneNames) > 0 && t.LaneNames[0] == "queue" {
+		args = append(args, "--queue", postgres.Shell(w.Name()))
+	}
+	return args
 }
 
 // ready describes how many rows are ready.
@@ -183,19 +183,17 @@ func (t *table) ready(h survey.Head) string {
 func (t *table) laneEvidence(w waiting) Evidence {
 	e := evidence("ready_at_least", w.Ready, totalName("in_progress", w.More), w.Running, "oldest_seconds", w.oldest(),
 		"longest_running_seconds", seconds(w.Longest), "live_estimate", int64(max(t.Live, float64(w.Seen))))
-	if len(t.LaneNames) > 0 {
-		e = append(evidence(t.LaneNames[0], w.Name()), e...)
+	var lane Evidence
+	for i, value := range w.Lane {
+		lane = append(lane, evidence(t.LaneNames[i], value)...)
 	}
-	return e
+	return append(lane, e...)
 }
 
 func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	lanes, err := x.waitingLanes(ctx, t, x.Thresholds.Backlog)
+	_, lanes, err := x.judged(ctx, t)
+	lanes = slices.DeleteFunc(lanes, func(w waiting) bool { return !over(w.Head, x.Thresholds.Backlog) })
 	if err != nil || len(lanes) == 0 {
-		return nil, err
-	}
-	served, err := x.served(ctx, t)
-	if err != nil {
 		return nil, err
 	}
 	r, err := x.readRates(ctx, t)
@@ -203,9 +201,6 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 		return nil, err
 	}
 	for _, w := range lanes {
-		if !w.worked(served) || w.rule.Paused || w.rule.Saturated() {
-			continue
-		}
 		all = append(all, x.backlogFinding(t, w, r))
 	}
 	return all, nil
@@ -221,6 +216,10 @@ func (x *examination) backlogFinding(t *table, w waiting, r survey.Rates) Findin
 			Do:       t.makeRoom(w, "Run more processes or raise the concurrency of the workers. These show what is slow:"),
 			Commands: []string{x.command("list", t.Name, "--status", "in_progress"), x.command("stats", t.Name)},
 		},
+	}
+	if len(w.idle) > 0 {
+		f.Remedy.Do = fmt.Sprintf("Nothing of %s has started in the last %s: if no worker serves it, start one. %s",
+			strings.Join(w.idle, " and of "), rough(x.Thresholds.Unserved), f.Remedy.Do)
 	}
 	if w.oldest() > 12*x.Thresholds.Backlog {
 		f.Severity = Critical
@@ -333,7 +332,7 @@ func (x *examination) raise(t *table, w waiting, args []string) Remedy {
 	const raise = "Raise the limit, if what it protects allows that."
 	r := Remedy{Do: t.makeRoom(w, raise), Commands: []string{x.command(args...)}}
 	if r.Do != raise {
-		r.Commands = []string{x.command("list", t.Name, "--status", "in_progress", "--queue", postgres.Shell(w.Name()))}
+		r.Commands = []string{x.command(t.listing(w, "in_progress")...)}
 	}
 	return r
 }

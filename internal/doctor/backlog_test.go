@@ -56,6 +56,69 @@ func TestRowsThatNobodyClaims(t *testing.T) {
 	w.goneAfter(f, byWord, []string{"outbox"})
 }
 
+// workers runs a worker of some priorities of a queue until a condition holds.
+func (w *ward) workers(queue string, until func() bool, priorities ...jobs.Priority) {
+	w.Helper()
+	r := jobs.NewRegistry()
+	jobs.Register(r, func(context.Context, *jobs.Job[letter]) error { return nil }, jobs.KindOptions[letter]{})
+	worker, err := jobs.NewWorker(w.Pool, w.jobs, jobs.WorkerOptions{Registry: r,
+		Queues: []jobs.QueueOptions{{Name: queue, Priorities: priorities}}})
+	must(w, err)
+	w.while(worker.Run, until)
+}
+
+// Workers of some priorities of a queue serve no others, whose jobs wait for ever.
+func TestAPriorityThatNobodyServes(t *testing.T) {
+	w := newWard(t)
+	low := w.enqueueJobs("mail", 2)
+	w.exec("UPDATE jobs SET priority = 3, due_at = now() - interval '1 hour'")
+	w.enqueueJobs("mail", 3)
+	left := func() int { return ask[int](w, "SELECT count(*) FROM jobs WHERE status <> 2") }
+	w.workers("mail", func() bool { return left() == len(low) }, jobs.High, jobs.Normal)
+	f := w.finds("unserved", []string{"jobs, queue mail, priority 3: 2 ready rows and no worker claims them", "60 min",
+		"--queue mail"})
+	if all := append(w.all("unserved")[1:], w.all("backlog")...); len(all) > 0 {
+		t.Errorf("it is told twice: %+v", all)
+	}
+	w.workers("mail", func() bool { return left() == 0 })
+	w.goneAfter(f, byWord, nil)
+}
+
+// If the workers of a queue have no place left, nobody can tell whether one of them would take a priority of which
+// nothing runs. Once they have claimed so often that each would have begun with that priority, none serves it.
+func TestAPriorityBehindBusyWorkers(t *testing.T) {
+	w := newWard(t)
+	w.enqueueJobs("mail", 1)
+	w.exec("UPDATE jobs SET priority = 3, due_at = now() - interval '1 hour'")
+	w.enqueueJobs("mail", 30)
+	claim := func() (uuid.UUID, []workqueue.Row) {
+		owner := uuid.New()
+		rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), owner, time.Minute, 1, "mail", int16(jobs.Normal))
+		must(t, err)
+		return owner, rows
+	}
+	claim()
+	w.goneNow("unserved", nil)
+	w.finds("backlog", []string{"jobs, queue mail", "Nothing of priority 3 has started in the last 2 min"})
+	for range 16 {
+		owner, rows := claim()
+		_, err := w.jobs.Table().On(w.Pool).Ack(t.Context(), owner, ids(rows))
+		must(t, err)
+	}
+	w.finds("unserved", []string{"jobs, queue mail, priority 3: 1 ready row"})
+	w.goneNow("backlog", nil)
+}
+
+// Who cancels a row serves nothing.
+func TestACancelServesNothing(t *testing.T) {
+	w := newWard(t)
+	all := w.enqueue(messages("a", 2)...)
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
+	_, err := w.queue().Cancel(t.Context(), all[:1], "not needed")
+	must(t, err)
+	w.finds("unserved", []string{"outbox: 1 ready row"})
+}
+
 // A worker that has died completed rows some time ago, or left rows whose leases expire.
 func TestAWorkerThatHasGoneServesNothing(t *testing.T) {
 	w := newWard(t)

@@ -94,11 +94,7 @@ func (t *table) of(h survey.Head) string {
 	if len(h.Lane) == 0 || len(t.LaneNames) == 0 {
 		return t.Name
 	}
-	names := make([]string, len(h.Lane))
-	for i, name := range h.Lane {
-		names[i] = postgres.Name(name)
-	}
-	return fmt.Sprintf("%s, %s %s", t.Name, t.LaneNames[0], strings.Join(names, ", "))
+	return t.Name + ", " + t.lane(h.Lane, 0)
 }
 
 const (

@@ -267,8 +267,10 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
         END IF;
     END IF;
-    IF ($3 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN RAISE EXCEPTION 'lease must be between 1 and 86400 seconds' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
     FROM "{{schema}}"."outbox_topic" AS p
@@ -441,6 +443,9 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'most must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     RETURN QUERY
     WITH RECURSIVE has AS (
         (SELECT 1 AS place, ''::text AS lane, left(r."topic", 255) AS topic
@@ -529,7 +534,9 @@ AS $txwork$
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     RETURN QUERY
 WITH changed AS (
 SELECT a.claimed
@@ -562,7 +569,9 @@ AS $txwork$
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     RETURN QUERY
 WITH changed AS (
 SELECT a.claimed
@@ -751,7 +760,9 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
     SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
@@ -1100,8 +1111,8 @@ DECLARE
     state text;
     said text;
 BEGIN
-    IF ($2 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     done := 0;
     failed := 0;
@@ -1283,8 +1294,8 @@ AS $txwork$
 DECLARE
     notes integer := 0;
 BEGIN
-    IF ($1 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     notes := notes + coalesce((SELECT f.folded FROM "{{schema}}"."outbox_join_fold"($1, '-infinity') AS f), 0);
     notes := notes + coalesce((SELECT f.folded FROM "{{schema}}"."outbox_key_fold"($1, '-infinity') AS f), 0);
@@ -1314,8 +1325,8 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($1 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF least($2, $3) < interval '0' THEN
         RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
@@ -1372,8 +1383,8 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF ($2 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     more := false;
     crowded := false;
@@ -1654,6 +1665,9 @@ BEGIN
                 'and a burst together, with a limit',
                 left(NEW.concurrency_key, 40));
     END IF;
+    IF restored AND NEW.key_seq > 4611686018427387904 THEN -- behind the last bigint no later row of the key has a place
+        RAISE EXCEPTION 'key_seq must be at most 4611686018427387904' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
         RETURN NEW; -- the row has ended, or waits for something else first, such as a join
     END IF;
@@ -1926,8 +1940,8 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF (max_notes >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
+    IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox key_fold', 0)) THEN
         RETURN NEXT; -- all NULL: another session folds, or this transaction could not see what others committed
@@ -2331,8 +2345,8 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF (max_rows >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    IF (max_rows BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."outbox_key_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -2382,6 +2396,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (most BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'most must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     FOR i IN 1..most LOOP
         IF ordered THEN
@@ -2915,6 +2932,9 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     folded := 0;
     released := 0;
     LOOP
@@ -3066,8 +3086,8 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF (max_notes >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
+    IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox join_fold', 0)) THEN
         RETURN NEXT;
@@ -3144,6 +3164,9 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
+    IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     RETURN "{{schema}}"."outbox_join_forget"(ARRAY(
         SELECT j.id
         FROM "{{schema}}"."outbox_join" AS j
@@ -3188,6 +3211,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT c.row_id INTO place FROM "{{schema}}"."outbox_join_cursor" AS c
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
@@ -3255,8 +3281,8 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF (max_rows >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows is %, it must be at least 1', max_rows USING ERRCODE = 'invalid_parameter_value';
+    IF (max_rows BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT array_agg(l.id) FILTER (WHERE l.status = 0),
            array_agg(l.id) FILTER (WHERE l.status <> 0 AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id IN (l.on_complete, l.on_fail) AND t.status <> 2)),

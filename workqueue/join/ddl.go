@@ -196,5 +196,10 @@ var planSettings = []string{
 	"enable_indexscan = on", "enable_nestloop = on", "enable_sort = on", "jit = off",
 }
 
+// Bounded refuses a number of rows that the Go API would refuse, see [sqltext.Bounded].
+func (view) Bounded(param, name string) string {
+	return sqltext.Bounded(param, name, workqueue.MaxBatch)
+}
+
 // Settings are the functions' settings.
 func (v view) Settings() string { return "SET " + strings.Join(planSettings, "\nSET ") }

@@ -96,7 +96,7 @@ func (f *fixture) foldsUp(what string, status join.Status, joins int) {
 	f.Helper()
 	const folds = 100
 	for range folds {
-		f.exec("SELECT steps_join_fold(1000000)")
+		f.exec("SELECT steps_join_fold(10000)")
 		if ask[int](f, "SELECT count(*) FROM steps_join_note") > 0 {
 			continue
 		}

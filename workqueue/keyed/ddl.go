@@ -112,6 +112,16 @@ func (view) MaxTurns() string {
 		" * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4"
 }
 
+// maxPlace is the greatest place that a row may be written with. As many again are left for the rows behind it.
+const maxPlace = 1 << 62
+
+func (view) MaxPlace() int64 { return maxPlace }
+
+// Bounded refuses a number of rows that the Go API would refuse, see [sqltext.Bounded].
+func (view) Bounded(param, name string) string {
+	return sqltext.Bounded(param, name, workqueue.MaxBatch)
+}
+
 // Settings pin the planner settings of the functions, whose statements each have one good plan, by index. There are few
 // of them because every settle of a keyed row sets and resets them.
 func (view) Settings() string {

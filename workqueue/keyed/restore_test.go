@@ -1,7 +1,12 @@
 package keyed_test
 
 import (
+	"errors"
+	"math"
+	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/workqueue/keyed"
 )
@@ -27,6 +32,31 @@ func TestCopiedRowsKeepTheirPlaces(t *testing.T) {
 	done["ack"](r, token, ids)
 	r.finish(3, 4)
 	r.expect() // 11 and 12 are behind a dead letter
+}
+
+// A row whose place leaves none for later rows of its key is refused, whoever writes it. Other keys, and a transaction
+// after it, go on.
+func TestARowInTheLastPlaceIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert(row(1, serial("k")), row(2, serial("other")))
+	const lastPlace int64 = 1 << 62
+	const last = "INSERT INTO work (n, concurrency_key, key_limit, key_policy, key_seq) SELECT 3, concurrency_key, " +
+		"key_limit, key_policy, $1 FROM work WHERE n = 1"
+	for _, place := range []int64{lastPlace + 1, math.MaxInt64} {
+		_, err := r.pool.Exec(t.Context(), last, place)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, "key_seq must be at most") {
+			t.Errorf("place %d: %v", place, err)
+		}
+	}
+	r.insert(row(4, serial("other")))
+	token, ids := r.expect(1, 2)
+	done["ack"](r, token, ids)
+	r.finish(4)
+	r.exec(strings.Replace(last, "n = 1", "n = 2", 1), lastPlace)
+	r.insert(row(5, serial("other")))
+	r.finish(3, 5)
 }
 
 // If a live row is the last of its key, a new row comes after it, also once the live row is a dead letter.

@@ -15,6 +15,7 @@ AS $txwork$
 DECLARE
     rule record;
 BEGIN
+    {{.RefusesClaim}}
     IF array_length({{.RuleArgument}}, 1) > 1 AND {{.RuleArgument}}[1] <> ALL ({{.RuleArgument}}) THEN
         RAISE EXCEPTION 'one claim is of one rule' USING ERRCODE = 'invalid_parameter_value';
     END IF;

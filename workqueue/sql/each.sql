@@ -26,9 +26,7 @@ DECLARE
     state text;
     said text;
 BEGIN
-    IF ($2 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "$2" "max_rows"}}
     done := 0;
     failed := 0;
     cancelled := 0;

@@ -7,9 +7,7 @@ AS $txwork$
 DECLARE
     notes integer := 0;
 BEGIN
-    IF ($1 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "$1" "max_notes"}}
     {{- range .FoldFunctions}}
     notes := notes + coalesce((SELECT f.folded FROM {{.}}($1, '-infinity') AS f), 0);
     {{- end}}
@@ -29,9 +27,7 @@ LANGUAGE plpgsql
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($1 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "$1" "max_rows"}}
     IF least($2, $3) < interval '0' THEN
         RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -63,9 +59,7 @@ DECLARE
     e record;
 BEGIN
     {{.SeesAll}}
-    IF ($2 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "$2" "max_rows"}}
     more := false;
     crowded := false;
     IF cardinality(skipped) = 0 THEN

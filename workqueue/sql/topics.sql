@@ -124,9 +124,7 @@ DECLARE
     put_aside tid[] := '{}';
 BEGIN
     {{.SeesTopics}}
-    IF ($3 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.RefusesClaim}}
     {{- range .TopicLane}}
     IF array_length({{$.TopicLaneArgument}}, 1) > 1
         AND {{$.TopicLaneArgument}}[1] <> ALL ({{$.TopicLaneArgument}}) THEN
@@ -266,6 +264,7 @@ LANGUAGE plpgsql STABLE
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    {{.Bounded "$1" "most"}}
     RETURN QUERY
     WITH RECURSIVE has AS (
         (SELECT 1 AS place, {{.LaneOf "r"}} AS lane, {{.TopicOf "r"}} AS topic

@@ -15,9 +15,7 @@ DECLARE
     given integer;
 BEGIN
     {{.SeesSlots}}
-    IF ($1 >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "$1" "max_rows"}}
     FOR rule IN
         SELECT q.name, q.changed_at FROM {{.Queue}} AS q WHERE q.adopt ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED
     LOOP

@@ -153,6 +153,9 @@ BEGIN
     IF ({{template "valid" .}}) IS NOT TRUE THEN
         {{- template "refuse" .}}
     END IF;
+    IF restored AND NEW.key_seq > {{.MaxPlace}} THEN -- behind the last bigint no later row of the key has a place
+        RAISE EXCEPTION 'key_seq must be at most {{.MaxPlace}}' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
         RETURN NEW; -- the row has ended, or waits for something else first, such as a join
     END IF;
@@ -384,9 +387,7 @@ DECLARE
     n integer;
 BEGIN
     {{.SeesAll}}
-    IF (max_notes >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "max_notes" "max_notes"}}
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock({{.FoldLock}}) THEN
         RETURN NEXT; -- all NULL: another session folds, or this transaction could not see what others committed
         RETURN;
@@ -744,9 +745,7 @@ DECLARE
     n integer;
 BEGIN
     {{.SeesAll}}
-    IF (max_rows >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "max_rows" "max_rows"}}
     SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM {{.Named "key_cursor"}} AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         IF NOT EXISTS (SELECT FROM {{.Named "key_cursor"}}) THEN -- the table was truncated
@@ -785,6 +784,7 @@ DECLARE
     last text := behind;
 BEGIN
     {{.SeesAll}}
+    {{.Bounded "most" "most"}}
     FOR i IN 1..most LOOP
         IF ordered THEN
             SELECT t.concurrency_key INTO last FROM {{.Table}} AS t

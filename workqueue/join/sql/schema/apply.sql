@@ -29,6 +29,7 @@ DECLARE
     missed uuid[];
 BEGIN
     {{.SeesAll}}
+    {{.Bounded "$1" "max_notes"}}
     folded := 0;
     released := 0;
     LOOP

@@ -14,9 +14,7 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 BEGIN
     {{.SeesAll}}
-    IF (max_notes >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "max_notes" "max_notes"}}
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock({{.FoldLock}}) THEN
         RETURN NEXT;
         RETURN;

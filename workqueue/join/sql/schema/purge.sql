@@ -29,6 +29,7 @@ LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     {{.SeesAll}}
+    {{.Bounded "$2" "max_rows"}}
     RETURN {{.Function "forget"}}(ARRAY(
         SELECT j.id
         FROM {{.Join}} AS j

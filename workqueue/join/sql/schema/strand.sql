@@ -16,6 +16,7 @@ DECLARE
     stranded integer;
 BEGIN
     {{.SeesAll}}
+    {{.Bounded "$1" "max_rows"}}
     SELECT c.row_id INTO place FROM {{.Cursor}} AS c
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
     FOR UPDATE SKIP LOCKED;

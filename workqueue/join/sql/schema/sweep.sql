@@ -15,9 +15,7 @@ DECLARE
     needed uuid[];
 BEGIN
     {{.SeesAll}}
-    IF (max_rows >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows is %, it must be at least 1', max_rows USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.Bounded "max_rows" "max_rows"}}
     SELECT array_agg(l.id) FILTER (WHERE l.status = 0),
            array_agg(l.id) FILTER (WHERE l.status <> 0 AND NOT {{.Needed "l"}}),
            array_agg(l.id) FILTER (WHERE l.status <> 0 AND {{.Needed "l"}})

@@ -1,0 +1,74 @@
+package security_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A bound is a parameter of a function that says for how many rows, or for how long, a call is.
+type bound struct {
+	Function, Call, Name, Type string
+}
+
+// Every function that takes a number of rows or a lease refuses what the Go API refuses: NULL as a LIMIT is all rows,
+// and a lease of years hides for years that a worker has died.
+func TestEveryBoundOfTheGoAPIHoldsInSQL(t *testing.T) {
+	f := newFixture(t)
+	rows, err := f.db.Pool.Query(t.Context(), `
+		SELECT p.proname::text,
+		       CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE 'SELECT ' END || p.oid::regproc || '(' || (
+		           SELECT string_agg(CASE
+		               WHEN i.n = a.n THEN '%s'
+		               WHEN i.name = 'kind' THEN '''reap_expired'''
+		               WHEN i.name = 'lease_seconds' THEN '60'
+		               WHEN i.type = 'interval'::regtype THEN '''1 minute'''
+		               WHEN i.type = 'uuid'::regtype THEN 'gen_random_uuid()'
+		               WHEN i.type = 'integer'::regtype THEN '1'
+		               ELSE 'NULL' END || '::' || i.type::regtype, ', ' ORDER BY i.n)
+		           FROM unnest(p.proargtypes::oid[], p.proargnames) WITH ORDINALITY AS i (type, name, n)
+		           WHERE i.type IS NOT NULL) || ')',
+		       a.name, a.type::regtype::text
+		FROM pg_proc AS p
+		JOIN pg_namespace AS s ON s.oid = p.pronamespace,
+		     unnest(p.proargtypes::oid[], p.proargnames) WITH ORDINALITY AS a (type, name, n)
+		WHERE s.nspname = $1 AND a.type IS NOT NULL
+		  AND a.name IN ('batch_size', 'max_rows', 'max_notes', 'most', 'lease', 'lease_seconds')
+		ORDER BY 1, 3`, f.db.Schema)
+	must(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[bound])
+	must(t, err)
+	seen := map[string]bool{}
+	for _, b := range all {
+		seen[b.Name] = true
+		for _, value := range b.refused() {
+			call := fmt.Sprintf(b.Call, value)
+			_, err := f.db.Pool.Exec(t.Context(), call)
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, "must be between 1 and") {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	}
+	if len(all) < 60 || len(seen) != 6 {
+		t.Errorf("only %d such parameters are found, with the names %v", len(all), seen)
+	}
+	t.Logf("%d parameters: %v", len(all), all)
+}
+
+// refused are values just beyond the bounds, and none.
+func (b bound) refused() []string {
+	switch {
+	case b.Type == "interval":
+		return []string{"'0'", "'999 milliseconds'", "'86401 seconds'", "'1 month'", "NULL"}
+	case b.Name == "lease_seconds":
+		return []string{"0", "86401", "NULL"}
+	}
+	return []string{"0", fmt.Sprint(workqueue.MaxBatch + 1), "2147483647", "NULL"}
+}
