@@ -75,7 +75,8 @@ func TestARedrivenJobTakesItsKeyAgain(t *testing.T) {
 					again := f.enqueue(change{name, 2})
 					equal(t, name+": another", again, workqueue.Enqueued{ID: first, Duplicate: true})
 					f.claim(first)
-					equal(t, name+": free at the start", !f.enqueue(change{name, 3}).Duplicate, u.Until != jobs.UntilEnd)
+					third := f.enqueue(change{name, 3})
+					equal(t, name+": free at the start", !third.Duplicate, u.Until != jobs.UntilEnd)
 					f.exec("DELETE FROM " + f.table)
 					f.fold()
 				}

@@ -193,10 +193,10 @@ func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]u
 // Redrive makes Failed rows Ready again, with all their attempts. Who asked and when is kept in the
 // headers txwork-redriven-by and txwork-redriven-at; an empty actor is the database's session user.
 //
-// A row that gave its unique value up when it failed takes it again, see [Spec.FreedColumn]. While another row holds the
-// value it stays Failed; of several rows of one value, that which failed first is redriven. Redrive waits for
-// transactions that are writing such a value. If one has, an error says so, which with [Table.In] leaves the transaction
-// to be rolled back.
+// A row that gave its unique value up when it failed takes it again, see [Spec.FreedColumn]. While another row holds
+// the value it stays Failed; of several rows of one value, that which failed first is redriven. Redrive waits for
+// transactions that are writing such a value. If one has, an error says so, which with [Table.In] leaves the
+// transaction to be rolled back.
 func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]uuid.UUID, error) {
 	if err := checkBatch(ids); err != nil {
 		return nil, err

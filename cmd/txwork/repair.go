@@ -159,7 +159,8 @@ func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
 	holder := "NULL"
 	if spec := r.table.Spec(); spec.FreedColumn != "" {
-		holder = fmt.Sprintf("(SELECT h.id FROM %s AS h WHERE h.%q = r.%q)", r.quoted(), spec.Unique[0], spec.FreedColumn)
+		holder = fmt.Sprintf("(SELECT h.id FROM %s AS h WHERE h.%q = r.%q)", r.quoted(), spec.Unique[0],
+			spec.FreedColumn)
 	}
 	for _, id := range ids {
 		var found foundRow

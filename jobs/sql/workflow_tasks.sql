@@ -1,7 +1,8 @@
--- The members of a join of jobs: of the join with id $1, or of the join that job $1 continues, of which there is one at
--- most. A member whose row is gone has an empty kind, and a join without members is one such row. Reads only: the members
--- by their index and each job by its primary key. The ids are an array, and what is said of them beside it is for the
--- planner, as in the core's ack.sql: a plan that was made while the tables were empty read all jobs for each member.
+-- The members of a join of jobs: of the join with id $1, or of the join that job $1 continues, of which there is one
+-- at most. A member whose row is gone has an empty kind, and a join without members is one such row. Reads only: the
+-- members by their index and each job by its primary key. The ids are an array, and what is said of them beside it is
+-- for the planner, as in the core's ack.sql: a plan that was made while the tables were empty read all jobs for each
+-- member.
 WITH found AS MATERIALIZED (
     SELECT j.id, j.expected
     FROM {{.Join}} AS j
