@@ -177,7 +177,8 @@ func (s Spec) Validate() error {
 	s = s.withDefaults()
 	checks := []func() error{
 		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateTopics, s.validateUnique,
-		s.validateLabels, s.validateKeyColumn, s.validateFreedColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds,
+		s.validateLabels, s.validateKeyColumn,
+		s.validateFreedColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds,
 		s.validateWriter, s.validateVersion, s.validateLimits,
 	}
 	for _, check := range checks {

@@ -168,8 +168,8 @@ func (l *listener) session(ctx context.Context) (err error) {
 	}
 }
 
-// boundSession has the server end the session of a process that is frozen or gone, and refuses one that does not fit. It
-// reports whether there is a pooler before the session.
+// boundSession has the server end the session of a process that is frozen or gone, and refuses one that does not
+// fit. It reports whether there is a pooler before the session.
 func boundSession(ctx context.Context, conn *pgx.Conn) (pooled bool, err error) {
 	text := "SELECT " + setSessionSetting("tcp_user_timeout", listenerIdleTimeout)
 	if serverVersion(conn) >= 14 {
