@@ -21,7 +21,10 @@ func (c *Client) Cancel(ctx context.Context, tx workqueue.Tx, reason string, ids
 // and history. The actor and the time are stored in the headers. It returns the ids that it changed; at most
 // [workqueue.MaxBatch] of them.
 //
-// A job that gave up its unique key when it failed does not take the key again.
+// A job that gave up its unique key when it failed, was cancelled or started takes the key again. While another
+// job holds the key it is left alone, because the other one does its work: redrive it when that has ended. Of
+// several dead letters of one key, that which failed first is redriven. See [workqueue.Queue.Redrive] for
+// transactions that write the key at the same time.
 func (c *Client) Redrive(ctx context.Context, tx workqueue.Tx, actor string, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	return c.table.In(tx).Redrive(ctx, ids, actor)
 }

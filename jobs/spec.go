@@ -25,6 +25,8 @@ var ownColumns = []workqueue.Column{
 	{Name: "args", Type: "bytea", NotNull: true},
 	// NULL once the job has entered a state that does not hold the key
 	{Name: "unique_key", Type: "text", Internal: true, Written: &writtenUniqueKey},
+	// the key of a job that no longer holds it and has not succeeded: a redrive takes it again
+	{Name: "freed_key", Type: "text", Internal: true},
 	// the ended states that hold the key: a bit for each; 2 is a key that is free when the job starts
 	{Name: "unique_states", Type: "smallint", Internal: true, Written: &writtenUniqueStates},
 	{Name: "schedule", Type: "text", Written: &workqueue.Written{}}, // the schedule that wrote the job
@@ -52,7 +54,10 @@ func Spec(schema string) workqueue.Spec {
 		Sweeps:    []string{slotSweep, join.Sweep, keyed.SweepSuffix},
 		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
-		Writer:    writer,
+
+		FreedColumn: "freed_key",
+
+		Writer: writer,
 
 		MaxAttempts: DefaultMaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,
@@ -81,8 +86,8 @@ func (r record) values() []any {
 	}
 	values := make([]any, len(ownColumns)+len(keyColumns))
 	copy(values, []any{
-		r.kind, r.queue, int64(r.priority), args, input.Optional(r.uniqueKey), input.Optional(int64(r.uniqueStates)),
-		input.Optional(r.schedule),
+		r.kind, r.queue, int64(r.priority), args, input.Optional(r.uniqueKey), nil,
+		input.Optional(int64(r.uniqueStates)), input.Optional(r.schedule),
 		nil, nil, nil, nil, nil, input.Optional(r.joined),
 	})
 	if r.byKey != nil {

@@ -17,7 +17,9 @@ import (
 // of concurrent transactions, one writes the job, and the others wait for it to commit or roll back.
 //
 // By default a key is taken while its holder is ready or in progress, and in the ended states that While names. It is
-// free again when the holder enters any other state, or is deleted. A job that is redriven does not take its key again.
+// free again when the holder enters any other state, or is deleted. A dead letter that is redriven takes its key again,
+// and is not redriven while another job holds it.
+//
 // So what changes while the holder runs, after it has read what it works on, is dropped with Keep and Replace alike;
 // see Until for jobs that must run once more then.
 //

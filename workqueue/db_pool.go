@@ -48,7 +48,7 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 			p.careful = true
 			continue
 		}
-		if err == nil || attempt > maxConflictRetries || !isConflict(err) {
+		if err == nil || attempt > maxConflictRetries || !isConflict(err) && !isTaken(err, calls) {
 			return explain(err)
 		}
 		select {
@@ -207,6 +207,13 @@ func isLocked(err error) bool {
 func isConflict(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)
 	return ok && (pg.Code == "40001" || pg.Code == "40P01") || postgres.IsStale(err)
+}
+
+// isTaken reports that another row took a unique value first that one of the calls wanted: the transaction changed
+// nothing and, when it runs again, leaves the row alone that lost.
+func isTaken(err error, calls []call) bool {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	return ok && pg.Code == "23505" && slices.ContainsFunc(calls, func(c call) bool { return c.retakes })
 }
 
 // explain adds what to do to the errors of the database that have a known remedy.

@@ -192,13 +192,23 @@ func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]u
 
 // Redrive makes Failed rows Ready again, with all their attempts. Who asked and when is kept in the
 // headers txwork-redriven-by and txwork-redriven-at; an empty actor is the database's session user.
+//
+// A row that gave its unique value up when it failed takes it again, see [Spec.FreedColumn]. While another row holds
+// the value it stays Failed; of several rows of one value, that which failed first is redriven. Redrive waits for
+// transactions that are writing such a value. If one has, an error says so, which with [Table.In] leaves the
+// transaction to be rolled back.
 func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]uuid.UUID, error) {
 	if err := checkBatch(ids); err != nil {
 		return nil, err
 	}
-	return q.idsOp(ctx, opRedrive, q.table.statements.redrive, ids, map[string]any{
+	changed, err := q.idsOp(ctx, opRedrive, q.table.statements.redrive, ids, map[string]any{
 		"actor": optionalNote(storable(actor)),
 	})
+	if isTaken(err, []call{{retakes: q.table.spec.FreedColumn != ""}}) {
+		err = fmt.Errorf("txwork: another row of %s took the unique value of one of these rows meanwhile, so none was "+
+			"redriven: redrive again: %w", q.table.Name(), err)
+	}
+	return changed, err
 }
 
 // idsOp need not sort the ids: the scan of the primary key visits those of any array in its own order.
@@ -207,7 +217,9 @@ func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []u
 	args["ids"] = ids
 	var changed []uuid.UUID
 	err := q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
-		err := q.exec.run(ctx, collectIDs(stmt, args, &changed))
+		c := collectIDs(stmt, args, &changed)
+		c.retakes = op == opRedrive && q.table.spec.FreedColumn != ""
+		err := q.exec.run(ctx, c)
 		return changed, err
 	})
 	if err == nil {

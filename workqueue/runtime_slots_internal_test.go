@@ -126,7 +126,7 @@ func TestTheServerBoundsAListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := boundSession(t.Context(), conn.Conn()); err != nil {
+	if _, err := boundSession(t.Context(), conn.Conn()); err != nil {
 		t.Fatal(err)
 	}
 	var idle string

@@ -224,6 +224,20 @@ func (v view) RedriveWaits() string {
 	return "t." + quote(v.spec.KeyColumn) + " IS NOT NULL"
 }
 
+// Freed is the column with the unique value that a row has given up; empty: rows keep theirs.
+func (v view) Freed() string {
+	if v.spec.FreedColumn == "" {
+		return ""
+	}
+	return quote(v.spec.FreedColumn)
+}
+
+// Held is the column from which such a value comes.
+func (v view) Held() string { return v.Unique[0].Quoted }
+
+// MayRetake is the condition under which a row that is redriven gets its unique value back.
+func (v view) MayRetake() string { return v.body("may_retake") }
+
 // AbandonDue is the due time after a reported failure.
 func (v view) AbandonDue() string {
 	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)",

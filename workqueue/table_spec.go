@@ -83,6 +83,11 @@ type Spec struct {
 	// before. Package keyed needs it. Default: none.
 	KeyColumn string
 
+	// FreedColumn names a column of type text in which a row keeps the value of its only Unique column when it gives
+	// that up, as jobs do when they fail: the domain's triggers move it there. A redrive gives the row its value back,
+	// and leaves it alone while another row holds the value. Default: rows keep their unique values.
+	FreedColumn string
+
 	// PriorityColumn names a lane of type smallint whose values are 1, 2 and 3, which the domain's migration enforces:
 	// rows of other values that wait for a limited key would wait for ever. Among the rows that wait for such a key,
 	// those with the least value go first, see package keyed. Default: they go by due time.
@@ -172,7 +177,8 @@ func (s Spec) Validate() error {
 	s = s.withDefaults()
 	checks := []func() error{
 		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateTopics, s.validateUnique,
-		s.validateLabels, s.validateKeyColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds,
+		s.validateLabels, s.validateKeyColumn,
+		s.validateFreedColumn, s.validatePriorityColumn, s.validateSweeps, s.validateFolds,
 		s.validateWriter, s.validateVersion, s.validateLimits,
 	}
 	for _, check := range checks {
@@ -298,6 +304,20 @@ func (s Spec) validateUnique() error {
 func (s Spec) validateKeyColumn() error {
 	if _, ok := s.column(s.KeyColumn); s.KeyColumn != "" && !ok {
 		return invalid("key column", "%q is none of the columns", s.KeyColumn)
+	}
+	return nil
+}
+
+func (s Spec) validateFreedColumn() error {
+	if s.FreedColumn == "" {
+		return nil
+	}
+	if len(s.Unique) != 1 || s.Unique[0] == s.FreedColumn {
+		return invalid("freed column", "%q needs one other column in Unique, whose value it keeps", s.FreedColumn)
+	}
+	freed, _ := s.column(s.FreedColumn)
+	if held, _ := s.column(s.Unique[0]); freed.Type != "text" || held.Type != "text" {
+		return invalid("freed column", "%q and %q must be columns of type text", s.FreedColumn, s.Unique[0])
 	}
 	return nil
 }

@@ -34,6 +34,8 @@ type listener struct {
 	changed   bool   // since the connection last adjusted to them
 	interrupt func() // ends the connection's wait
 	stop      func() // nil: the listener does not run
+
+	pooled sync.Once // the log says that nothing is heard through the pooler
 }
 
 func newListener(connect func(context.Context) (*pgx.Conn, error)) *listener {
@@ -131,7 +133,11 @@ func (l *listener) session(ctx context.Context) (err error) {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := boundSession(ctx, conn); err != nil {
+	pooled, err := boundSession(ctx, conn)
+	if err == nil && pooled {
+		err = l.checkHears(ctx, conn)
+	}
+	if err != nil {
 		return err
 	}
 	heard, e := make(map[*tableWork]bool), newElection(conn)
@@ -156,24 +162,25 @@ func (l *listener) session(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		switch {
-		case n == nil:
-		case n.Payload == upkeepPayload:
-			l.reconsiderAll()
-		default:
-			l.dispatch(n)
+		if n != nil {
+			l.received(n)
 		}
 	}
 }
 
-// boundSession has the server end the session of a process that is frozen or gone, and refuses one that does not fit.
-func boundSession(ctx context.Context, conn *pgx.Conn) error {
+// boundSession has the server end the session of a process that is frozen or gone, and refuses one that does not
+// fit. It reports whether there is a pooler before the session.
+func boundSession(ctx context.Context, conn *pgx.Conn) (pooled bool, err error) {
 	text := "SELECT " + setSessionSetting("tcp_user_timeout", listenerIdleTimeout)
 	if serverVersion(conn) >= 14 {
 		text += ", " + setSessionSetting("idle_session_timeout", listenerIdleTimeout)
 	}
-	_, err := conn.Exec(ctx, text+" WHERE "+postgres.FitSession)
-	return explain(err)
+	results, err := conn.PgConn().Exec(ctx, text+", "+isPooled(conn)+" WHERE "+postgres.FitSession).ReadAll()
+	if err == nil && len(results) == 1 && len(results[0].Rows) == 1 {
+		row := results[0].Rows[0]
+		pooled = string(row[len(row)-1]) == "t"
+	}
+	return pooled, explain(err)
 }
 
 func setSessionSetting(name string, d time.Duration) string {

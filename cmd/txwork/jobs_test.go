@@ -132,6 +132,24 @@ func TestJobsCancelAndRetry(t *testing.T) {
 	c.run("jobs", "redrive", ids[0].String()).exits(exitFailure).says("was not redriven: it is ready")
 }
 
+// A dead letter whose unique key another job holds is left alone, and the command names the holder. In bulk it is not
+// counted.
+func TestRedriveBesideAHolder(t *testing.T) {
+	c := newMigratedCLI(t)
+	only := jobs.InsertOptions{Queue: "mail", Unique: &jobs.Unique{Key: "only"}}
+	dead := c.greet(only)[0]
+	c.failJobs("mail")
+	c.greet(jobs.InsertOptions{Queue: "mail"})
+	c.failJobs("mail")
+	holder := c.greet(only)[0]
+	reason := "was not redriven: row " + holder.String() + " holds its unique key"
+	c.run("jobs", "redrive", dead.String()).exits(exitFailure).says(dead.String() + " " + reason)
+	c.run("redrive", "jobs", dead.String()).exits(exitFailure).says(dead.String() + " " + reason)
+	c.run("jobs", "redrive", "--all-failed", "--yes").ok().prints("1 of 2 rows of " + c.db.Schema + ".jobs redriven")
+	c.run("jobs", "cancel", holder.String()).ok()
+	c.run("jobs", "redrive", dead.String()).ok().prints("1 row of ")
+}
+
 func TestJobsQueues(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail", Delay: time.Hour},

@@ -123,6 +123,8 @@ type repair struct {
 type foundRow struct {
 	Status    rowStatus `db:"status"`
 	Cancelled bool      `db:"cancelled"`
+	// Holder is the row that holds the unique value which this one has given up.
+	Holder uuid.NullUUID `db:"holder"`
 }
 
 // cancelled tells whether the row was cancelled before, or its cancel is pending. Its handler may have acknowledged it
@@ -155,10 +157,15 @@ func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 }
 
 func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
+	holder := "NULL"
+	if spec := r.table.Spec(); spec.FreedColumn != "" {
+		holder = fmt.Sprintf("(SELECT h.id FROM %s AS h WHERE h.%q = r.%q)", r.quoted(), spec.Unique[0],
+			spec.FreedColumn)
+	}
 	for _, id := range ids {
 		var found foundRow
-		query := fmt.Sprintf("SELECT r.status, r.cancelled_at IS NOT NULL AS cancelled FROM %s AS r WHERE r.id = $1",
-			r.quoted())
+		query := fmt.Sprintf("SELECT r.status, r.cancelled_at IS NOT NULL AS cancelled, %s AS holder FROM %s AS r "+
+			"WHERE r.id = $1", holder, r.quoted())
 		err := r.db.reader.GetContext(ctx, &found, query, id)
 		reason := ""
 		switch {
@@ -168,6 +175,8 @@ func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
 			return err
 		case r.settled(found):
 			continue // already as intended, for example because the command was repeated
+		case found.Holder.Valid && workqueue.Status(found.Status) == workqueue.Failed:
+			reason = fmt.Sprintf("row %s holds its unique key", found.Holder.UUID)
 		default:
 			reason = fmt.Sprintf("it is %s", found.Status)
 		}

@@ -455,13 +455,22 @@ func (g *generic) jobsSteps() {
 		_, err = g.jobs.CancelBatch(ctx, tx, started.ID, "reason")
 		return err
 	})
+	var workflow uuid.UUID
 	g.step("workflow", func(ctx context.Context, tx workqueue.Tx) error {
 		w := jobs.NewWorkflow("w")
 		root := w.Task("root", unique{}, jobs.With(jobs.InsertOptions{Queue: "root"}))
 		for i := range g.n - 2 {
 			w.Task(fmt.Sprint(i), unique{i}, jobs.After(root))
 		}
-		_, err := g.jobs.StartWorkflow(ctx, tx, w)
+		started, err := g.jobs.StartWorkflow(ctx, tx, w)
+		workflow = started.ID
+		return err
+	})
+	g.step("read a workflow", func(ctx context.Context, tx workqueue.Tx) error {
+		w, err := g.jobs.Workflow(ctx, tx, workflow)
+		if err == nil && len(w.Tasks) != g.n-1 {
+			err = fmt.Errorf("%d tasks were read", len(w.Tasks))
+		}
 		return err
 	})
 	g.sql("complete the root", "UPDATE jobs SET status = 2, attempts = 1, completed_at = now() WHERE queue = 'root'")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 

@@ -53,6 +53,7 @@ CREATE TABLE "{{schema}}"."jobs" (
     "queue" text NOT NULL,
     "args" bytea NOT NULL,
     "unique_key" text,
+    "freed_key" text,
     "unique_states" smallint,
     "schedule" text,
     "slot" boolean,
@@ -558,6 +559,8 @@ WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
     SET status = 0,
         waiting = t."concurrency_key" IS NOT NULL,
+        "unique_key" = coalesce(t."unique_key", t."freed_key"),
+        "freed_key" = NULL,
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,
@@ -569,6 +572,12 @@ WITH changed AS (
             'txwork-redriven-by', coalesce(NULL::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
+      AND (t."freed_key" IS NULL OR t.id IN (
+            SELECT DISTINCT ON (f."freed_key") f.id
+            FROM "{{schema}}"."jobs" AS f
+            WHERE f.id = ANY ($1::uuid[]) AND f.status = 3 AND f."freed_key" IS NOT NULL
+              AND (SELECT h.id FROM "{{schema}}"."jobs" AS h WHERE h."unique_key" = f."freed_key") IS NULL
+            ORDER BY f."freed_key", f.failed_at, f.id))
     RETURNING t.id
 ), told AS (
     SELECT array_agg(changed.id) AS ids
@@ -1307,7 +1316,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"('always');
 
 -- Frees a job's unique key when the job enters an ended state that does not hold the key, or starts, if it holds the
 -- key only until then. It runs in the transaction of the settle or the claim: an insert that waits for the key in the
--- unique index continues when that commits.
+-- unique index continues when that commits. The row keeps the key in freed_key, with which a redrive takes it again.
 --
 -- A BEFORE trigger would save the second version of the row, but it would make every update of every job, claims and
 -- renewals included, lock the row first. This trigger costs jobs without a key only the test of WHEN. The test is
@@ -1323,7 +1332,9 @@ SET jit = off
 AS $txwork$
 BEGIN
     IF NEW.status = 1 OR coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0 THEN
-        UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL WHERE t.id = OLD.id;
+        UPDATE "{{schema}}"."jobs" AS t
+        SET unique_key = NULL, freed_key = CASE WHEN NEW.status <> 2 THEN t.unique_key END
+        WHERE t.id = OLD.id;
     END IF;
     RETURN NULL;
 END
@@ -1354,7 +1365,7 @@ SET enable_mergejoin = off
 SET jit = off
 AS $txwork$
 BEGIN
-    UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL
+    UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL, freed_key = t.unique_key
     WHERE t.unique_key = NEW.unique_key AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
     RETURN NEW;
 END

@@ -7,6 +7,10 @@ WITH changed AS (
         {{- if .HasTopics}}
         aside = NULL,
         {{- end}}
+        {{- if .Freed}}
+        {{.Held}} = coalesce(t.{{.Held}}, t.{{.Freed}}),
+        {{.Freed}} = NULL,
+        {{- end}}
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,
@@ -18,6 +22,9 @@ WITH changed AS (
             'txwork-redriven-by', coalesce(@actor::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY (@ids::uuid[]) AND t.status = 3
+    {{- if .Freed}}
+      AND (t.{{.Freed}} IS NULL OR {{.MayRetake}})
+    {{- end}}
     RETURNING t.id
 ), told AS (
     SELECT array_agg(changed.id) AS ids

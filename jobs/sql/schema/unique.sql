@@ -1,6 +1,6 @@
 -- Frees a job's unique key when the job enters an ended state that does not hold the key, or starts, if it holds the
 -- key only until then. It runs in the transaction of the settle or the claim: an insert that waits for the key in the
--- unique index continues when that commits.
+-- unique index continues when that commits. The row keeps the key in freed_key, with which a redrive takes it again.
 --
 -- A BEFORE trigger would save the second version of the row, but it would make every update of every job, claims and
 -- renewals included, lock the row first. This trigger costs jobs without a key only the test of WHEN. The test is
@@ -11,7 +11,9 @@ LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     IF NEW.status = 1 OR coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0 THEN
-        UPDATE {{.Table}} AS t SET unique_key = NULL WHERE t.id = OLD.id;
+        UPDATE {{.Table}} AS t
+        SET unique_key = NULL, freed_key = CASE WHEN NEW.status <> 2 THEN t.unique_key END
+        WHERE t.id = OLD.id;
     END IF;
     RETURN NULL;
 END
@@ -37,7 +39,7 @@ LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
-    UPDATE {{.Table}} AS t SET unique_key = NULL
+    UPDATE {{.Table}} AS t SET unique_key = NULL, freed_key = t.unique_key
     WHERE t.unique_key = NEW.unique_key AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
     RETURN NEW;
 END
