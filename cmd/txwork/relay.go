@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/workerfile"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/service"
@@ -220,6 +221,9 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		folded, err := r.outbox.Table().On(r.db.pool).Fold(ctx)
+		if postgres.IsForbidden(err) { // it is left to others, which the worker has said
+			err = nil
+		}
 		var depth workqueue.Stats
 		if err == nil {
 			depth, err = r.depth(ctx)

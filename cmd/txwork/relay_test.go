@@ -77,6 +77,24 @@ func TestRelayWithoutTheRightToClaim(t *testing.T) {
 		"txwork roles")
 }
 
+// Row-level security keeps a tenant's relay from folding. It delivers what the tenant sees, says that there may be more,
+// and ends.
+func TestRelayOfATenant(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.tenants()
+	tenant := c.role(workerRights)
+	c.enqueue(outbox.Message{Topic: c.db.Schema + "_t", Payload: []byte("mine")},
+		outbox.Message{Topic: "another's", Payload: []byte("hidden")})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, getenv: os.Getenv}
+	if code := a.run(ctx, tenant.args("outbox", "relay", "--stdout", "--until-empty")); code != 0 ||
+		stdout.String() != "mine\n" || !strings.Contains(stderr.String(), "row-level security hides rows") {
+		t.Errorf("exit code %d, delivered %q, said %q", code, &stdout, &stderr)
+	}
+}
+
 func TestRelayToStdoutIsInOrderAndWhole(t *testing.T) {
 	c := newMigratedCLI(t)
 	lines := generated(1000)

@@ -340,6 +340,11 @@ var remedies = []remedy{
 		c.exec("UPDATE {schema}.timers SET due_at = now()")
 		c.woken(nil, "last_error = ''")
 	}},
+	{code: "alarm-stranded", make: against(func(c *cli) {
+		c.alarm("")
+		c.exec("UPDATE {schema}.alarms SET next_fire_at = now() - interval '5 minutes'")
+		c.exec("DELETE FROM {schema}.timers")
+	}), then: func(c *cli) { c.woken(nil, "status = 'fired'") }},
 	{code: "blocked-key", only: "redrive", make: blocked},
 	{code: "blocked-key", only: "unblock", make: blocked},
 	{code: "fold-behind", make: against(func(c *cli) {

@@ -34,6 +34,14 @@ var alarmChecks = []check{
 		remedy: "fix the cause that `last_error` names: the next occurrence is then delivered when it is due",
 		look:   inAlarms(failingAlarms),
 	},
+	{
+		code: "alarm-stranded", severity: Critical,
+		title:   "due alarms that have no timer, and no dispatcher that repairs them",
+		from:    rough(defaultThresholds.Unserved),
+		meaning: "Whoever is to be woken is not, although nothing has failed. A dispatcher gives such alarms a timer.",
+		remedy:  "start a dispatcher of alarms",
+		look:    inAlarms(strandedAlarms),
+	},
 }
 
 const (
@@ -97,6 +105,14 @@ func (x *examination) findAlarms(ctx context.Context) (*alarmsTable, error) {
 	return x.alarms, nil
 }
 
+// timersOf returns the table of the alarms' timers, or why it cannot be looked at.
+func (x *examination) timersOf(a *alarmsTable) (*table, error) {
+	if a.timers == nil {
+		return nil, gap{"the timers of the alarms are missing, or lack the comment of the core", ""}
+	}
+	return a.timers, a.timers.gaveUp
+}
+
 // A deadTimer is a timer of an alarm that is a dead letter.
 type deadTimer struct {
 	Key    string
@@ -107,12 +123,9 @@ type deadTimer struct {
 // readDeadTimers returns the alarms whose timers are dead letters, the latest first, and since when in seconds.
 func (x *examination) readDeadTimers(ctx context.Context, a *alarmsTable) (ids []uuid.UUID, failed []float64, more bool,
 	err error) {
-	t := a.timers
-	if t == nil {
-		return nil, nil, false, gap{"the timers of the alarms are missing, or lack the comment of the core", ""}
-	}
-	if t.gaveUp != nil {
-		return nil, nil, false, t.gaveUp
+	t, err := x.timersOf(a)
+	if err != nil {
+		return nil, nil, false, err
 	}
 	if t.Filtered {
 		x.skip(ctx, x.current.code, t.Name, x.filtered())
@@ -268,4 +281,60 @@ func (l lostSeries) missed() string {
 		return "its last occurrence"
 	}
 	return "its last " + counted(int64(l.n), l.more, "occurrence")
+}
+
+// A strandedAlarm is due and has no timer that could fire, see [alarms.Dispatcher.Repair].
+type strandedAlarm struct {
+	ID, Label string
+	Due       float64 // for so many seconds
+	Ended     bool    // its timer has ended
+	More      bool    // more alarms are due than were looked at
+}
+
+// strandedAlarms concludes from timers that are missing, so it needs to see all of them. The timers are first asked for
+// nothing: if that fails, it is they that cannot be read.
+func strandedAlarms(ctx context.Context, x *examination, a *alarmsTable) ([]Finding, error) {
+	t, err := x.timersOf(a)
+	if err == nil && t.Filtered {
+		err = x.filtered()
+	} else if err == nil {
+		_, err = readRows[struct{}](ctx, x, "nothing", t)
+		t.note(err)
+	}
+	if err != nil {
+		x.skip(ctx, x.current.code, timersOfAlarms, err)
+		return nil, nil
+	}
+	type both struct{ Alarms, Timers *table }
+	list, err := readRows[strandedAlarm](ctx, x, "alarms_stranded", both{&a.table, t}, x.Thresholds.Unserved.Seconds(),
+		maxHead, alarms.KeyPrefix)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	more := list[0].More
+	if more {
+		x.skip(ctx, x.current.code, a.Name, upTo(maxHead, "due alarms"))
+	}
+	if list[0].ID == "" {
+		return nil, nil
+	}
+	first, n := list[0], int64(len(list))
+	f := Finding{
+		Title: fmt.Sprintf("alarms: %s %s due and %s no timer that could fire, the first for %s: %s",
+			counted(n, more, "alarm"), verb(n, "is", "are"), verb(n, "has", "have"), rough(seconds(first.Due)),
+			alarm(first.ID, first.Label)),
+		Remedy: Remedy{
+			Do: "Start a dispatcher of alarms: it gives each of them a timer within five seconds, which this then shows. If " +
+				"one runs, its log says what keeps it from that.",
+			Commands: []string{x.command("timers", "list", "--prefix", postgres.Shell(alarms.KeyPrefix+first.ID))},
+		},
+	}
+	for _, l := range list[:min(len(list), maxShown)] {
+		f.Evidence = append(f.Evidence, evidence("alarm", l.ID, "label", l.Label, "due_seconds", seconds(l.Due),
+			"timer_has_ended", l.Ended))
+	}
+	if n > maxShown || more {
+		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), n)...)
+	}
+	return []Finding{f}, nil
 }

@@ -206,6 +206,32 @@ func TestDeadLettersOfAlarms(t *testing.T) {
 	w.goneNow("alarm-failed", nil)
 }
 
+// A due alarm without a timer is named, and no more once a dispatcher runs. One with a timer waits for a worker of
+// timers, which is another finding.
+func TestADueAlarmWithoutATimer(t *testing.T) {
+	w := newAlarmWard(t)
+	a := w.create("confirm the transfer", "")
+	w.create("has a timer", "")
+	ended := w.create("its timer has ended", "@every 1h")
+	w.exec("UPDATE alarms SET next_fire_at = now() - interval '1 minute'")
+	w.exec("DELETE FROM timers WHERE key = $1", alarms.KeyPrefix+a.ID)
+	w.goneNow("alarm-stranded", nil) // dispatchers repair every five seconds
+
+	w.exec("UPDATE alarms SET next_fire_at = now() - interval '5 minutes' WHERE label <> 'confirm the transfer'")
+	w.exec("UPDATE alarms SET next_fire_at = now() - interval '6 minutes' WHERE id = $1", a.ID)
+	w.exec("UPDATE timers SET due_at = now() WHERE status = 0")
+	w.exec("UPDATE timers SET status = 3, completed_at = now(), failed_at = now(), last_error = 'x', owner_token = "+
+		"gen_random_uuid() WHERE key = $1", alarms.KeyPrefix+ended.ID)
+	f := w.finds("alarm-stranded", []string{"2 alarms are due and have no timer that could fire, the first for 6 min",
+		a.ID, "confirm the transfer", "its timer has ended", "Start a dispatcher"})
+	if f.Severity != doctor.Critical || f.Table != "alarms" || len(f.Evidence) != 2 ||
+		f.Evidence[0].Get("timer_has_ended") != false || f.Evidence[1].Get("timer_has_ended") != true {
+		t.Errorf("found %+v", f)
+	}
+	w.serves(nil, "status <> 'active' OR next_fire_at > now()")
+	w.goneAfter(f, byWord, []string{"alarms"})
+}
+
 // A role that may not read alarms, or sees a part of them, learns that they were not looked at.
 func TestAlarmsThatAreHidden(t *testing.T) {
 	w := newAlarmWard(t)
@@ -218,32 +244,37 @@ func TestAlarmsThatAreHidden(t *testing.T) {
 		must(t, err)
 		return r
 	}
-	of := func(s doctor.Skipped) bool { return s.Check == "alarm-failed" || s.Check == "alarm-failing" }
+	of := func(s doctor.Skipped) bool { return strings.HasPrefix(s.Check, "alarm-") }
 	if r := look(); slices.ContainsFunc(r.Skipped, of) {
 		t.Errorf("nothing hides them: %+v", r.Skipped)
 	}
 	w.exec("ALTER TABLE alarms ENABLE ROW LEVEL SECURITY")
 	r := look()
-	for _, check := range []string{"alarm-failed", "alarm-failing"} {
+	for _, check := range []string{"alarm-failed", "alarm-failing", "alarm-stranded"} {
 		if !skips(r, check, "alarms", "row-level security shows role \""+role+"\"") {
 			t.Errorf("%s is not named: %+v", check, r.Skipped)
 		}
 	}
 	w.exec("ALTER TABLE alarms DISABLE ROW LEVEL SECURITY; ALTER TABLE timers ENABLE ROW LEVEL SECURITY")
 	r = look()
-	if !skips(r, "alarm-failed", "timers", "row-level security") || skips(r, "alarm-failing", "alarms", "row") {
-		t.Errorf("timers are hidden: %+v", r.Skipped)
+	for _, check := range []string{"alarm-failed", "alarm-stranded"} {
+		if !skips(r, check, "timers", "row-level security") || skips(r, "alarm-failing", "alarms", "row") {
+			t.Errorf("%s: timers are hidden: %+v", check, r.Skipped)
+		}
 	}
 	w.exec("ALTER TABLE timers DISABLE ROW LEVEL SECURITY; REVOKE SELECT ON alarms FROM " + role)
 	r = look()
-	for _, check := range []string{"alarm-failed", "alarm-failing"} {
+	for _, check := range []string{"alarm-failed", "alarm-failing", "alarm-stranded"} {
 		if !skips(r, check, "alarms", "permission denied for table alarms") {
 			t.Errorf("%s is not named: %+v", check, r.Skipped)
 		}
 	}
 	w.exec("GRANT SELECT ON alarms TO " + role + "; REVOKE SELECT ON timers FROM " + role)
-	if r := look(); !skips(r, "alarm-failed", "timers", "permission denied for table timers") {
-		t.Errorf("timers may not be read: %+v", r.Skipped)
+	r = look()
+	for _, check := range []string{"alarm-failed", "alarm-stranded"} {
+		if !skips(r, check, "timers", "permission denied for table timers") {
+			t.Errorf("%s: timers may not be read: %+v", check, r.Skipped)
+		}
 	}
 }
 

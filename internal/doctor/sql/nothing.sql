@@ -1,0 +1,2 @@
+-- Whether the table can be read: it is locked and its privileges are checked.
+SELECT FROM {{.Table}} LIMIT 0
