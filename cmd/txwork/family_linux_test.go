@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -59,9 +60,13 @@ func endProcess(t *testing.T, pid string) {
 	}
 }
 
-// When a terminal goes away, its programs get SIGHUP: the worker stops as at SIGTERM, however often it is told.
+// When a terminal goes away, its programs get SIGHUP: the worker stops as at SIGTERM, however often it is told. If the
+// tests run under nohup, the worker does not inherit that.
 func TestHangup(t *testing.T) {
 	c := newMigratedCLI(t)
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(handled) })
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
 	w := c.newWorker("shutdown: 1s\noutbox: {topics: {t: {exec: {command: ./slow, kill_after: 100ms}}}}",
 		map[string]string{"slow": stays}).start()

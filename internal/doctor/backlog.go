@@ -218,8 +218,8 @@ func (x *examination) backlogFinding(t *table, w waiting, r survey.Rates) Findin
 		},
 	}
 	if len(w.idle) > 0 {
-		f.Remedy.Do = fmt.Sprintf("Nothing of %s has started in the last %s: if no worker serves it, start one. %s",
-			strings.Join(w.idle, " and of "), rough(x.Thresholds.Unserved), f.Remedy.Do)
+		f.Remedy = Remedy{Do: fmt.Sprintf("Nothing of %s has started in the last %s: if no worker serves it, start one. %s",
+			strings.Join(w.idle, " and of "), rough(x.Thresholds.Unserved), f.Remedy.Do), Commands: f.Remedy.Commands}
 	}
 	if w.oldest() > 12*x.Thresholds.Backlog {
 		f.Severity = Critical

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // orderChecks look for rows that wait for other rows, behind a key or in a join.
@@ -88,13 +89,18 @@ func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error
 			rough(seconds(*worst.Age))),
 		Evidence: []Evidence{evidence("notes", worst.Notes, "oldest_seconds", seconds(*worst.Age))},
 		Remedy: Remedy{
-			Do: "Fold once by hand, and start a worker of the table. If one is running, its log says why its " +
-				"folds fail.",
+			Do: "Fold by hand, again while it returns more than 0, and start a worker of the table. If one is running, its " +
+				"log says why its folds fail.",
 			Commands: []string{x.command("reap", "--no-purge", t.Name)},
-			SQL:      []string{fmt.Sprintf("SELECT %s(100000);", t.Q("_fold"))},
+			SQL:      []string{foldSQL(t)},
 		},
 		Fixable: true,
 	}}, nil
+}
+
+// foldSQL folds as many notes as one call may.
+func foldSQL(t *table) string {
+	return fmt.Sprintf("SELECT %s(%d);", t.Q("_fold"), workqueue.MaxBatch)
 }
 
 // oldestNote returns the table's oldest note if it has waited for longer than the threshold, otherwise nil.
@@ -126,7 +132,7 @@ func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, e
 				Commands: []string{x.command("reap", "--no-purge", t.Name)},
 				SQL: []string{
 					fmt.Sprintf("SELECT %s(1000);", t.Q("_join_sweep")),
-					fmt.Sprintf("SELECT %s(100000);", t.Q("_fold")),
+					foldSQL(t),
 				},
 			},
 			Fixable: true,

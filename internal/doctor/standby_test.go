@@ -50,7 +50,7 @@ func TestAQueryOnAStandbyThatHoldsBackVacuum(t *testing.T) {
 		backup []string
 		said   string
 	}{
-		"by its connection": {nil, `a query on standby "walreceiver"`},
+		"by its connection": {nil, `a query on standby walreceiver`},
 		"by its slot":       {[]string{"-C", "-S", "report"}, `standby that uses replication slot "report"`},
 	} {
 		t.Run(name, func(t *testing.T) {
