@@ -199,7 +199,8 @@ func TestHealthAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"tables":[{"table":"` + table.Name() +
-		`","ready":0,"scheduled":0,"in_progress":0,"expired":0,"waiting":0,"failed":0,"cancelled":0,"oldest_ready":0,"oldest_expired":0}],` +
+		`","ready":0,"scheduled":0,"in_progress":0,"expired":0,"waiting":0,"failed":0,"cancelled":0,"oldest_ready":0,` +
+		`"partial":false,"oldest_expired":0}],` +
 		`"holders":[{"kind":"transaction","pid":7,"state":"active","xmin_age":3,"age":1000000000}],"hidden_sessions":0}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
