@@ -363,9 +363,9 @@ func TestASchedulesTemplateMayBeOld(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Unique: &jobs.Unique{}})
-	f.put(f.schedules(), jobs.Schedule{Name: "hourly", Expr: "@hourly", Args: mail{To: "ann"}})
+	f.put(f.schedules(), jobs.Schedule{Name: "yearly", Expr: "@yearly", Args: mail{To: "ann"}})
 	f.exec("UPDATE " + f.table + `_schedule SET template = convert_to((convert_from(template, 'UTF8')::jsonb - 'unique'
-		- 'max_attempts')::text, 'UTF8'), next_at = next_at - interval '1 hour', due_at = now()`)
+		- 'max_attempts')::text, 'UTF8'), next_at = next_at - interval '1 year', due_at = now()`)
 	f.enqueue(mail{To: "ann"})
 	f.ok(f.fire())
 	equal(t, "jobs", ask[string](f, "SELECT string_agg(concat_ws(' ', unique_key IS NOT NULL, max_attempts), ', ' "+
