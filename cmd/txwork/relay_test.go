@@ -77,8 +77,8 @@ func TestRelayWithoutTheRightToClaim(t *testing.T) {
 		"txwork roles")
 }
 
-// Row-level security keeps a tenant's relay from folding. It delivers what the tenant sees, says that there may be more,
-// and ends.
+// Row-level security keeps a tenant's relay from folding. It delivers what the tenant sees, says that there may be
+// more, and ends.
 func TestRelayOfATenant(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.tenants()

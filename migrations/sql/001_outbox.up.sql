@@ -2104,7 +2104,8 @@ BEGIN
         WHERE g.ctid = ANY (ARRAY(
             SELECT b.ctid FROM "{{schema}}"."outbox_key_state" AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, place, at)
-        SELECT u.key, false, greatest(least(u.n, 4611686018427387904) + 1, nextval('"{{schema}}"."outbox_key_seq"')), u.place, now()
+        SELECT u.key, false,
+            greatest(CASE WHEN u.n < 4611686018427387904 THEN u.n + 1 END, nextval('"{{schema}}"."outbox_key_seq"')), u.place, now()
         FROM unnest(keys, places, numbers) AS u (key, place, n);
     END IF;
     FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
@@ -2245,7 +2246,7 @@ BEGIN
         RETURNING g.concurrency_key
     ), fresh AS (
         INSERT INTO "{{schema}}"."outbox_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(least(d.n, 4611686018427387904) + 1, nextval('"{{schema}}"."outbox_key_seq"')),
+        SELECT d.key, true, greatest(CASE WHEN d.n < 4611686018427387904 THEN d.n + 1 END, nextval('"{{schema}}"."outbox_key_seq"')),
             d.running, d.due,
             coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN greatest(least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN greatest(least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END END, d.next_at), now()
         FROM done AS d

@@ -1,6 +1,6 @@
--- The alarms among the first $2 that have been due for $1 seconds, by alarms_due_idx, that have no timer or one that has
--- ended, the longest due first. If there are none, one row without an id says whether more alarms are due than were
--- looked at.
+-- The alarms among the first $2 that have been due for $1 seconds, by alarms_due_idx, that have no timer or one that
+-- has ended, the longest due first. If there are none, one row without an id says whether more alarms are due than
+-- were looked at.
 WITH due AS MATERIALIZED (
     SELECT a.id, a.label, a.next_fire_at
     FROM {{.Alarms.Table}} AS a

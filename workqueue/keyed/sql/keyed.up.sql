@@ -538,7 +538,8 @@ BEGIN
         WHERE g.ctid = ANY (ARRAY(
             SELECT b.ctid FROM {{.Named "key_state"}} AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
         INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, place, at)
-        SELECT u.key, false, greatest(least(u.n, {{.MaxPlace}}) + 1, nextval('{{.Named "key_seq"}}')), u.place, now()
+        SELECT u.key, false,
+            greatest(CASE WHEN u.n < {{.MaxPlace}} THEN u.n + 1 END, nextval('{{.Named "key_seq"}}')), u.place, now()
         FROM unnest(keys, places, numbers) AS u (key, place, n);
     END IF;
     FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
@@ -671,7 +672,7 @@ BEGIN
         RETURNING g.concurrency_key
     ), fresh AS (
         INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(least(d.n, {{.MaxPlace}}) + 1, nextval('{{.Named "key_seq"}}')),
+        SELECT d.key, true, greatest(CASE WHEN d.n < {{.MaxPlace}} THEN d.n + 1 END, nextval('{{.Named "key_seq"}}')),
             d.running, d.due,
             coalesce({{.NextAt "d"}}, d.next_at), now()
         FROM done AS d
