@@ -101,17 +101,24 @@ func (m *Migrator) wanted(s state) []Domain {
 	return Domains()
 }
 
-// Domains returns the domains that the schema has, in the order of [Domains]: those that it records or, if it records
-// none, those whose tables exist. Like [Migrator.Status] it writes nothing.
-func (m *Migrator) Domains(ctx context.Context) ([]Domain, error) {
-	has, err := m.recorded(ctx)
+// Domains returns the domains that the schema has, and those that it does not have, both in the order of [Domains]. It
+// has those that it records or, if it records none, those whose tables exist. Like [Migrator.Status] it writes nothing.
+func (m *Migrator) Domains(ctx context.Context) (has, absent []Domain, err error) {
+	s, err := m.recorded(ctx)
 	if err != nil {
-		return nil, m.failed("read the domains", err)
+		return nil, nil, m.failed("read the domains", err)
 	}
-	if len(has.domains) == 0 {
-		has.domains = has.found
+	if len(s.domains) == 0 {
+		s.domains = s.found
 	}
-	return slices.DeleteFunc(Domains(), func(d Domain) bool { return !slices.Contains(has.domains, d) }), nil
+	for _, d := range Domains() {
+		if slices.Contains(s.domains, d) {
+			has = append(has, d)
+		} else {
+			absent = append(absent, d)
+		}
+	}
+	return has, absent, nil
 }
 
 // recorded is the state of a schema, also of one whose tables of versions and domains are broken: then it is known by

@@ -34,7 +34,7 @@ func Advance(t testing.TB, q Querier, d time.Duration, domain Domain, more ...Do
 	t.Helper()
 	for _, one := range append([]Domain{domain}, more...) {
 		spec := one.Table().Spec()
-		refuseForgotten(t, q, spec)
+		refuseForgotten(t, q, spec.Schema, spec.Table)
 		advance(t, q, d, spec.Schema, spec.Table)
 	}
 }

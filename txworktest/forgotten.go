@@ -3,8 +3,6 @@ package txworktest
 import (
 	"fmt"
 	"testing"
-
-	"github.com/txwork/txwork/workqueue"
 )
 
 // A test that forgets to name its schema in the options of a domain works on the default schema: without tables there,
@@ -17,14 +15,14 @@ const selectForgotten = `SELECT n.nspname::text FROM pg_class AS c
 		AND obj_description(c.oid, 'pg_class') LIKE 'txwork core %'`
 
 // refuseForgotten ends a test that works on another schema than that of its connections, which [Schema] has made.
-func refuseForgotten(t testing.TB, q Querier, spec workqueue.Spec) {
+func refuseForgotten(t testing.TB, q Querier, schema, table string) {
 	t.Helper()
-	for _, schema := range query(t, q, selectForgotten, spec.Schema, spec.Table) {
-		t.Fatalf("txworktest: %s", forgotten(spec, schema))
+	for _, other := range query(t, q, selectForgotten, schema, table) {
+		t.Fatalf("txworktest: %s", forgotten(schema, table, other))
 	}
 }
 
-func forgotten(spec workqueue.Spec, schema string) string {
+func forgotten(schema, table, other string) string {
 	return fmt.Sprintf("%s was opened for the tables of schema %s, and this test's are in %s: set Schema: db.Schema in "+
-		"its Options", spec.Table, spec.Schema, schema)
+		"its Options", table, schema, other)
 }

@@ -75,8 +75,9 @@ type read struct {
 // rowsOf reads all rows of a table in the order in which they were written.
 func rowsOf(t testing.TB, q Querier, table *workqueue.Table) []Row {
 	t.Helper()
-	refuseForgotten(t, q, table.Spec())
-	texts := query(t, q, selectRows(table.Spec()))
+	spec := table.Spec()
+	refuseForgotten(t, q, spec.Schema, spec.Table)
+	texts := query(t, q, selectRows(spec))
 	rows := make([]Row, len(texts))
 	for i, text := range texts {
 		var err error

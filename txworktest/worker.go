@@ -31,7 +31,7 @@ func open(t testing.TB, q Querier, w Worker) *workqueue.Drain {
 		t.Fatalf("txworktest: %v", err)
 	}
 	schema, table, _ := strings.Cut(d.Namespace(), ".")
-	refuseForgotten(t, q, workqueue.Spec{Schema: schema, Table: table})
+	refuseForgotten(t, q, schema, table)
 	return d
 }
 

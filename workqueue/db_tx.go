@@ -77,8 +77,6 @@ type call struct {
 	row  func(scan func(dest ...any) error) error
 	// reset forgets what row has collected: a transaction that lost a conflict runs again.
 	reset func()
-	// retakes says that it takes unique values, which others may take first: then it runs again, too.
-	retakes bool
 	// unpinned leaves the planner alone: for inserts, which have no plan to go wrong.
 	unpinned bool
 	// writes marks a statement that a standby refuses by itself, whatever it finds.

@@ -201,10 +201,11 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 	if err := checkBatch(ids); err != nil {
 		return nil, err
 	}
-	changed, err := q.idsOp(ctx, opRedrive, q.table.statements.redrive, ids, map[string]any{
+	stmt := q.table.statements.redrive
+	changed, err := q.idsOp(ctx, opRedrive, stmt, ids, map[string]any{
 		"actor": optionalNote(storable(actor)),
 	})
-	if isTaken(err, []call{{retakes: q.table.spec.FreedColumn != ""}}) {
+	if isTaken(err, []call{{statement: stmt}}) {
 		err = fmt.Errorf("txwork: another row of %s took the unique value of one of these rows meanwhile, so none was "+
 			"redriven: redrive again: %w", q.table.Name(), err)
 	}
@@ -217,9 +218,7 @@ func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []u
 	args["ids"] = ids
 	var changed []uuid.UUID
 	err := q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
-		c := collectIDs(stmt, args, &changed)
-		c.retakes = op == opRedrive && q.table.spec.FreedColumn != ""
-		err := q.exec.run(ctx, c)
+		err := q.exec.run(ctx, collectIDs(stmt, args, &changed))
 		return changed, err
 	})
 	if err == nil {

@@ -97,6 +97,11 @@ func refuseUnless(condition, message string) string {
 		condition, message)
 }
 
+// refuseNoOwner refuses a claim without an owner.
+func refuseNoOwner() string {
+	return refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim")
+}
+
 // refuseLease refuses a lease that the Go API refuses, too: until it ends, nobody notices that a worker has died.
 func refuseLease(param string) string {
 	return refuseUnless(fmt.Sprintf("%s BETWEEN %d AND %d", param, MinLease/time.Second, MaxLease/time.Second),
@@ -112,7 +117,7 @@ func (view) Bounded(param, name string) string { return refuseCount(param, name)
 // RefusesClaim refuses what no claim of the Go API has, in the functions that claims in Go call.
 func (view) RefusesClaim() string {
 	return strings.Join([]string{
-		refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
+		refuseNoOwner(),
 		refuseUnless(fmt.Sprintf("$2 BETWEEN interval '%[1]d seconds' AND interval '%[2]d seconds'", MinLease/time.Second,
 			MaxLease/time.Second), fmt.Sprintf("lease must be between %d and %d seconds", MinLease/time.Second,
 			MaxLease/time.Second)),
@@ -200,7 +205,7 @@ func (v view) claimFunction(name, returns, part string) sqlFunction {
 			" FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id",
 		params: []sqlParam{ownerParam, leaseParam, {"batch_size", "integer", ""}},
 		checks: []string{
-			refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
+			refuseNoOwner(),
 			refuseLease("$2"),
 			refuseCount("$3", "batch_size"),
 		},

@@ -35,6 +35,8 @@ type statement struct {
 	name   string
 	text   string
 	params []string
+	// retakes says that it takes unique values, which others may take first: then it runs again.
+	retakes bool
 }
 
 // statements are all of a table's operations.
@@ -75,6 +77,7 @@ func renderStatements(spec Spec) statements {
 		purgeFailed: v.statement("purge_failed"),
 		findIDs:     v.statement("find_ids"),
 	}
+	s.redrive.retakes = v.spec.FreedColumn != ""
 	s.announceLook = v.statement("announce_look")
 	if len(v.Lanes) > 0 {
 		s.announceLanes = v.statement("announce_lanes")

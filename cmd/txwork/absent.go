@@ -10,11 +10,6 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// absent returns the domains that a schema with some of them lacks.
-func absent(has []migrations.Domain) []migrations.Domain {
-	return slices.DeleteFunc(migrations.Domains(), func(d migrations.Domain) bool { return slices.Contains(has, d) })
-}
-
 // listDomains returns domains as text.
 func listDomains[T ~string](domains []T) string {
 	names := make([]string, len(domains))
@@ -32,11 +27,10 @@ func (a *app) rolesOfSchema(ctx context.Context, o migrations.RoleOptions) (migr
 		return o, nil
 	}
 	err := a.withMigrator(ctx, migrations.Options{}, func(m *migrations.Migrator) error {
-		has, err := m.Domains(ctx)
+		has, missing, err := m.Domains(ctx)
 		if err != nil {
 			return err
 		}
-		missing := absent(has)
 		switch {
 		case len(has) == 0 || len(missing) == 0:
 		case slices.Contains(missing, migrations.Reaper):

@@ -42,11 +42,11 @@ func (a *app) validateSchema(ctx context.Context, m *migrations.Migrator, named,
 	v := validated{Schema: a.schema, Valid: problem == nil, Absent: []migrations.Domain{},
 		Differences: append(migrations.Differences{}, differences...)}
 	if !named {
-		has, err := m.Domains(ctx)
+		_, absent, err := m.Domains(ctx)
 		if err != nil {
 			return err
 		}
-		v.Absent = absent(has)
+		v.Absent = append(v.Absent, absent...)
 	}
 	if v.Version, err = m.Version(ctx); err != nil && v.Valid {
 		return err

@@ -181,7 +181,7 @@ func failedAlarms(ctx context.Context, x *examination, a *alarmsTable) ([]Findin
 			seconds(failed[l.Place-1]), "last_error", l.Error))
 	}
 	if n > maxShown || more {
-		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), n)...)
+		f.total(n, more)
 	}
 	return []Finding{f}, nil
 }
@@ -270,7 +270,7 @@ func failingAlarms(ctx context.Context, x *examination, a *alarmsTable) ([]Findi
 			l.Error)...))
 	}
 	if n > maxShown || more {
-		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), n)...)
+		f.total(n, more)
 	}
 	return []Finding{f}, nil
 }
@@ -334,7 +334,7 @@ func strandedAlarms(ctx context.Context, x *examination, a *alarmsTable) ([]Find
 			"timer_has_ended", l.Ended))
 	}
 	if n > maxShown || more {
-		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), n)...)
+		f.total(n, more)
 	}
 	return []Finding{f}, nil
 }

@@ -391,7 +391,7 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 	}
 	if n := int64(len(list)); n > maxShown || more {
 		t.head(&f, counted(n, more, "overdue schedule"), len(f.Evidence))
-		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), n)...)
+		f.total(n, more)
 	}
 	return []Finding{f}, nil
 }

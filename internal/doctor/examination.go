@@ -136,7 +136,7 @@ func (t *table) shown(all []Finding, total int64, more bool, noun string) []Find
 	all = all[:min(len(all), maxShown)]
 	if len(all) > 0 {
 		t.head(&all[0], counted(total, more, noun), len(all))
-		all[0].Evidence[0] = append(all[0].Evidence[0], evidence(totalName("found", more), total)...)
+		all[0].total(total, more)
 	}
 	return all
 }
@@ -145,6 +145,11 @@ func (t *table) shown(all []Finding, total int64, more bool, noun string) []Find
 func (t *table) head(f *Finding, total string, shown int) {
 	f.Title = fmt.Sprintf("%s: %s, of which %d are shown; %s", t.Name, total, shown, strings.TrimPrefix(f.Title,
 		t.Name+": "))
+}
+
+// total adds to the evidence how many were found, of which some are shown.
+func (f *Finding) total(n int64, more bool) {
+	f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), n)...)
 }
 
 // totalName names a number in evidence.

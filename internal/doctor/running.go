@@ -66,7 +66,7 @@ func notReturning(ctx context.Context, x *examination, t *table) ([]Finding, err
 			cancelled(r.Cancelled))...))
 	}
 	if longest.Rows > int64(len(list)) || more {
-		f.Evidence[0] = append(f.Evidence[0], evidence(totalName("found", more), longest.Rows)...)
+		f.total(longest.Rows, more)
 	}
 	f.Remedy = x.returning(t, ids)
 	return []Finding{f}, nil

@@ -108,11 +108,9 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 
 // findAbsent finds out which domains a schema with some of them lacks.
 func (x *examination) findAbsent(ctx context.Context, m *migrations.Migrator) error {
-	has, err := m.Domains(ctx)
+	has, absent, err := m.Domains(ctx)
 	if len(has) > 0 {
-		x.report.Absent = slices.DeleteFunc(migrations.Domains(), func(d migrations.Domain) bool {
-			return slices.Contains(has, d)
-		})
+		x.report.Absent = append(x.report.Absent, absent...)
 	}
 	return err
 }
