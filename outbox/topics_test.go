@@ -381,3 +381,44 @@ func TestTopicsAreCountedWithinABound(t *testing.T) {
 		}
 	}
 }
+
+// A topic that was paused twice has been paused since the first time, and its state tells whether a call changed it.
+func TestAPauseOfAPausedTopic(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	change := func(function string) (changed bool) {
+		t.Helper()
+		if err := f.Pool.QueryRow(t.Context(), "SELECT "+f.table+"_"+function+"('t')").Scan(&changed); err != nil {
+			t.Fatal(err)
+		}
+		return changed
+	}
+	if change("resume") {
+		t.Error("a topic without a state was resumed")
+	}
+	if !change("pause") {
+		t.Error("the first pause changed nothing")
+	}
+	since := f.topics()[0].ChangedAt
+	if change("pause") {
+		t.Error("the second pause changed something")
+	}
+	if again := f.topics()[0].ChangedAt; !again.Equal(since) {
+		t.Errorf("the second pause moved the time of the first from %v to %v", since, again)
+	}
+	if !change("resume") {
+		t.Error("the resume changed nothing")
+	}
+	if n := f.count("SELECT count(*) FROM "+f.table+"_topic WHERE NOT paused AND changed_at > $1", since); n != 1 {
+		t.Error("the resume is not recorded with its time")
+	}
+	if change("resume") || !change("pause") {
+		t.Error("the second resume changed something, or the pause after it nothing")
+	}
+	for _, name := range []string{"", strings.Repeat("x", 256)} {
+		_, err := f.Pool.Exec(t.Context(), "INSERT INTO "+f.table+"_topic (topic, paused) VALUES ($1, true)", name)
+		if err == nil || !strings.Contains(err.Error(), "23514") {
+			t.Errorf("a topic of %d bytes was written without the functions: %v", len(name), err)
+		}
+	}
+}

@@ -28,6 +28,8 @@ type database struct {
 	reader *sqlx.DB // uses the pool
 	schema string
 	app    *app
+
+	partial bool // row-level security hides rows from the role, see looking
 }
 
 // connect opens the database that the flags or the environment name, and verifies that it answers.
@@ -167,7 +169,7 @@ func (a *app) withTable(ctx context.Context, name string, do func(*database, *wo
 		if err != nil {
 			return err
 		}
-		return do(d, t)
+		return d.looking(ctx, func() error { return do(d, t) }, t)
 	})
 }
 

@@ -38,7 +38,7 @@ func (a *app) withJobs(ctx context.Context, do func(*database, *jobs.Client) err
 		if err := c.Table().CheckVersion(ctx, d.pool); err != nil {
 			return err
 		}
-		return conclude(do(d, c))
+		return d.looking(ctx, func() error { return conclude(do(d, c)) }, c.Table())
 	})
 }
 

@@ -36,16 +36,18 @@ type shownJoin struct {
 
 // A joinsPage is what joins prints.
 type joinsPage struct {
-	Table string      `json:"table"`          // with its schema
-	Joins []shownJoin `json:"joins"`          // the newest first
-	Next  string      `json:"next,omitempty"` // for --after; missing on the last page
+	Table   string      `json:"table"`             // with its schema
+	Joins   []shownJoin `json:"joins"`             // the newest first
+	Next    string      `json:"next,omitempty"`    // for --after; missing on the last page
+	Partial bool        `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 // A joinMembers is what joins prints of one join.
 type joinMembers struct {
 	Table string `json:"table"` // with its schema
 	shownJoin
-	Members []shownMember `json:"members"` // those that have not been counted first, then those that failed
+	Members []shownMember `json:"members"`           // those that have not been counted first, then those that failed
+	Partial bool          `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 // A shownMember is a row that a join waits for, or has counted.
@@ -119,6 +121,7 @@ func (a *app) listJoins(ctx context.Context, table string, o joinsOptions) error
 			return explain(err)
 		}
 		p := newJoinsPage(f.Schema+"."+f.Name, found, o.limit)
+		p.Partial = f.Filtered
 		if o.json {
 			return a.printJSON(p)
 		}
@@ -151,7 +154,8 @@ func (a *app) showJoin(ctx context.Context, table, id string, limit int, asJSON 
 		case found == nil:
 			return fmt.Errorf("%s.%s has no join %s", f.Schema, f.Name, id)
 		}
-		shown := joinMembers{Table: f.Schema + "." + f.Name, shownJoin: newShownJoin(*found), Members: []shownMember{}}
+		shown := joinMembers{Table: f.Schema + "." + f.Name, shownJoin: newShownJoin(*found), Members: []shownMember{},
+			Partial: f.Filtered}
 		for _, m := range members {
 			shown.Members = append(shown.Members, shownMember{m.ID, m.State, m.Counted, m.Label, m.Error})
 		}

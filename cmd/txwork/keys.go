@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // listTimeout is how long a statement of a listing may take if no index bounds its work.
@@ -32,9 +33,10 @@ type shownKey struct {
 
 // A keysPage is what keys prints.
 type keysPage struct {
-	Table string     `json:"table"`          // with its schema
-	Keys  []shownKey `json:"keys"`           // in their order
-	Next  string     `json:"next,omitempty"` // for --after; missing on the last page
+	Table   string     `json:"table"`             // with its schema
+	Keys    []shownKey `json:"keys"`              // in their order
+	Next    string     `json:"next,omitempty"`    // for --after; missing on the last page
+	Partial bool       `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 func newKeysCommand(a *app) *cobra.Command {
@@ -57,7 +59,7 @@ func newKeysCommand(a *app) *cobra.Command {
 			if err != nil {
 				return explain(err)
 			}
-			p := keysPage{Table: f.Schema + "." + f.Name, Keys: []shownKey{}}
+			p := keysPage{Table: f.Schema + "." + f.Name, Keys: []shownKey{}, Partial: f.Filtered}
 			for _, k := range found[:min(len(found), limit)] {
 				p.Keys = append(p.Keys, shownKey{k.Key, k.Waiting, k.Waiting >= maxBehind, k.Oldest, k.Next, k.Reason,
 					k.Blocker, k.Label, k.Error})
@@ -96,14 +98,10 @@ func textOrDash(text *string) string {
 // withFacts connects and reads what a table is like. The table must have the column that the question is about.
 func (a *app) withFacts(ctx context.Context, name, column, what string,
 	do func(survey.Reader, *survey.Facts) error) error {
-	return a.withDatabase(ctx, func(d *database) error {
-		t, err := d.table(ctx, name)
-		if err != nil {
-			return err
-		}
+	return a.withTable(ctx, name, func(d *database, t *workqueue.Table) error {
 		r := survey.Reader{From: d.pool, Limit: listTimeout}
 		var all []survey.Facts
-		err = r.Read(ctx, func(tx pgx.Tx) (err error) {
+		err := r.Read(ctx, func(tx pgx.Tx) (err error) {
 			all, err = survey.Tables(ctx, tx, d.schema, topRows)
 			return err
 		})

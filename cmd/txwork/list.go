@@ -174,9 +174,10 @@ func (o listOptions) validate() error {
 
 // A page is what list prints.
 type page struct {
-	Table string      `json:"table"`          // with its schema
-	Rows  []listedRow `json:"rows"`           // in the order of claiming, or the newest first if they have ended
-	Next  string      `json:"next,omitempty"` // for --after; missing on the last page
+	Table   string      `json:"table"`             // with its schema
+	Rows    []listedRow `json:"rows"`              // in the order of claiming, or the newest first if they have ended
+	Next    string      `json:"next,omitempty"`    // for --after; missing on the last page
+	Partial bool        `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 
 	now     time.Time
 	columns []column
@@ -191,7 +192,7 @@ func (d *database) list(ctx context.Context, t *workqueue.Table, o listOptions) 
 	if o.filter.given() {
 		return d.listFiltered(ctx, t, o)
 	}
-	p := &page{Table: t.Name(), Rows: []listedRow{}}
+	p := &page{Table: t.Name(), Rows: []listedRow{}, Partial: d.partial}
 	err := d.read(ctx, func(tx *sqlx.Tx) error {
 		l, err := readLayout(ctx, tx, t.Spec())
 		if err != nil {
@@ -225,7 +226,7 @@ func (p *page) read(ctx context.Context, tx *sqlx.Tx, t *workqueue.Table, q list
 
 // listFiltered first finds the page's rows, examining a bounded number of rows in each statement, and then reads them.
 func (d *database) listFiltered(ctx context.Context, t *workqueue.Table, o listOptions) (*page, error) {
-	p := &page{Table: t.Name(), Rows: []listedRow{}}
+	p := &page{Table: t.Name(), Rows: []listedRow{}, Partial: d.partial}
 	s, err := d.newScan(ctx, t, listings[o.status], o.filter)
 	if err != nil {
 		return p, err

@@ -36,7 +36,7 @@ func newQueuesCommand(a *app) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return a.printJSON(queuesList{all})
+				return a.printJSON(queuesList{all, d.partial})
 			}
 			return a.printQueues(all)
 		})
@@ -46,7 +46,8 @@ func newQueuesCommand(a *app) *cobra.Command {
 
 // A queuesList is what queues prints.
 type queuesList struct {
-	Queues []shownQueue `json:"queues"` // in the order of their names
+	Queues  []shownQueue `json:"queues"`            // in the order of their names
+	Partial bool         `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 func (d *database) queues(ctx context.Context, c *jobs.Client) ([]shownQueue, error) {

@@ -225,7 +225,7 @@ func newSchedulesListCommand(a *app) *cobra.Command {
 			}
 		}
 		return a.withSchedules(cmd.Context(), *of, func(d *database, sets []scheduleSet) error {
-			p := schedulesPage{Schedules: []shownSchedule{}}
+			p := schedulesPage{Schedules: []shownSchedule{}, Partial: d.partial}
 			err := d.readTx(cmd.Context(), func(tx workqueue.Tx, _ time.Time) error {
 				list, more, err := listAll(cmd.Context(), tx, sets, f, states, f.Limit)
 				if p.Schedules = append(p.Schedules, list...); more {
@@ -247,8 +247,9 @@ func newSchedulesListCommand(a *app) *cobra.Command {
 
 // A schedulesPage is what list prints.
 type schedulesPage struct {
-	Schedules []shownSchedule `json:"schedules"`      // in the order of their names
-	Next      string          `json:"next,omitempty"` // for --after; missing on the last page
+	Schedules []shownSchedule `json:"schedules"`         // in the order of their names
+	Next      string          `json:"next,omitempty"`    // for --after; missing on the last page
+	Partial   bool            `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 func (a *app) printSchedules(p schedulesPage) error {

@@ -118,6 +118,7 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 			return err
 		}
 		var sets []scheduleSet
+		var tables []*workqueue.Table
 		for _, open := range []func() (scheduleSet, error){d.timerSchedules, d.jobSchedules} {
 			s, err := open()
 			if err != nil {
@@ -134,9 +135,9 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 					return err
 				}
 			}
-			sets = append(sets, s)
+			sets, tables = append(sets, s), append(tables, s.tables...)
 		}
-		return conclude(do(d, sets))
+		return d.looking(ctx, func() error { return conclude(do(d, sets)) }, tables...)
 	})
 }
 

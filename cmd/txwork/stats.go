@@ -95,10 +95,6 @@ func (a *app) printStats(all []tableStats) error {
 	return err
 }
 
-// partial says why numbers of rows are too small.
-const partial = "row-level security hides rows from the role, so there may be more; look as the owner of the tables, or " +
-	"as a role with BYPASSRLS"
-
 // topicStats counts the outbox's messages of some topics.
 func (d *database) topicStats(ctx context.Context, topics []string) (s workqueue.Stats, err error) {
 	query := fmt.Sprintf(`

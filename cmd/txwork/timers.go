@@ -30,7 +30,7 @@ func (a *app) withTimers(ctx context.Context, do func(*database, *timers.Timers)
 				return err
 			}
 		}
-		return conclude(do(d, t))
+		return d.looking(ctx, func() error { return conclude(do(d, t)) }, t.Tables()...)
 	})
 }
 

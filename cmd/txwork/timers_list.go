@@ -44,12 +44,13 @@ func newTimersListCommand(a *app) *cobra.Command {
 
 // A timersPage is what list prints.
 type timersPage struct {
-	Timers []shownTimer `json:"timers"`         // in the order of their keys
-	Next   string       `json:"next,omitempty"` // for --after; missing on the last page
+	Timers  []shownTimer `json:"timers"`            // in the order of their keys
+	Next    string       `json:"next,omitempty"`    // for --after; missing on the last page
+	Partial bool         `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 func (a *app) listTimers(ctx context.Context, d *database, t *timers.Timers, o timersListOptions) error {
-	p := timersPage{Timers: []shownTimer{}}
+	p := timersPage{Timers: []shownTimer{}, Partial: d.partial}
 	var now time.Time
 	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
 		now = at

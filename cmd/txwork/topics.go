@@ -44,7 +44,7 @@ func (a *app) withTopics(ctx context.Context, table string, do func(*database, *
 		if err := t.CheckVersion(ctx, d.pool); err != nil {
 			return err
 		}
-		return conclude(do(d, t))
+		return d.looking(ctx, func() error { return conclude(do(d, t)) }, t)
 	})
 }
 
@@ -61,7 +61,8 @@ type shownTopic struct {
 
 // A topicsList is what topics prints.
 type topicsList struct {
-	Topics []shownTopic `json:"topics"` // those that are paused or have messages aside
+	Topics  []shownTopic `json:"topics"`            // those that are paused or have messages aside
+	Partial bool         `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 func newTopicsCommand(a *app, table string) *cobra.Command {
@@ -81,7 +82,7 @@ func newTopicsCommand(a *app, table string) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return a.printJSON(topicsList{all})
+				return a.printJSON(topicsList{all, d.partial})
 			}
 			return a.printTopics(all, table == "inbox")
 		})

@@ -30,8 +30,11 @@ func core(topics string) []suite {
 	}
 }
 
-// topical notices what goes wrong with topics.
-var topical = test("outbox", "Topic|Pause|Aside|Hang")
+// topical notices what goes wrong with topics. Those of the inbox are topics of consumers.
+var topical = []suite{
+	{dir: "outbox", run: "Topic|Pause|Aside|Hang"}, {dir: "inbox", run: "Topic|Pause"},
+	{dir: "outbox", skip: goldens}, {dir: "inbox", skip: goldens},
+}
 
 // columnCheck matches checks of what a domain stores, which its Go code has validated before. They do not decide about
 // any transition.

@@ -1,0 +1,132 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
+)
+
+// inTx runs do in a transaction of its own.
+func (f *fixture) inTx(do func(workqueue.Tx) error) {
+	f.Helper()
+	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error { return do(workqueue.Pgx(tx)) })
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// topics lists the topics as text: consumer, topic, whether it is paused, and how many messages are aside.
+func (f *fixture) topics() (texts []string) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error {
+		list, err := f.box.Topics(f.Context(), tx)
+		for _, i := range list {
+			texts = append(texts, fmt.Sprint(i.Lane, " ", i.Topic, " ", i.Paused, " ", i.Aside))
+		}
+		return err
+	})
+	return texts
+}
+
+// receiveMany stores messages of a topic for a consumer. Without a topic they have that of their source.
+func (f *fixture) receiveMany(consumer, topic string, n int) {
+	f.Helper()
+	f.exec("INSERT INTO "+f.table+" (consumer, source, message_id, topic, body_hash, payload) "+
+		"SELECT $1, 'shop', $2 || ' ' || i, nullif($2, ''), sha256(''), '' FROM generate_series(1, $3::int) AS i",
+		consumer, topic, n)
+}
+
+// claimed claims all messages of a consumer by the SQL function, and says how many there were of each topic.
+func (f *fixture) claimed(consumer string) (texts []string) {
+	f.Helper()
+	rows, err := f.Pool.Query(f.Context(), "SELECT coalesce(topic, source) || ' ' || count(*) FROM "+f.table+
+		"_claim_rows(gen_random_uuid(), 60, 100, $1) GROUP BY coalesce(topic, source) ORDER BY 1", consumer)
+	if err == nil {
+		texts, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	return texts
+}
+
+// The topics of a consumer are its own: a pause stops the messages of one consumer, and each counts those that it has
+// aside.
+func TestAPauseIsOfOneConsumer(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	for _, consumer := range []string{"audit", "billing"} {
+		f.receiveMany(consumer, "orders", 5)
+		f.receiveMany(consumer, "", 3)
+	}
+	f.receiveMany("billing", "orders of today", 2)
+	pause := func(consumer, topic string) {
+		f.inTx(func(tx workqueue.Tx) error { return f.box.Pause(f.Context(), tx, consumer, topic) })
+	}
+	resume := func(consumer, topic string) {
+		f.inTx(func(tx workqueue.Tx) error { return f.box.Resume(f.Context(), tx, consumer, topic) })
+	}
+	is := func(what string, got, want []string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	pause("billing", "orders")
+	is("claimed of billing", f.claimed("billing"), []string{"orders of today 2", "shop 3"})
+	pause("audit", "shop")
+	is("claimed of audit", f.claimed("audit"), []string{"orders 5"})
+	is("topics", f.topics(), []string{"audit shop true 3", "billing orders true 5"})
+	pause("audit", "orders")
+	f.exec("INSERT INTO " + f.table + " (consumer, source, message_id, topic, body_hash, payload) " +
+		"VALUES ('audit', 'shop', 'later', 'orders', sha256(''), '')")
+	is("claimed of audit", f.claimed("audit"), nil)
+	is("topics", f.topics(), []string{"audit orders true 1", "audit shop true 3", "billing orders true 5"})
+	resume("audit", "orders")
+	is("claimed of audit", f.claimed("audit"), []string{"orders 1"})
+	is("claimed of billing", f.claimed("billing"), nil)
+	resume("audit", "shop")
+	is("claimed of audit", f.claimed("audit"), []string{"shop 3"})
+	resume("billing", "orders")
+	is("claimed of billing", f.claimed("billing"), []string{"orders 5"})
+	is("topics", f.topics(), nil)
+}
+
+// A worker obeys the pauses of its consumer, and no others.
+func TestAWorkerObeysThePausesOfItsConsumer(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	for _, k := range []topics.Key{{Lane: "audit", Topic: "orders"}, {Lane: "billing", Topic: "news"}} {
+		f.inTx(func(tx workqueue.Tx) error { return f.box.Pause(f.Context(), tx, k.Lane, k.Topic) })
+	}
+	f.receiveMany("billing", "orders", 20)
+	f.receiveMany("billing", "news", 20)
+	var mu sync.Mutex
+	got := map[string]int{}
+	handle := func(_ context.Context, _ pgx.Tx, m *inbox.Delivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		got[m.Topic]++
+		return nil
+	}
+	delivered := func(topic string) int { mu.Lock(); defer mu.Unlock(); return got[topic] }
+	f.worker(workqueue.WorkerOptions{}, func(w *inbox.Worker) { w.HandleAll(handle) })
+	f.until("orders", func() bool { return delivered("orders") == 20 })
+	f.until("news are aside", func() bool {
+		return slices.Equal(f.topics(), []string{"audit orders true 0",
+			"billing news true 20"})
+	})
+	if n := delivered("news"); n > 0 {
+		t.Errorf("%d messages of the paused topic were delivered", n)
+	}
+	f.inTx(func(tx workqueue.Tx) error { return f.box.Resume(f.Context(), tx, "billing", "news") })
+	f.until("news", func() bool { return delivered("news") == 20 })
+}
