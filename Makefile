@@ -5,7 +5,7 @@ ci:
 	bash .ci/run
 
 test:
-	go test ./...
+	go test ./... ./cmd/txwork/...
 
 # Tests that take longer, at a small size. `prove`, `liveness` and others below run them at full size.
 test-proof:
@@ -13,8 +13,8 @@ test-proof:
 
 lint:
 	gofmt -l .
-	go vet ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	go vet work
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./... ./cmd/txwork/...
 
 # Checks the documentation as far as a machine can, see .ci/docs.
 docs-check:
@@ -36,7 +36,7 @@ bench-target:
 # Compares the working tree with the merge base, or with BASE=commit; takes some minutes, with CHECK=--short about one. It
 # does not judge times.
 bench-check:
-	go run ./internal/bench/check $(if $(BASE),--base $(BASE)) $(CHECK)
+	go run ./cmd/txwork/internal/bench/check $(if $(BASE),--base $(BASE)) $(CHECK)
 
 demo:
 	go run ./cmd/txwork demo

@@ -69,7 +69,8 @@ func other() { d() }
 		names = append(names, f.Name)
 	}
 	want := []string{"list.first", "list.first, closure of line 5", "a variable, closure of line 10"}
-	if !slices.Equal(names, want) || r.Functions != 3 || r.Files != 1 || len(r.Parts) != 1 || r.Parts[0].Functions != 3 {
+	if !slices.Equal(names, want) || r.Functions != 3 || r.Files != 1 || len(r.Parts) != 1 ||
+		r.Parts[0].Functions != 3 {
 		t.Errorf("found %q in %+v, want %q", names, r.Parts, want)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/txwork/txwork/internal/bench"
+	"github.com/txwork/txwork/cmd/txwork/internal/bench"
 )
 
 func newBenchCommand(a *app) *cobra.Command {

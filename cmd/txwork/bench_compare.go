@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/txwork/txwork/internal/bench"
+	"github.com/txwork/txwork/cmd/txwork/internal/bench"
 )
 
 // newBenchRetainedCommand compares a small table with one that also keeps finished jobs and jobs due in 30 days.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/txwork/txwork/internal/bench"
+	"github.com/txwork/txwork/cmd/txwork/internal/bench"
 	"github.com/txwork/txwork/workqueue"
 )
 

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/txwork/txwork/internal/demo"
+	"github.com/txwork/txwork/cmd/txwork/internal/demo"
 )
 
 // demoWorker is the hidden subcommand that the demo starts as its worker processes.

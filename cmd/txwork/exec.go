@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/httppost"
-	"github.com/txwork/txwork/internal/workerfile"
+	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )

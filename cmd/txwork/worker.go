@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/txwork/txwork/internal/workerfile"
+	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"

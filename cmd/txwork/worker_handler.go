@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/txwork/txwork/internal/httppost"
-	"github.com/txwork/txwork/internal/workerfile"
+	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
 	"github.com/txwork/txwork/workqueue"
 )
 

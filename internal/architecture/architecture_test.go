@@ -2,7 +2,10 @@
 package architecture_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +91,32 @@ func TestApplicationPackagesStaySmall(t *testing.T) {
 					t.Errorf("%s depends on %s", pkg, dep)
 				}
 			}
+		}
+	}
+}
+
+// Whoever imports one package has the library's go.mod in the module graph: it requires nothing that only the command
+// line needs, which has a module of its own.
+func TestTheLibraryHasNoDependencyOfTheCommandLine(t *testing.T) {
+	required := func(file string) []string {
+		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paths []string
+		for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v`).FindAllSubmatch(text, -1) {
+			paths = append(paths, string(m[1]))
+		}
+		return paths
+	}
+	library, command := required("go.mod"), required("cmd/txwork/go.mod")
+	for _, path := range []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml",
+		"github.com/schollz/progressbar/v3", "github.com/rivo/uniseg", "golang.org/x/term"} {
+		if !slices.Contains(command, path) {
+			t.Errorf("cmd/txwork does not require %s: take it off this list", path)
+		}
+		if slices.Contains(library, path) {
+			t.Errorf("the library requires %s: move what needs it to cmd/txwork/internal", path)
 		}
 	}
 }

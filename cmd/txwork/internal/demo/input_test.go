@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/txwork/txwork/internal/demo"
+	"github.com/txwork/txwork/cmd/txwork/internal/demo"
 )
 
 func TestReadTransfers(t *testing.T) {

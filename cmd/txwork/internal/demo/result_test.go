@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/txwork/txwork/internal/demo"
+	"github.com/txwork/txwork/cmd/txwork/internal/demo"
 )
 
 func TestResultJSON(t *testing.T) {

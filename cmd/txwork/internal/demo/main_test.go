@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/txwork/txwork/internal/demo"
+	"github.com/txwork/txwork/cmd/txwork/internal/demo"
 )
 
 // The test binary is a worker if its first argument says so, and a demo that can be interrupted or killed if it is

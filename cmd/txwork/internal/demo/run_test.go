@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txwork/txwork/internal/demo"
+	"github.com/txwork/txwork/cmd/txwork/internal/demo"
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgtest"
 )
