@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -214,4 +215,37 @@ func TestSharesOfAClaimByTopic(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Rows that were cancelled while they were aside have ended: no topic has them.
+func TestCancelledRowsAreNotAside(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	for _, topic := range []string{"a", "b", "c"} {
+		f.sendMany(topic, 3)
+	}
+	f.setAside("a", "b", "c")
+	f.pause("c")
+	rows, err := f.Pool.Query(t.Context(), "SELECT id FROM "+f.table+" WHERE topic <> 'b' OR payload = '2'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cancelled, err := f.box.Table().On(f.Pool).Cancel(t.Context(), ids, ""); err != nil || len(cancelled) != 7 {
+		t.Fatal(cancelled, err)
+	}
+	for _, i := range f.topics() {
+		switch {
+		case i.Topic == "b" && i.Aside == 2 && !i.Paused, i.Topic == "c" && i.Aside == 0 && i.Oldest == 0 && i.Paused:
+		default:
+			t.Errorf("%+v has rows aside that have ended", i)
+		}
+	}
+	claim := byTopic{n: 10, open: []string{"a", "b"}, places: []int{0, 0}, room: []int{10, 10}, asks: true}
+	if got, want := of(f.claimByTopic(claim), 1, 2, 4), []string{"b 1", "b 3", "b"}; !slices.Equal(got, want) {
+		t.Errorf("a claim answers %q, want %q", got, want)
+	}
 }
