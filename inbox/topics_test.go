@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -129,4 +130,26 @@ func TestAWorkerObeysThePausesOfItsConsumer(t *testing.T) {
 	}
 	f.inTx(func(tx workqueue.Tx) error { return f.box.Resume(f.Context(), tx, "billing", "news") })
 	f.until("news", func() bool { return delivered("news") == 20 })
+}
+
+// A claim is of the topics of one consumer, since what is paused is the consumer's own.
+func TestAClaimIsOfTheTopicsOfOneConsumer(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	f.receiveMany("a", "orders", 1)
+	claim := func(consumers ...string) error {
+		_, err := f.Pool.Exec(t.Context(), "SELECT FROM "+f.table+"_claim_by_topic(gen_random_uuid(), "+
+			"interval '1 minute', 10, array_fill('-infinity'::timestamptz, ARRAY[cardinality($1::text[])]), "+
+			"array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[cardinality($1::text[])]), $1, "+
+			"'{}', NULL, NULL, NULL, NULL, false)", consumers)
+		return err
+	}
+	for _, same := range [][]string{{"a"}, {"a", "a"}} {
+		if err := claim(same...); err != nil {
+			t.Errorf("a claim of %q: %v", same, err)
+		}
+	}
+	if err := claim("a", "b"); err == nil || !strings.Contains(err.Error(), "one consumer") {
+		t.Errorf("a claim of two consumers: %v", err)
+	}
 }

@@ -221,10 +221,10 @@ func TestSharesOfAClaimByTopic(t *testing.T) {
 func TestCancelledRowsAreNotAside(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	for _, topic := range []string{"a", "b", "c"} {
+	for _, topic := range []string{"a", "b", "c", "d"} {
 		f.sendMany(topic, 3)
 	}
-	f.setAside("a", "b", "c")
+	f.setAside("a", "b", "c", "d")
 	f.pause("c")
 	rows, err := f.Pool.Query(t.Context(), "SELECT id FROM "+f.table+" WHERE topic <> 'b' OR payload = '2'")
 	if err != nil {
@@ -234,7 +234,7 @@ func TestCancelledRowsAreNotAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cancelled, err := f.box.Table().On(f.Pool).Cancel(t.Context(), ids, ""); err != nil || len(cancelled) != 7 {
+	if cancelled, err := f.box.Table().On(f.Pool).Cancel(t.Context(), ids, ""); err != nil || len(cancelled) != 10 {
 		t.Fatal(cancelled, err)
 	}
 	for _, i := range f.topics() {
@@ -247,5 +247,37 @@ func TestCancelledRowsAreNotAside(t *testing.T) {
 	claim := byTopic{n: 10, open: []string{"a", "b"}, places: []int{0, 0}, room: []int{10, 10}, asks: true}
 	if got, want := of(f.claimByTopic(claim), 1, 2, 4), []string{"b 1", "b 3", "b"}; !slices.Equal(got, want) {
 		t.Errorf("a claim answers %q, want %q", got, want)
+	}
+}
+
+// Who sees the state of topics follows the table's row-level security, whenever the owner of the tables says that it
+// has changed.
+func TestPoliciesOfTopics(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	state := func() (secured bool, policies int) {
+		t.Helper()
+		if err := f.Pool.QueryRow(t.Context(), "SELECT c.relrowsecurity, (SELECT count(*) FROM pg_policy AS p "+
+			"WHERE p.polrelid = c.oid AND p.polcmd = 'r') FROM pg_class AS c WHERE c.oid = $1::regclass",
+			f.table+"_topic").Scan(&secured, &policies); err != nil {
+			t.Fatal(err)
+		}
+		return secured, policies
+	}
+	f.exec("SELECT " + f.table + "_topic_policies()")
+	if secured, policies := state(); secured || policies != 0 {
+		t.Errorf("without row-level security: %t with %d policies", secured, policies)
+	}
+	f.exec("ALTER TABLE " + f.table + " ENABLE ROW LEVEL SECURITY")
+	for range 2 {
+		f.exec("SELECT " + f.table + "_topic_policies()")
+		if secured, policies := state(); !secured || policies != 1 {
+			t.Errorf("with row-level security: %t with %d policies", secured, policies)
+		}
+	}
+	f.exec("ALTER TABLE " + f.table + " DISABLE ROW LEVEL SECURITY")
+	f.exec("SELECT " + f.table + "_topic_policies()")
+	if secured, policies := state(); secured || policies != 0 {
+		t.Errorf("once it is off again: %t with %d policies", secured, policies)
 	}
 }

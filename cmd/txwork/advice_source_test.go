@@ -172,6 +172,11 @@ var notFollowed = map[string][]string{
 		"; or name the schema that has the tables",              // TestAForgottenSchema of txworktest
 		"pass --tokens-file", "pass --secret-file", "pass --database-url", "leave out --fix",
 	},
+	"it is of the demo or the benchmark": {
+		"choose between a number of transfers and an input file", "the demo freezes processes with SIGSTOP",
+		"%s ended though nobody asked it to (%s): see its messages above", "dropped at its end, or by the next run",
+		"this is a worker process of `txwork demo`", "there is nothing to compare with, name a commit by BASE",
+	},
 	"it is a pattern of statements": {
 		"^(?i)(ADD |DROP CONSTRAINT |ENABLE |DISABLE |", "^(?i)ALTER TABLE (?:IF EXISTS )?", "^(?i)ALTER (?:COLUMN )?",
 		"^(?i)(DROP (FUNCTION|PROCEDURE|ROUTINE|",

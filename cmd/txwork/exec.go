@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
+	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
+	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/workqueue"
 )
 

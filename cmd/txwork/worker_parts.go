@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
+	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/service"

@@ -23,10 +23,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
 	"github.com/txwork/txwork/inbox"
 	documentation "github.com/txwork/txwork/internal/page"
 	"github.com/txwork/txwork/internal/spawn"
-	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"

@@ -275,7 +275,7 @@ BEGIN
         RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF array_length($6, 1) > 1
-        AND $6[1] <> ALL ($6) THEN
+        AND $6[1] <> ANY ($6) THEN
         RAISE EXCEPTION 'one claim is of the topics of one consumer' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused

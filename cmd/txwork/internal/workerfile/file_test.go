@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/cmd/txwork/internal/workerfile"
+	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
