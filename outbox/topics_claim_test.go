@@ -96,6 +96,15 @@ func TestAClaimByTopic(t *testing.T) {
 			byTopic{n: 10, open: []string{"a"}, places: []int{3}, room: []int{10}},
 			[]int{1, 2}, []string{"a 4", "a 5"},
 		},
+		"new rows of a topic with rows aside queue up behind these": {
+			func(f *fixture) {
+				f.sendMany("a", 2)
+				f.setAside("a")
+				f.exec("INSERT INTO " + f.table + " (topic, payload, due_at) VALUES ('a', 'new', now() - interval '2 hours')")
+			},
+			byTopic{n: 10, open: []string{"a"}, places: []int{0}, room: []int{10}},
+			[]int{1, 2, 5}, []string{"a 1", "a 2", "a 1"},
+		},
 		"as many as there is room for": {
 			func(f *fixture) { f.sendMany("a", 5); f.sendMany("b", 5); f.setAside("a", "b") },
 			byTopic{n: 10, open: []string{"a", "b"}, places: []int{0, 0}, room: []int{2, 0}},
