@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue/dispatch"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // looks answer for all idle workers of a runtime at once whether there is something to claim. An idle process with many
@@ -154,7 +155,7 @@ func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
 		return runSafely(ctx, of[0].work.queue.exec, lookCall(of))
 	})
 	answered(of, start, err)
-	return time.Since(start) > lookLimits.Lock || err != nil && !isOutage(err)
+	return time.Since(start) > lookLimits.Lock || err != nil && !fault.IsOutage(err)
 }
 
 func (l *looks) noteSlow(t *tableWork, slow bool) {

@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A note is a text that a transition records, such as the error of an attempt. If the encoding of the database lacks
@@ -121,6 +119,3 @@ func speaks(conn *pgx.Conn) error {
 	return fmt.Errorf("txwork: %w: its client_encoding is %s, and texts are sent in UTF-8: add client_encoding=UTF8 "+
 		"to the connection string", ErrSession, client)
 }
-
-// isUntranslatable reports that the encoding of the database lacks a character of a text.
-func isUntranslatable(err error) bool { return postgres.State(err) == "22P05" }

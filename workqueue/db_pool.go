@@ -2,17 +2,14 @@ package workqueue
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -44,11 +41,11 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 			}
 		}
 		err := p.once(ctx, calls)
-		if isUntranslatable(err) && !p.careful {
+		if fault.IsUntranslatable(err) && !p.careful {
 			p.careful = true
 			continue
 		}
-		if err == nil || attempt > maxConflictRetries || !isConflict(err) && !isTaken(err, calls) {
+		if err == nil || attempt > maxConflictRetries || !fault.IsConflict(err) && !mayRetake(err, calls) {
 			return explain(err)
 		}
 		select {
@@ -179,7 +176,7 @@ func (p poolExecutor) settings(ctx context.Context, conn *pgx.Conn, calls []call
 func leaveClean(conn *pgx.Conn, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if contain.Is(explain(cause), ErrReadOnly) {
+	if postgres.IsReadOnly(cause) {
 		conn.Close(ctx)
 		return
 	}
@@ -196,32 +193,8 @@ func checkPool(ctx context.Context, pool *pgxpool.Pool) error {
 		func(pgx.Tx) error { return nil }))
 }
 
-// isLocked reports that a statement gave up waiting for a row that another session has locked.
-func isLocked(err error) bool {
-	pg, ok := contain.As[*pgconn.PgError](err)
-	return ok && pg.Code == "55P03"
-}
-
-// isConflict reports a serialization failure, a deadlock or DDL since the statement was prepared: the transaction
-// changed nothing and may simply run again.
-func isConflict(err error) bool {
-	pg, ok := contain.As[*pgconn.PgError](err)
-	return ok && (pg.Code == "40001" || pg.Code == "40P01") || postgres.IsStale(err)
-}
-
-// isTaken reports that another row took a unique value first that one of the calls wanted: the transaction changed
-// nothing and, when it runs again, leaves the row alone that lost.
-func isTaken(err error, calls []call) bool {
-	pg, ok := contain.As[*pgconn.PgError](err)
-	return ok && pg.Code == "23505" && slices.ContainsFunc(calls, func(c call) bool { return c.retakes })
-}
-
-// explain adds what to do to the errors of the database that have a known remedy.
-func explain(err error) error {
-	if isUntranslatable(err) && !errors.Is(err, ErrInvalid) {
-		err = fmt.Errorf("%w: %w", invalid("text", "has a character that the encoding of the database lacks: only "+
-			"payloads can have it, unless the encoding is UTF8"), err)
-	}
-	return postgres.Sentinels{ReadOnly: ErrReadOnly, PoolMode: ErrPoolMode,
-		SchemaVersion: ErrSchemaVersion, Session: ErrSession}.Explain(err)
+// mayRetake reports that another row took a unique value first that one of the calls wanted: when the transaction runs
+// again, it leaves the row alone that lost.
+func mayRetake(err error, calls []call) bool {
+	return fault.IsTaken(err) && slices.ContainsFunc(calls, func(c call) bool { return c.retakes })
 }

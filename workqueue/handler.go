@@ -12,6 +12,7 @@ import (
 
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -294,7 +295,7 @@ func aborted(result error) error {
 func endTx(tx pgx.Tx, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if contain.Is(explain(cause), ErrReadOnly) {
+	if postgres.IsReadOnly(cause) {
 		tx.Conn().Close(ctx)
 	}
 	tx.Rollback(ctx) // after a commit this does nothing
@@ -321,7 +322,7 @@ func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) (count f
 		if err == nil && len(changed) == 0 {
 			err = &SettleError{Table: w.table.Name(), Lost: []uuid.UUID{d.ID}}
 		}
-		if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrGone) {
+		if fault.IsVoid(err) {
 			d.abort(ErrLeaseLost)
 		}
 		return changed, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/dispatch"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // Status is the state of a row.
@@ -205,7 +206,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 	changed, err := q.idsOp(ctx, opRedrive, stmt, ids, map[string]any{
 		"actor": optionalNote(storable(actor)),
 	})
-	if isTaken(err, []call{{statement: stmt}}) {
+	if stmt.retakes && fault.IsTaken(err) {
 		err = fmt.Errorf("txwork: another row of %s took the unique value of one of these rows meanwhile, so none was "+
 			"redriven: redrive again: %w", q.table.Name(), err)
 	}

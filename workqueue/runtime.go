@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // DefaultConnections is how many connections a [Runtime] works over: claims, settles and upkeep of many queues take
@@ -69,7 +71,7 @@ type Runtime struct {
 	listened map[string]bool // tables that its workers listen for
 
 	outages outage.Log
-	others  outageOf // of work beside the workers
+	others  fault.Outage // of work beside the workers
 }
 
 // A system is what a runtime has while it is open.
@@ -101,7 +103,7 @@ func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 			maxConnections)
 	}
 	r := &Runtime{pool: pool, options: o, listened: make(map[string]bool)}
-	r.others.log = &r.outages
+	r.others.LogTo(&r.outages)
 	return r, nil
 }
 
@@ -140,6 +142,11 @@ func (r *Runtime) AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) 
 	defer slot.release()
 	return s.pool.AcquireFunc(ctx, f)
 }
+
+// NoteOutage records how a statement of other work beside the runtime's workers ended, such as one under
+// [Runtime.AcquireFunc]: nil, or an error. Outages of the database are logged once for all work of the runtime, when
+// they begin and when they end. NoteOutage reports whether err is one.
+func (r *Runtime) NoteOutage(logger *slog.Logger, err error) bool { return r.others.Note(logger, err) }
 
 func (r *Runtime) spare() int { return r.options.Connections - 1 }
 
@@ -194,7 +201,7 @@ func (r *Runtime) leave() {
 	if last != nil {
 		last.looks.close()
 		last.pool.Close()
-		r.others.left()
+		r.others.End()
 		r.outages.Flush()
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // A settlement is one claim with the outcome it is to have.
@@ -209,7 +211,8 @@ func (q *Queue) settleOnce(ctx context.Context, batch []settlement) ([]uuid.UUID
 	if len(done.ids) < len(batch) {
 		err = q.explainUnchanged(ctx, batch, &done)
 	}
-	if q.tried == triedOnce || !isUnsettled(err) { // otherwise it is repeated, and then finds what this try has changed
+	// A settle that is repeated finds then what this try has changed.
+	if q.tried == triedOnce || !fault.IsUnsettled(err) {
 		q.count(ctx, batch, done)
 	}
 	return done.ids, err

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 const (
@@ -168,7 +170,7 @@ func countNoted(batch []pendingSettle) (n int) {
 // flush settles a batch. A bisector takes one that fails, while the settler goes on with others.
 func (s *settler) flush(batch []pendingSettle) {
 	changed, err := s.worker.settleBatch(s.ctx, batch, batchLimitsWith(s.bisector.size.Load()))
-	if !isUnsettled(err) {
+	if !fault.IsUnsettled(err) {
 		if changed > 0 {
 			s.bisector.settled.Add(1)
 		}

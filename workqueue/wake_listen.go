@@ -118,7 +118,7 @@ func (l *listener) run(ctx context.Context) {
 // tell logs that listening fails. During an outage it logs nothing, because the outage is logged already.
 func (l *listener) tell(ctx context.Context, err error) bool {
 	tables := l.list()
-	if len(tables) == 0 || tables[0].outage.ongoing() {
+	if len(tables) == 0 || tables[0].outage.Ongoing() {
 		return false
 	}
 	tables[0].table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls",

@@ -16,6 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // Defaults of [WorkerOptions].
@@ -155,7 +156,7 @@ type Worker struct {
 	settler  *settler
 	settle   func(*delivery, *Outcome) // passes an outcome on to be settled
 	inFlight inFlight
-	outage   *outageOf     // of the table
+	outage   *fault.Outage // of the table
 	dbClock  *dbClock      // the runtime's; a drain's own
 	logger   *slog.Logger  // names the table and the lane
 	cancels  chan struct{} // signals that a running row was cancelled
@@ -218,7 +219,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 
 func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 	w := &Worker{
-		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: newOutage(),
+		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: fault.NewOutage(),
 		dbClock: new(dbClock), cancels: make(chan struct{}, 1),
 	}
 	w.logger = table.telemetry.logger
@@ -293,7 +294,7 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 			}
 			return w.table.CheckVersion(ctx, w.system.pool)
 		})
-		if err == nil || errors.Is(err, ErrSchemaVersion) || errors.Is(err, ErrPoolMode) || errors.Is(err, ErrSession) {
+		if err == nil || fault.IsMisfit(err) {
 			return err
 		}
 		if ctx.Err() == nil {

@@ -60,7 +60,7 @@ func (w *Worker) Ready() error {
 	case phaseStopping:
 		return fmt.Errorf("%s: stopping", w.table.Name())
 	}
-	if state := w.outage.state(); state != "" {
+	if state := w.outage.State(); state != "" {
 		return fmt.Errorf("%s: %s", w.table.Name(), state)
 	}
 	return nil
