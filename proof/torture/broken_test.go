@@ -163,8 +163,8 @@ var breakages = map[string]breakage{
 	// retried.
 	"a refused row fails its batch": {
 		edits: []edit{
-			{"workqueue/settle_bisect.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
-			{"workqueue/settle_batch.go", `"08", "25", "40", "53", "57", "58": //`,
+			{"workqueue/settle_bisect.go", "case kind == fault.Away && waits < patientWaits:", "case kind == fault.Away:"},
+			{"workqueue/internal/fault/statement.go", `"08", "25", "40", "53", "57", "58": //`,
 				`"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
 		},
 		fault: "refused-rows", finds: []string{progress + ", rows that cannot be settled"},
