@@ -13,6 +13,7 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -79,14 +80,13 @@ type delivery struct {
 	lost    atomic.Bool
 	claimed int64        // when, in nanoseconds of the worker's monotonic clock
 	within  atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
-	told    bool         // that it runs for longer; used by renewals only
+	overdue bool         // reported as running for longer; used by renewals only
 	txErr   error        // Tx has failed
 	// settling is set while Tx commits: a renewal that finds the row settled has then found our own settle.
 	settling atomic.Bool
 	settled  atomic.Pointer[Outcome] // by Tx
 
-	share   *share    // of its topic; nil: the table has none
-	started time.Time // if its share counts it; guarded by the flow
+	place flow.Place // guarded by the buffer
 }
 
 // RunsWithin says how long the handler may run before its row is reported as one that does not return, see

@@ -14,6 +14,7 @@ import (
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // DefaultConnections is how many connections a [Runtime] works over: claims, settles and upkeep of many queues take
@@ -84,7 +85,7 @@ type system struct {
 	epoch    time.Time // workers look when multiples of their interval have passed since then
 	clock    dbClock
 
-	narrowing narrowing
+	isolation flow.Isolation[*delivery]
 
 	mu     sync.Mutex
 	tables map[string]*tableWork

@@ -17,6 +17,7 @@ import (
 
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // Defaults of [WorkerOptions].
@@ -152,7 +153,7 @@ type Worker struct {
 	topics   topicState
 	folder   *folder // of the table; nil where it has none, and for a drain
 	poll     *dispatch.Poll
-	flow     *flow
+	flow     *flow.Buffer[*delivery]
 	settler  *settler
 	settle   func(*delivery, *Outcome) // passes an outcome on to be settled
 	inFlight inFlight
@@ -223,8 +224,8 @@ func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 		dbClock: new(dbClock), cancels: make(chan struct{}, 1),
 	}
 	w.logger = table.telemetry.logger
-	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
-	w.flow.perTopic = o.TopicConcurrency
+	w.flow = flow.New(flow.Options{Concurrency: o.Concurrency, ClaimLimit: o.ClaimLimit, PerTopic: o.TopicConcurrency},
+		w.release)
 	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
 		OnError: func(err error) { logError(w.logger, err) }})
 	return w
@@ -253,7 +254,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer w.runtime.leave()
 	defer w.work.leave(w)
-	defer w.system.narrowing.leave(w)
+	defer w.system.isolation.Leave(w.flow)
 	defer w.table.telemetry.begin(w)()
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -271,10 +272,9 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	w.claimer = newClaimer(w)
 	w.settler = newSettler(w)
 	w.settle = w.settler.add
-	w.flow.narrowed, w.flow.release = w.system.narrowing.room, w.release
 	w.topics.flow = w.flow
 	w.work.serve(w)
-	w.system.narrowing.join(w)
+	w.system.isolation.Join(w.flow, &w.inFlight)
 	return nil
 }
 
@@ -330,7 +330,7 @@ func (w *Worker) run(ctx context.Context) error {
 
 	renewals.Go(func() { w.renew(renewCtx) })
 	w.settler.start(detached, &settlers)
-	w.flow.staff(handlers.Go, func() { w.execute(&handlers) })
+	w.flow.Start(handlers.Go, func() { w.execute(&handlers) })
 	intake.Go(func() { w.poll.Run(ctx) })
 	w.work.beginIntake(w)
 	w.phase.Store(phaseWorking)
@@ -340,9 +340,8 @@ func (w *Worker) run(ctx context.Context) error {
 	w.work.endIntake(w)
 	intake.Wait()
 	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()
-	w.release(w.system.narrowing.withdraw(w))
-	w.flow.close()
-	w.release(w.flow.drain())
+	w.flow.Close()
+	w.release(w.flow.Drain())
 	stuck := w.awaitHandlers(&handlers)
 	w.settler.stop()
 	settlers.Wait()
@@ -371,7 +370,8 @@ func (w *Worker) awaitHandlers(handlers *sync.WaitGroup) int {
 	if waitFor(done, w.abortGrace()) {
 		return 0
 	}
-	return w.flow.busy()
+	running, _ := w.flow.Load()
+	return running
 }
 
 func waitFor(done <-chan struct{}, limit time.Duration) bool {
@@ -402,11 +402,7 @@ func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claim
 func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
 	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
 	w.inFlight.add(deliveries)
-	w.flow.assign(deliveries)
-	deliveries, back, most := w.system.narrowing.admit(w, deliveries)
-	w.release(w.flow.put(deliveries, wanted))
-	w.flow.claimAtMost(most)
-	w.release(back)
+	w.flow.Add(deliveries, wanted)
 }
 
 // deliveries makes the deliveries of claimed rows. claimedAt is a time of the worker's clock.
@@ -432,7 +428,7 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 		}
 	}()
 	for {
-		d, ok := w.flow.take()
+		d, ok := w.flow.Take()
 		if !ok {
 			exited = false
 			return
@@ -453,7 +449,7 @@ func (w *Worker) runOne(d *delivery) {
 
 // finish passes a delivery on to be settled. If o is nil, it is settled already.
 func (w *Worker) finish(d *delivery, o *Outcome) {
-	if w.flow.finished(d, o == nil || o.kind == outcomeAck) {
+	if w.flow.Finished(d, o == nil || o.kind == outcomeAck) {
 		w.poll.Wake()
 	}
 	d.cancel(nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/dispatch"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // A Drain handles what is due now and returns: a [dispatch.Processor] over a worker's handler without the worker's
@@ -290,7 +291,7 @@ func (d *drain) narrow(deliveries []*delivery) (admitted []*delivery, back []pen
 		return deliveries, nil
 	}
 	for i, one := range deliveries {
-		if own, _, is := w.suspected(one); is {
+		if own, _, is := flow.Suspect(one); is {
 			width = min(width, own)
 			d.width = min(d.width, own)
 		}

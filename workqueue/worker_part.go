@@ -45,7 +45,7 @@ func (w *Worker) Lanes() [][]any { return w.lanes }
 // Options are the worker's options, with their defaults and the current Concurrency.
 func (w *Worker) Options() WorkerOptions {
 	o := w.options
-	o.Concurrency = w.flow.wantedHandlers()
+	_, o.Concurrency = w.flow.Load()
 	return o
 }
 
