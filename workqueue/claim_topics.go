@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
@@ -186,8 +187,8 @@ func (q *topicQuestion) before(row func(func(...any) error) error, columns int) 
 	var n, lane *int
 	var due *time.Time
 	var id *uuid.UUID
-	own := append([]any{&kind, &topic, &n, &lane, &due, &id}, slices.Repeat([]any{unread{}}, columns)...)
-	rest := slices.Repeat([]any{unread{}}, topicParts)
+	own := append([]any{&kind, &topic, &n, &lane, &due, &id}, slices.Repeat([]any{conn.Unread{}}, columns)...)
+	rest := slices.Repeat([]any{conn.Unread{}}, topicParts)
 	return func(scan func(...any) error) error {
 		if err := scan(own...); err != nil {
 			return err

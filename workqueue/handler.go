@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 
@@ -343,30 +343,6 @@ func (w *Worker) executorOf(tx pgx.Tx) executor {
 // freezes before the commit, the server soon ends the session.
 type ownTx struct{ tx pgx.Tx }
 
-func (t ownTx) settings() []string {
-	sets := []string{pinSets, idleSet}
-	if readsText(t.tx.Conn()) {
-		sets = append(sets, eachSetting(textSettings, setSetting))
-	}
-	return sets
-}
-
-func (t ownTx) run(ctx context.Context, calls ...call) error {
-	encode, err := pgxEncoder(t.tx.Conn(), true)
-	if err != nil {
-		return err
-	}
-	batch := &pgx.Batch{}
-	bounds, args := boundSets(ctx, t.tx.Conn(), false)
-	sets := "SELECT " + strings.Join(append(t.settings(), bounds...), ", ") + " WHERE " + postgres.RunsTriggers
-	batch.Queue(sets, args...)
-	for _, c := range calls {
-		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
-	}
-	results := t.tx.SendBatch(ctx, batch)
-	_, err = results.Exec()
-	for i := 0; err == nil && i < len(calls); i++ {
-		err = readCall(results, calls[i])
-	}
-	return explain(errors.Join(err, results.Close()))
+func (t ownTx) run(ctx context.Context, calls ...conn.Call) error {
+	return explain(conn.RunLast(ctx, t.tx, calls))
 }

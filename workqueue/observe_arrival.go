@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
@@ -48,7 +49,7 @@ type arrivalError struct{ kind, message string }
 // newArrivalError reads an error of the database or of the application. The methods of the latter may panic.
 func newArrivalError(err error) *arrivalError {
 	o := outcomeOf(err)
-	e := &arrivalError{fault.Type(err), cmp.Or(o.stored(), storable(text(err)))}
+	e := &arrivalError{fault.Type(err), cmp.Or(o.stored(), conn.Storable(text(err)))}
 	if e.kind == "_OTHER" {
 		e.kind = cmp.Or(o.errorType, "_OTHER")
 	}

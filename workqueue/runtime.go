@@ -13,6 +13,7 @@ import (
 
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 )
@@ -79,7 +80,7 @@ type Runtime struct {
 type system struct {
 	runtime  *Runtime
 	pool     *pgxpool.Pool
-	slots    *slots
+	slots    *conn.Slots
 	listener *listener
 	looks    *looks
 	epoch    time.Time // workers look when multiples of their interval have passed since then
@@ -136,11 +137,11 @@ func (r *Runtime) AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) 
 		return err
 	}
 	defer r.leave()
-	slot, err := slotTaker{slots: s.slots}.take(ctx)
+	slot, err := conn.Taker{Slots: s.slots}.Take(ctx)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
+	defer slot.Release()
 	return s.pool.AcquireFunc(ctx, f)
 }
 
@@ -221,14 +222,14 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 	if config.BeforeConnect == nil {
 		config.BeforeConnect = postgres.RereadPassword(config.ConnConfig)
 	}
-	keepSettings(config)
+	conn.KeepSettings(config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, fmt.Errorf("txwork: opening the runtime's connections: %w", err)
 	}
 	s := &system{
 		runtime: r, pool: pool, tables: make(map[string]*tableWork),
-		slots: &slots{limit: r.options.Connections, spare: r.spare()}, epoch: time.Now(),
+		slots: conn.NewSlots(r.options.Connections, r.spare()), epoch: time.Now(),
 	}
 	s.looks = newLooks(s)
 	s.listener = newListener(s.connectListener)
@@ -237,22 +238,22 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 
 // queue is a table's operations over the runtime's connections.
 func (s *system) queue(t *Table, l TxLimits) *Queue {
-	return &Queue{table: t, exec: poolExecutor{pool: s.pool, limits: l, slots: s.taker(t)}}
+	return &Queue{table: t, exec: poolExecutor{conn.Pool{Conns: s.pool, Limits: conn.Limits(l), Slots: s.taker(t)}}}
 }
 
 // renewing is queue for renewals, which take precedence over everything else.
 func (s *system) renewing(t *Table) *Queue {
-	taker := s.taker(t)
-	taker.renews = true
-	return &Queue{table: t, exec: poolExecutor{pool: s.pool, slots: taker}}
+	first := s.taker(t)
+	first.Renews = true
+	return &Queue{table: t, exec: poolExecutor{conn.Pool{Conns: s.pool, Slots: first}}}
 }
 
-func (s *system) taker(t *Table) slotTaker { return slotTaker{slots: s.slots, table: t.Name()} }
+func (s *system) taker(t *Table) conn.Taker { return conn.Taker{Slots: s.slots, Table: t.Name()} }
 
 // timedOut is called for a statement that took all of its time. If one connection has vanished silently, the others may
 // have, too, so all of them are replaced. minResetPause keeps a locked table from having them replaced again and again.
 func (s *system) timedOut(err error) {
-	if errors.Is(err, errNoSlot) {
+	if errors.Is(err, conn.ErrNoSlot) {
 		return
 	}
 	s.mu.Lock()
@@ -268,27 +269,7 @@ func (s *system) timedOut(err error) {
 func (s *system) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	o := s.runtime.options
 	if o.ListenConfig == nil {
-		return connectAs(ctx, s.runtime.pool)
+		return conn.OpenAs(ctx, s.runtime.pool)
 	}
-	return connect(ctx, o.ListenConfig.Copy(), o.BeforeListen)
-}
-
-// connectAs opens a connection as a pool does.
-func connectAs(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
-	config := pool.Config()
-	return connect(ctx, config.ConnConfig, config.BeforeConnect)
-}
-
-// connect opens a connection after a call of before, which may be nil.
-func connect(ctx context.Context, config *pgx.ConnConfig,
-	before func(context.Context, *pgx.ConnConfig) error) (*pgx.Conn, error) {
-	if before == nil {
-		before = postgres.RereadPassword(config)
-	}
-	if before != nil {
-		if err := before(ctx, config); err != nil {
-			return nil, err
-		}
-	}
-	return pgx.ConnectConfig(ctx, config)
+	return conn.Open(ctx, o.ListenConfig.Copy(), o.BeforeListen)
 }

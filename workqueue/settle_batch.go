@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
@@ -106,7 +107,7 @@ func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits,
 // settling returns the operations on the worker's table, with limits that the server enforces.
 func (w *Worker) settling(l TxLimits) *Queue {
 	if w.system == nil { // a drain
-		return &Queue{table: w.table, exec: poolExecutor{pool: w.pool, limits: l}}
+		return &Queue{table: w.table, exec: poolExecutor{conn.Pool{Conns: w.pool, Limits: conn.Limits(l)}}}
 	}
 	return w.system.queue(w.table, l)
 }

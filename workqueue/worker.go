@@ -16,6 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 )
@@ -284,13 +285,13 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := outage.MinPause
 	for {
 		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error {
-			slot, err := w.system.taker(w.table).take(ctx)
+			slot, err := w.system.taker(w.table).Take(ctx)
 			if err != nil {
 				return err
 			}
-			defer slot.release()
-			if err := checkPool(ctx, w.system.pool); err != nil {
-				return err
+			defer slot.Release()
+			if err := conn.Check(ctx, w.system.pool); err != nil {
+				return explain(err)
 			}
 			return w.table.CheckVersion(ctx, w.system.pool)
 		})
@@ -475,7 +476,7 @@ func (w *Worker) stored(ctx context.Context, o *Outcome) string {
 	if w.options.Redact == nil || o.cause == nil {
 		return o.stored()
 	}
-	return storable(w.redact(ctx, o.stored()))
+	return conn.Storable(w.redact(ctx, o.stored()))
 }
 
 // redact calls the application's hook. Should that panic, the text is withheld: it may hold a secret.

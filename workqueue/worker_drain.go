@@ -15,6 +15,7 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/dispatch"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
@@ -243,9 +244,9 @@ func (d *drain) seesPart(ctx context.Context) (hidden bool, err error) {
 	if d.worker.outer == nil {
 		return false, nil
 	}
-	err = d.worker.queue.exec.run(ctx, call{
-		statement: statement{name: "hidden", text: "SELECT " + d.worker.table.hides()},
-		row:       func(scan func(...any) error) error { return scan(&hidden) },
+	err = d.worker.queue.exec.run(ctx, conn.Call{
+		Statement: conn.Statement{Name: "hidden", Text: "SELECT " + d.worker.table.hides()},
+		Row:       func(scan func(...any) error) error { return scan(&hidden) },
 	})
 	if hidden {
 		d.warn(errHidden)

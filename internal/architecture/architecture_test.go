@@ -73,6 +73,7 @@ func TestOurImportsPointOneWay(t *testing.T) {
 var rooms = map[string][]string{
 	"workqueue/internal/fault": {"internal/contain", "internal/outage", "internal/postgres"},
 	"workqueue/internal/flow":  {},
+	"workqueue/internal/conn":  {"internal/postgres", "workqueue/internal/fault"},
 }
 
 func TestRoomsOfTheCore(t *testing.T) {
@@ -82,16 +83,18 @@ func TestRoomsOfTheCore(t *testing.T) {
 		if isRoom {
 			found[pkg] = true
 			if _, err := os.Stat(filepath.Join(root, pkg, "doc.go")); err != nil {
-				t.Errorf("%s has no doc.go: say in one what the package is for, who may import it and what it never does", pkg)
+				t.Errorf("%s has no doc.go: say in one what the package is for, who may import it and what it never does",
+					pkg)
 			}
 		} else if isInternal(pkg) {
-			t.Errorf("%s is unknown: add it to rooms in this test, with what it may import, and to docs/architecture.md", pkg)
+			t.Errorf("%s is unknown: add it to rooms in this test, with what it may import, and to docs/architecture.md",
+				pkg)
 		}
 		for _, imported := range imports {
 			switch {
 			case isRoom && !slices.Contains(allowed, imported):
-				t.Errorf("%s imports %s, it may import %v only: move what both need into a package below both, or pass it "+
-					"as an argument", pkg, imported, allowed)
+				t.Errorf("%s imports %s, it may import %v only: move what both need into a package below both, or pass "+
+					"it as an argument", pkg, imported, allowed)
 			case isInternal(imported) && pkg != "workqueue" && !isRoom:
 				t.Errorf("%s imports %s, which is the core's own: use what workqueue exports", pkg, imported)
 			}

@@ -164,9 +164,8 @@ func TestABufferIsTrimmedWhenHandlersBecomeSlow(t *testing.T) {
 	})
 }
 
-// One row that ends between two claims in quick succession must not raise the rate: the buffer would buffer rows for half
-// a second.
-func TestABufferIsNotMisledByOneRow(t *testing.T) {
+// One row that ends between two claims in quick succession must not raise the rate: rows for half a second would wait.
+func TestTheRateIsNotMisledByOneRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuffer(1, 1)

@@ -27,8 +27,8 @@ const (
 	suspicion = time.Hour
 	// isolationTime is how long the others make room after the first lost lease; twice as long after each further one.
 	isolationTime = 10 * time.Second
-	// isolationWait is how long a suspect waits until few enough rows are in flight. Then it starts all the same, and for
-	// as long again others do: their neighbours run long.
+	// isolationWait is how long a suspect waits until few enough rows are in flight. Then it starts all the same, and
+	// for as long again others do: their neighbours run long.
 	isolationWait = 5 * time.Second
 	// maxLost bounds the doubling.
 	maxLost = 5

@@ -23,7 +23,8 @@ func TestSuspects(t *testing.T) {
 		{"an hour ago, after two", &Losses{Together: 2, Ago: suspicion}, widthTwice, 2 * isolationTime},
 		{"more often than the doubling goes", &Losses{Alone: 100, Together: 100}, widthAlone, isolationTime << 9},
 	} {
-		if width, others, is := Suspect(&row{lost: c.lost}); width != c.width || others != c.others || is != (width > 0) {
+		width, others, is := Suspect(&row{lost: c.lost})
+		if width != c.width || others != c.others || is != (width > 0) {
 			t.Errorf("%s: %d rows for %v, want %d for %v", c.name, width, others, c.width, c.others)
 		}
 	}

@@ -1,4 +1,4 @@
-package workqueue
+package conn
 
 import (
 	"context"
@@ -16,28 +16,29 @@ import (
 // maxConflictRetries bounds how often a transaction that lost a conflict is run again.
 const maxConflictRetries = 5
 
-// A poolExecutor runs calls in a transaction of their own, in one round trip. It begins the transaction as READ
+// A Pool runs calls in a transaction of their own, in one round trip. It begins the transaction as READ
 // COMMITTED, whatever the session's default, because the guards rely on it. It begins it as READ WRITE, so that a
 // role's default_transaction_read_only is not mistaken for a standby. In a session that keeps our settings, see
-// [keepSettings], it needs neither, nor BEGIN and COMMIT: statements that are sent in one piece are one transaction.
+// [KeepSettings], it needs neither, nor BEGIN and COMMIT: statements that are sent in one piece are one transaction.
 // Only calls that may change nothing still begin as READ WRITE, because they would not notice otherwise that their
 // server has become a standby.
-type poolExecutor struct {
-	pool   *pgxpool.Pool
-	limits TxLimits  // zero: a statement takes as long as it takes
-	slots  slotTaker // of a runtime's connections; zero: the connections need no slots
+type Pool struct {
+	Conns  *pgxpool.Pool
+	Limits Limits // zero: a statement takes as long as it takes
+	Slots  Taker  // of a runtime's connections; zero: the connections need no slots
 
 	careful bool // the database has refused a note, see repertoireOf
 }
 
-// beginReadWrite begins a transaction as a poolExecutor does.
-const beginReadWrite = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+// BeginReadWrite begins a transaction as a Pool does.
+const BeginReadWrite = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
-func (p poolExecutor) run(ctx context.Context, calls ...call) error {
+// Run runs the calls, and runs them again where that may succeed.
+func (p Pool) Run(ctx context.Context, calls []Call) error {
 	for attempt := 1; ; attempt++ {
 		for _, c := range calls {
-			if c.reset != nil {
-				c.reset()
+			if c.Reset != nil {
+				c.Reset()
 			}
 		}
 		err := p.once(ctx, calls)
@@ -46,11 +47,11 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 			continue
 		}
 		if err == nil || attempt > maxConflictRetries || !fault.IsConflict(err) && !mayRetake(err, calls) {
-			return explain(err)
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return explain(err)
+			return err
 		case <-time.After(time.Duration(attempt) * 5 * time.Millisecond):
 		}
 	}
@@ -58,16 +59,13 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 
 // once sends everything at once and reads every reply, that of COMMIT last. Rows reach a client before their
 // transaction has committed, and must not be used earlier.
-func (p poolExecutor) once(ctx context.Context, calls []call) error {
-	if p.pool == nil {
-		return invalid("pool", "is nil")
-	}
-	slot, err := p.slots.take(ctx)
+func (p Pool) once(ctx context.Context, calls []Call) error {
+	slot, err := p.Slots.Take(ctx)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
-	conn, err := p.pool.Acquire(ctx)
+	defer slot.Release()
+	conn, err := p.Conns.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -80,15 +78,15 @@ func (p poolExecutor) once(ctx context.Context, calls []call) error {
 	return err
 }
 
-func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) error {
-	encode, err := pgxEncoder(conn, p.careful)
+func (p Pool) send(ctx context.Context, conn *pgx.Conn, calls []Call) error {
+	encode, err := PgxEncoder(conn, p.careful)
 	if err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
 	own := 0 // statements that are no call
 	queue := func(text string, args ...any) { batch.Queue(text, args...); own++ }
-	begins := !keepsSettings(conn) || !slices.ContainsFunc(calls, func(c call) bool { return c.writes })
+	begins := !keepsSettings(conn) || !slices.ContainsFunc(calls, func(c Call) bool { return c.Writes })
 	if begins {
 		queue(beginFor(calls))
 	}
@@ -96,7 +94,7 @@ func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) er
 		queue(text, args...)
 	}
 	for _, c := range calls {
-		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
+		batch.Queue(c.Text, EncodeAll(c.Arguments(), encode)...)
 	}
 	if begins {
 		batch.Queue("COMMIT")
@@ -105,7 +103,7 @@ func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) er
 }
 
 // readTransaction reads the replies to the given number of preparing statements, and to the calls.
-func readTransaction(results pgx.BatchResults, own int, calls []call) (err error) {
+func readTransaction(results pgx.BatchResults, own int, calls []Call) (err error) {
 	defer func() { // Close reads the reply to COMMIT, or to the end of what was sent at once
 		if closeErr := results.Close(); err == nil {
 			err = closeErr
@@ -124,42 +122,42 @@ func readTransaction(results pgx.BatchResults, own int, calls []call) (err error
 	return nil
 }
 
-func readCall(results pgx.BatchResults, c call) error {
+func readCall(results pgx.BatchResults, c Call) error {
 	rows, err := results.Query()
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	return eachRow(&pgxRows{Rows: rows}, c.row)
+	return EachPgxRow(rows, c.Row)
 }
 
 // beginFor returns the BEGIN of the calls' transaction. Calls that only read may run on a standby, which refuses READ
 // WRITE.
-func beginFor(calls []call) string {
-	if slices.ContainsFunc(calls, func(c call) bool { return !c.reads }) {
-		return beginReadWrite
+func beginFor(calls []Call) string {
+	if slices.ContainsFunc(calls, func(c Call) bool { return !c.Reads }) {
+		return BeginReadWrite
 	}
 	return "BEGIN ISOLATION LEVEL READ COMMITTED"
 }
 
-// settings returns the statement that sets what the transaction needs beside the settings that its session keeps; text
+// Settings returns the statement that sets what the transaction needs beside the settings that its session keeps; text
 // is empty if that is nothing. The commit does not wait for the disk if every call allows that.
-func (p poolExecutor) settings(ctx context.Context, conn *pgx.Conn, calls []call) (text string, args []any) {
+func (p Pool) settings(ctx context.Context, conn *pgx.Conn, calls []Call) (text string, args []any) {
 	var sets []string
 	kept := keepsSettings(conn)
 	if !kept {
-		sets = append(sets, pinSets)
+		sets = append(sets, PinSets)
 	}
-	if !slices.ContainsFunc(calls, func(c call) bool { return !c.lazy }) {
+	if !slices.ContainsFunc(calls, func(c Call) bool { return !c.Lazy }) {
 		sets = append(sets, lazySet)
 	}
-	if i := slices.IndexFunc(calls, func(c call) bool { return c.promise != "" }); i >= 0 {
-		sets = append(sets, calls[i].promise)
+	if i := slices.IndexFunc(calls, func(c Call) bool { return c.Promise != "" }); i >= 0 {
+		sets = append(sets, calls[i].Promise)
 	}
 	if readsText(conn) {
-		sets = append(sets, eachSetting(textSettings, setSetting))
+		sets = append(sets, Each(textSettings, SetLocal))
 	}
-	sets = append(sets, p.limits.settings()...)
+	sets = append(sets, p.Limits.Settings()...)
 	bounds, args := boundSets(ctx, conn, kept)
 	if sets = append(sets, bounds...); len(sets) == 0 {
 		return "", nil
@@ -185,16 +183,16 @@ func leaveClean(conn *pgx.Conn, cause error) {
 	}
 }
 
-// checkPool begins a transaction in a round trip of its own, which a pooler in statement mode refuses. Such a pooler
-// would let claims and settles pass, each of which is sent in one piece, but refuse the first [Claim.Tx]. The server
-// refuses a session that does not fit.
-func checkPool(ctx context.Context, pool *pgxpool.Pool) error {
-	return explain(pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: "BEGIN; " + postgres.SelectFit},
-		func(pgx.Tx) error { return nil }))
+// Check begins a transaction in a round trip of its own, which a pooler in statement mode refuses. Such a pooler
+// would let claims and settles pass, each of which is sent in one piece, but refuse the first transaction of a handler.
+// The server refuses a session that does not fit.
+func Check(ctx context.Context, pool *pgxpool.Pool) error {
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: "BEGIN; " + postgres.SelectFit},
+		func(pgx.Tx) error { return nil })
 }
 
 // mayRetake reports that another row took a unique value first that one of the calls wanted: when the transaction runs
 // again, it leaves the row alone that lost.
-func mayRetake(err error, calls []call) bool {
-	return fault.IsTaken(err) && slices.ContainsFunc(calls, func(c call) bool { return c.retakes })
+func mayRetake(err error, calls []Call) bool {
+	return fault.IsTaken(err) && slices.ContainsFunc(calls, func(c Call) bool { return c.Retakes })
 }
