@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 
 	"github.com/google/uuid"
 )
@@ -57,7 +58,7 @@ func (p position) bound() string {
 	if p.due.UTC().Year() < 1 || p.isStart() {
 		return "-infinity"
 	}
-	return p.due.UTC().Format(microseconds)
+	return p.due.UTC().Format(conn.Microseconds)
 }
 
 // A claimedRow is a claimed row with its domain columns scanned into body.
@@ -76,32 +77,32 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 	var claimed []claimedRow
 	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.telemetry.labels.claimed,
 		topics: q.table.topics}
-	c := call{
-		statement: q.table.statements.claim,
-		args:      q.table.claimArgs(req),
-		lazy:      true,
-		writes:    true,
-		reset: func() {
+	c := conn.Call{
+		Statement: q.table.statements.claim,
+		Args:      q.table.claimArgs(req),
+		Lazy:      true,
+		Writes:    true,
+		Reset: func() {
 			claimed = make([]claimedRow, 0, req.limit)
 			req.topics.reset()
 		},
-		row: func(scan func(...any) error) error {
+		Row: func(scan func(...any) error) error {
 			row, err := scanner.scan(scan)
 			claimed = append(claimed, row)
 			return err
 		},
 	}
 	if req.rule != nil {
-		c.writes = false // in a function, which writes nothing if the rule lets no row pass
-		c.statement, c.row = q.table.statements.admitted, req.rule.before(c.row, claimedColumns+len(q.table.claimed))
+		c.Writes = false // in a function, which writes nothing if the rule lets no row pass
+		c.Statement, c.Row = q.table.statements.admitted, req.rule.before(c.Row, claimedColumns+len(q.table.claimed))
 	}
 	if req.topics != nil {
-		c.writes = false // in a function, which writes nothing if no row is due
-		req.topics.args(c.args)
-		c.statement = q.table.statements.byTopic
-		c.row = req.topics.before(c.row, claimedColumns+len(q.table.claimed))
+		c.Writes = false // in a function, which writes nothing if no row is due
+		req.topics.args(c.Args)
+		c.Statement = q.table.statements.byTopic
+		c.Row = req.topics.before(c.Row, claimedColumns+len(q.table.claimed))
 	}
-	calls := []call{c}
+	calls := []conn.Call{c}
 	if req.due != nil {
 		calls = append(calls, q.due(req.due))
 	}
@@ -121,8 +122,8 @@ func inClaimOrder(rows []claimedRow) []claimedRow {
 // before reads the verdict, which stands before the columns of a row, and then the row, if there is one.
 func (v *verdict) before(row func(func(...any) error) error, columns int) func(func(...any) error) error {
 	var found bool
-	own := append([]any{&v.admitted, &v.again, &v.bounded, &found}, slices.Repeat([]any{unread{}}, columns)...)
-	rest := slices.Repeat([]any{unread{}}, 4)
+	own := append([]any{&v.admitted, &v.again, &v.bounded, &found}, slices.Repeat([]any{conn.Unread{}}, columns)...)
+	rest := slices.Repeat([]any{conn.Unread{}}, 4)
 	return func(scan func(...any) error) error {
 		if err := scan(own...); err != nil || !found {
 			return err
@@ -139,7 +140,7 @@ func (t *Table) claimArgs(req claimRequest) map[string]any {
 	}
 	return t.laneArgs(map[string]any{
 		"owner_token": req.owner,
-		"lease":       interval(req.lease),
+		"lease":       conn.Interval(req.lease),
 		"batch_size":  req.limit,
 		"after_due":   due,
 		"after_id":    ids,
@@ -187,7 +188,7 @@ func (s *claimScanner) scanEach(scan func(...any) error) error {
 	one := make([]any, len(s.dest))
 	for i := range s.dest {
 		for j := range one {
-			one[j] = unread{}
+			one[j] = conn.Unread{}
 		}
 		one[i] = s.dest[i]
 		if err := scan(one...); err != nil && i == 0 {

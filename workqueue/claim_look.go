@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue/dispatch"
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // looks answer for all idle workers of a runtime at once whether there is something to claim. An idle process with many
@@ -36,7 +38,7 @@ const (
 )
 
 // lookLimits are the limits of a transaction that looks for several tables.
-var lookLimits = TxLimits{Lock: 50 * time.Millisecond, Statement: 250 * time.Millisecond}
+var lookLimits = conn.Limits{Lock: 50 * time.Millisecond, Statement: 250 * time.Millisecond}
 
 // A look is one worker's question, and the answer.
 type look struct {
@@ -126,13 +128,13 @@ func (l *looks) askBatch(ctx context.Context, tables [][]*look) {
 	if len(tables) == 0 {
 		return
 	}
-	var calls []call
+	var calls []conn.Call
 	var all []*look
 	for _, of := range tables {
 		calls = append(calls, lookCall(of))
 		all = append(all, of...)
 	}
-	ex := poolExecutor{pool: l.system.pool, limits: lookLimits, slots: slotTaker{slots: l.system.slots}}
+	ex := poolExecutor{conn.Pool{Conns: l.system.pool, Limits: lookLimits, Slots: conn.Taker{Slots: l.system.slots}}}
 	ctx, cancel := context.WithTimeout(ctx, minCallLimit)
 	defer cancel()
 	start := time.Now()
@@ -154,7 +156,7 @@ func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
 		return runSafely(ctx, of[0].work.queue.exec, lookCall(of))
 	})
 	answered(of, start, err)
-	return time.Since(start) > lookLimits.Lock || err != nil && !isOutage(err)
+	return time.Since(start) > lookLimits.Lock || err != nil && !fault.IsOutage(err)
 }
 
 func (l *looks) noteSlow(t *tableWork, slow bool) {
@@ -180,13 +182,13 @@ func answered(of []*look, start time.Time, err error) {
 	}
 }
 
-func runSafely(ctx context.Context, ex executor, calls ...call) (err error) {
+func runSafely(ctx context.Context, ex executor, calls ...conn.Call) (err error) {
 	defer contain.Recover(&err)
 	return ex.run(ctx, calls...)
 }
 
 // lookCall asks for the workers of one table.
-func lookCall(of []*look) call {
+func lookCall(of []*look) conn.Call {
 	t := of[0].work.table
 	var workers []int
 	var since, due []string
@@ -202,11 +204,11 @@ func lookCall(of []*look) call {
 			due, ids, lanes = append(due, lane.after.bound()), append(ids, lane.after.id), append(lanes, lane.values)
 		}
 	}
-	return call{
-		statement: t.statements.look, // it only reads, but must fail on a standby that was the primary before
-		args: t.laneArgs(map[string]any{"worker": workers, "asked_before": since, "after_due": due,
+	return conn.Call{
+		Statement: t.statements.look, // it only reads, but must fail on a standby that was the primary before
+		Args: t.laneArgs(map[string]any{"worker": workers, "asked_before": since, "after_due": due,
 			"after_id": ids}, lanes),
-		row: func(scan func(...any) error) error {
+		Row: func(scan func(...any) error) error {
 			var i int
 			var found bool
 			var asked time.Time

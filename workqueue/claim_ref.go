@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // A claimRef names one claim of one row. Every guard compares it.
@@ -39,18 +41,18 @@ type extension struct {
 func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration, within []*int64) (extension, error) {
 	var x extension
 	args := refArgs(refs)
-	args["lease"] = interval(lease)
-	args["claimed"], args["within"] = optionalText(""), within
+	args["lease"] = conn.Interval(lease)
+	args["claimed"], args["within"] = conn.OptionalText(""), within
 	if len(within) > 0 {
-		args["claimed"] = interval(lease)
+		args["claimed"] = conn.Interval(lease)
 	}
-	err := q.exec.run(ctx, call{
-		statement: q.table.statements.extend,
-		args:      args,
-		lazy:      true,
-		writes:    true,
-		reset:     func() { x = extension{} },
-		row: func(scan func(...any) error) error {
+	err := q.exec.run(ctx, conn.Call{
+		Statement: q.table.statements.extend,
+		Args:      args,
+		Lazy:      true,
+		Writes:    true,
+		Reset:     func() { x = extension{} },
+		Row: func(scan func(...any) error) error {
 			var id uuid.UUID
 			var wanted bool
 			if err := scan(&id, &wanted); err != nil {
@@ -79,12 +81,12 @@ func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []u
 		return nil
 	}
 	e := &SettleError{Table: q.table.Name()}
-	err := q.exec.run(ctx, call{
-		statement: q.table.statements.classify,
-		reads:     true,
-		args:      refArgs(rest),
-		reset:     func() { e.Gone, e.Lost = nil, nil },
-		row: func(scan func(...any) error) error {
+	err := q.exec.run(ctx, conn.Call{
+		Statement: q.table.statements.classify,
+		Reads:     true,
+		Args:      refArgs(rest),
+		Reset:     func() { e.Gone, e.Lost = nil, nil },
+		Row: func(scan func(...any) error) error {
 			var id uuid.UUID
 			var found, ours bool
 			var at standing

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 const (
@@ -30,7 +33,7 @@ const (
 // function claim_by_topic, as long as a topic is paused, has rows aside or has no room, and twice a second in any case.
 // Other claims are the usual statement. So the first pause takes effect with this delay if no notification comes.
 type topicState struct {
-	flow *flow // of the worker; nil: topics have no shares, as in a drain
+	flow *flow.Buffer[*delivery] // of the worker; nil: topics have no shares, as in a drain
 
 	mu     sync.Mutex
 	paused bool          // a topic was, at the last answer
@@ -111,7 +114,7 @@ func (s *topicState) stuck() map[string]int {
 	if s.flow == nil {
 		return nil
 	}
-	return s.flow.stuck()
+	return s.flow.Stuck()
 }
 
 // learn takes the answer of a claim that took so long.
@@ -142,7 +145,7 @@ func (s *topicState) learn(q *topicQuestion, took time.Duration) {
 		if q.cut || n >= q.rooms[i] {
 			s.open = append(s.open, o) // behind the others, so that each has its turn
 		} else if s.flow != nil {
-			s.flow.drained(o.name)
+			s.flow.Drained(o.name)
 		}
 	}
 	stuck := s.stuck()
@@ -184,8 +187,8 @@ func (q *topicQuestion) before(row func(func(...any) error) error, columns int) 
 	var n, lane *int
 	var due *time.Time
 	var id *uuid.UUID
-	own := append([]any{&kind, &topic, &n, &lane, &due, &id}, slices.Repeat([]any{unread{}}, columns)...)
-	rest := slices.Repeat([]any{unread{}}, topicParts)
+	own := append([]any{&kind, &topic, &n, &lane, &due, &id}, slices.Repeat([]any{conn.Unread{}}, columns)...)
+	rest := slices.Repeat([]any{conn.Unread{}}, topicParts)
 	return func(scan func(...any) error) error {
 		if err := scan(own...); err != nil {
 			return err

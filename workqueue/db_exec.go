@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -19,18 +20,17 @@ func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
 	if pool == nil {
 		return invalid("pool", "is nil")
 	}
-	conn, err := pool.Acquire(ctx)
+	c, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	tx := &pooledTx{conn: conn.Conn()}
+	tx := conn.NewTx(c.Conn())
 	defer func() { // also after a panic
-		tx.ended = true
-		leaveClean(tx.conn, err)
-		conn.Release()
+		tx.End(err)
+		c.Release()
 	}()
 	if err = fn(pgxTx{tx}); err == nil {
-		err = tx.commit(ctx)
+		err = explain(tx.Commit(ctx))
 	}
 	return err
 }
@@ -50,12 +50,22 @@ func (q *Queue) Query(ctx context.Context, row func(scan func(dest ...any) error
 	return q.inTx(ctx, func(tx Tx) error { return tx.Query(ctx, row, sql, args...) })
 }
 
+// A poolExecutor runs calls in a transaction of their own.
+type poolExecutor struct{ conn.Pool }
+
+func (p poolExecutor) run(ctx context.Context, calls ...conn.Call) error {
+	if p.Conns == nil {
+		return invalid("pool", "is nil")
+	}
+	return explain(p.Pool.Run(ctx, calls))
+}
+
 func (q *Queue) inTx(ctx context.Context, fn func(Tx) error) error {
 	switch e := q.exec.(type) {
 	case Tx:
 		return fn(e)
 	case poolExecutor:
-		return postgres.Renewed(func() error { return InTx(ctx, e.pool, fn) })
+		return postgres.Renewed(func() error { return InTx(ctx, e.Conns, fn) })
 	}
 	return invalid("queue", "was not made by Table.In or Table.On")
 }
@@ -65,11 +75,11 @@ func (t pgxTx) Exec(ctx context.Context, sql string, args ...any) (int64, error)
 	if t.tx == nil {
 		return 0, invalid("transaction", "is nil")
 	}
-	encode, err := pgxEncoder(t.tx.Conn(), true)
+	encode, err := conn.PgxEncoder(t.tx.Conn(), true)
 	if err != nil {
 		return 0, err
 	}
-	tag, err := t.tx.Exec(ctx, sql, encodeAll(args, encode)...)
+	tag, err := t.tx.Exec(ctx, sql, conn.EncodeAll(args, encode)...)
 	return tag.RowsAffected(), explain(err)
 }
 
@@ -82,16 +92,16 @@ func (t pgxTx) query(ctx context.Context, row func(scan func(dest ...any) error)
 	if t.tx == nil {
 		return invalid("transaction", "is nil")
 	}
-	encode, err := pgxEncoder(t.tx.Conn(), true)
+	encode, err := conn.PgxEncoder(t.tx.Conn(), true)
 	if err != nil {
 		return err
 	}
-	rows, err := t.tx.Query(ctx, sql, encodeAll(args, encode)...)
+	rows, err := t.tx.Query(ctx, sql, conn.EncodeAll(args, encode)...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	return eachRow(&pgxRows{Rows: rows}, row)
+	return conn.EachPgxRow(rows, row)
 }
 
 // Exec implements [Tx].
@@ -103,7 +113,7 @@ func (t sqlTx) Exec(ctx context.Context, sql string, args ...any) (int64, error)
 	if err != nil {
 		return 0, explain(err)
 	}
-	result, err := t.tx.ExecContext(ctx, sql, encodeAll(args, encode)...)
+	result, err := t.tx.ExecContext(ctx, sql, conn.EncodeAll(args, encode)...)
 	if err != nil {
 		return 0, explain(t.blame(err, args))
 	}
@@ -123,23 +133,18 @@ func (t sqlTx) query(ctx context.Context, row func(scan func(dest ...any) error)
 	if err != nil {
 		return err
 	}
-	rows, err := t.tx.QueryContext(ctx, sql, encodeAll(args, encode)...)
+	rows, err := t.tx.QueryContext(ctx, sql, conn.EncodeAll(args, encode)...)
 	if err != nil {
 		return t.blame(err, args)
 	}
 	defer rows.Close()
-	return t.blame(eachRow(rows, row), args)
+	return t.blame(conn.EachRow(rows, row), args)
 }
 
 // encoder asks for the encoding of the database if there are notes that it may lack characters of.
 func (t sqlTx) encoder(ctx context.Context, args []any) (func(any) any, error) {
-	plain := true
-	ask := noted(func(r rune) bool { plain = plain && isASCII(r); return true }, func(v any) any { return v })
-	for _, arg := range args {
-		ask(arg)
-	}
-	if plain {
-		return encodeLiteral, nil
+	if !conn.NeedsEncoding(args) {
+		return conn.EncodeLiteral, nil
 	}
 	var encoding string
 	rows, err := t.tx.QueryContext(ctx, "SELECT pg_catalog.current_setting('server_encoding')")
@@ -147,8 +152,8 @@ func (t sqlTx) encoder(ctx context.Context, args []any) (func(any) any, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	err = eachRow(rows, func(scan func(...any) error) error { return scan(&encoding) })
-	return noted(repertoireOf(encoding, true), literal), err
+	err = conn.EachRow(rows, func(scan func(...any) error) error { return scan(&encoding) })
+	return conn.LiteralFor(encoding), err
 }
 
 // blame explains the error of a transaction that sent a statement without its arguments. bun.Tx does so: it formats
@@ -164,12 +169,4 @@ func (t sqlTx) blame(err error, args []any) error {
 	}
 	return fmt.Errorf("%w: %w", invalid("transaction", "is a %T, which does not pass the arguments of a statement to "+
 		"the driver: use the *sql.Tx that it wraps, for bun workqueue.SQL(bunTx.Tx)", t.tx), err)
-}
-
-func encodeAll(values []any, encode func(any) any) []any {
-	args := make([]any, len(values))
-	for i, v := range values {
-		args[i] = encode(v)
-	}
-	return args
 }

@@ -3,13 +3,12 @@ package workqueue
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"reflect"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // A Tx is an application's open transaction, whichever library opened it. It is sealed: only [Pgx] and
@@ -65,42 +64,9 @@ func isNil(tx any) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// An executor runs statements. Every way into the database is one.
+// An executor runs statements. Every way into the database is one. Its errors say what to do about them, see [explain].
 type executor interface {
-	run(ctx context.Context, calls ...call) error
-}
-
-// A call is one statement with its arguments and what to do with each of its rows.
-type call struct {
-	statement
-	args map[string]any
-	row  func(scan func(dest ...any) error) error
-	// reset forgets what row has collected: a transaction that lost a conflict runs again.
-	reset func()
-	// unpinned leaves the planner alone: for inserts, which have no plan to go wrong.
-	unpinned bool
-	// writes marks a statement that a standby refuses by itself, whatever it finds.
-	writes bool
-	// reads marks a call that changes nothing, and so may run on a standby.
-	reads bool
-	// lazy marks a change that may be lost in a crash, as a claim may: its commit does not wait for the disk.
-	lazy bool
-	// promise is the setting by which the caller promises to fold the notes of this call right after its commit; empty:
-	// none.
-	promise string
-}
-
-// arguments are the call's arguments in the order of $1, $2, …
-func (c call) arguments() []any {
-	args := make([]any, len(c.params))
-	for i, name := range c.params {
-		v, ok := c.args[name]
-		if !ok {
-			panic("txwork: statement " + c.name + " lacks argument " + name)
-		}
-		args[i] = v
-	}
-	return args
+	run(ctx context.Context, calls ...conn.Call) error
 }
 
 type pgxTx struct{ tx pgxQuerier }
@@ -114,104 +80,14 @@ type pgxQuerier interface {
 
 func (pgxTx) database() string { return "pgx" }
 
-func (t pgxTx) run(ctx context.Context, calls ...call) error {
-	return runPinned(calls, func(c call) error { return t.query(ctx, c.row, c.text, c.arguments()) })
+func (t pgxTx) run(ctx context.Context, calls ...conn.Call) error {
+	return explain(conn.RunPinned(calls, func(c conn.Call) error { return t.query(ctx, c.Row, c.Text, c.Arguments()) }))
 }
 
 type sqlTx struct{ tx SQLTx }
 
 func (sqlTx) database() string { return "database/sql" }
 
-func (t sqlTx) run(ctx context.Context, calls ...call) error {
-	return runPinned(calls, func(c call) error { return t.query(ctx, c.row, c.text, c.arguments()) })
-}
-
-// runPinned runs the calls one after the other in the caller's transaction, under the plan settings where a call needs
-// them, and then restores the caller's own settings.
-func runPinned(calls []call, one func(call) error) error {
-	for _, c := range calls {
-		if c.unpinned {
-			if err := one(c); err != nil {
-				return explain(err)
-			}
-			continue
-		}
-		var before []string
-		if err := one(pinCall(&before)); err != nil {
-			return explain(err)
-		}
-		if err := one(c); err != nil {
-			return explain(err)
-		}
-		if err := one(unpinCall(before)); err != nil {
-			return explain(err)
-		}
-	}
-	return nil
-}
-
-// rows is what pgx.Rows and *sql.Rows share.
-type rows interface {
-	Next() bool
-	Scan(dest ...any) error
-	Err() error
-}
-
-// unread takes a column of any type and keeps nothing.
-type unread struct{}
-
-// Scan implements [sql.Scanner], for database/sql.
-func (unread) Scan(any) error { return nil }
-
-func eachRow(rs rows, row func(scan func(...any) error) error) error {
-	scan := rs.Scan
-	for rs.Next() {
-		if row == nil {
-			continue
-		}
-		if err := row(scan); err != nil {
-			return err
-		}
-	}
-	return rs.Err()
-}
-
-// pgxRows lets pgx decode ids in its binary form instead of through sql.Scanner and a string.
-type pgxRows struct {
-	pgx.Rows
-	plans []scanPlan // of each column
-}
-
-// A scanPlan scans a column into a destination of a type. It is kept, because finding it takes longer than using it.
-type scanPlan struct {
-	dest reflect.Type
-	plan pgtype.ScanPlan
-}
-
-// Scan differs from that of pgx in that an error does not close the rows: the next may be fine, and this
-// one may be scanned again.
-func (r *pgxRows) Scan(dest ...any) error {
-	fields, values := r.FieldDescriptions(), r.RawValues()
-	if len(dest) != len(fields) {
-		return fmt.Errorf("txwork: %d destinations for %d columns", len(dest), len(fields))
-	}
-	if r.plans == nil {
-		r.plans = make([]scanPlan, len(fields))
-	}
-	for i, d := range dest {
-		if id, ok := d.(*uuid.UUID); ok {
-			d = (*[16]byte)(id)
-		}
-		if _, ok := d.(unread); ok || d == nil {
-			continue
-		}
-		p := &r.plans[i]
-		if t := reflect.TypeOf(d); p.dest != t {
-			*p = scanPlan{t, r.Conn().TypeMap().PlanScan(fields[i].DataTypeOID, fields[i].Format, d)}
-		}
-		if err := p.plan.Scan(values[i], d); err != nil {
-			return fmt.Errorf("column %s: %w", fields[i].Name, err)
-		}
-	}
-	return nil
+func (t sqlTx) run(ctx context.Context, calls ...conn.Call) error {
+	return explain(conn.RunPinned(calls, func(c conn.Call) error { return t.query(ctx, c.Row, c.Text, c.Arguments()) }))
 }

@@ -1,7 +1,6 @@
 package workqueue
 
 import (
-	"strconv"
 	"time"
 )
 
@@ -22,17 +21,4 @@ func (l TxLimits) validate() error {
 		}
 	}
 	return nil
-}
-
-// settings are the calls that set them, in the SELECT that begins a transaction.
-func (l TxLimits) settings() (sets []string) {
-	set := func(name string, d time.Duration) {
-		if d > 0 {
-			sets = append(sets, setSetting(name, strconv.FormatInt(d.Milliseconds(), 10)))
-		}
-	}
-	set("idle_in_transaction_session_timeout", l.Idle)
-	set("statement_timeout", l.Statement)
-	set("lock_timeout", l.Lock)
-	return sets
 }

@@ -6,40 +6,42 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 var (
 	// ErrLeaseLost says that a settle or an extend named a claim that is no longer current: its lease
 	// ended and the row was reaped, or claimed again, or settled otherwise. Nothing was changed.
-	ErrLeaseLost = errors.New("lease lost")
+	ErrLeaseLost = fault.ErrLeaseLost
 
 	// ErrGone says that the row no longer exists: deleted by its ack, or purged. Whether this claim's
 	// own settle deleted it cannot be told any more.
-	ErrGone = errors.New("row is gone")
+	ErrGone = fault.ErrGone
 
 	// ErrInvalid is what errors.Is finds in every [InvalidError].
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = fault.ErrInvalid
 
 	// ErrNotFound says that what was asked for does not exist: it was never written, or has been deleted. The error
 	// that wraps it names it.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = fault.ErrNotFound
 
 	// ErrSchemaVersion says that a table is missing, or was made for another version of this library.
-	ErrSchemaVersion = errors.New("the schema does not fit this library")
+	ErrSchemaVersion = fault.ErrSchemaVersion
 
 	// ErrPoolMode says that the pool leads to a pooler that does not keep what the library relies on: transactions,
 	// which one in statement mode refuses, or prepared statements, which one in transaction mode loses unless it tracks
 	// them. The error that wraps it names the remedy.
-	ErrPoolMode = errors.New("the pooler does not fit")
+	ErrPoolMode = fault.ErrPoolMode
 
 	// ErrSession says that a session was refused, because SQL does not mean there what it says: its search_path names a
 	// schema before pg_catalog, so that functions of that schema replace PostgreSQL's own, or its
 	// session_replication_role is replica, so that no triggers run, or its client_encoding is not UTF8. The error that
 	// wraps it says which.
-	ErrSession = errors.New("the session does not fit")
+	ErrSession = fault.ErrSession
 
 	// ErrReadOnly says that the database refuses writes: a standby, or one set read-only.
-	ErrReadOnly = errors.New("database is read-only")
+	ErrReadOnly = fault.ErrReadOnly
 )
 
 // An InvalidError says which input was refused and why. Nothing was written.
@@ -61,6 +63,15 @@ func refuse(field, problem string) error {
 		return nil
 	}
 	return &InvalidError{Field: field, Reason: problem}
+}
+
+// explain adds what to do to the errors of the database that have a known remedy.
+func explain(err error) error {
+	if fault.IsUntranslatable(err) && !errors.Is(err, ErrInvalid) {
+		err = fmt.Errorf("%w: %w", invalid("text", "has a character that the encoding of the database lacks: only "+
+			"payloads can have it, unless the encoding is UTF8"), err)
+	}
+	return fault.Explain(err)
 }
 
 // An ItemError says which item of a call was refused, such as which of several messages, and why. Nothing was

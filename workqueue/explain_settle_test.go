@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // If a table was analysed while all its rows were Ready, the planner believes that no row is in progress. It would then
@@ -50,9 +52,9 @@ func (p *planner) settles(n int) (list []query) {
 		"cancelled": repeated("false", "boolean"), "lease": "'30 seconds'", "ids": someIDs,
 	}
 	s := renderStatements(p.spec)
-	for _, stmt := range []statement{s.ack, s.abandon, s.snooze, s.fail, s.extend} {
-		q := query{name: stmt.name, text: stmt.text}
-		for _, param := range stmt.params {
+	for _, stmt := range []conn.Statement{s.ack, s.abandon, s.snooze, s.fail, s.extend} {
+		q := query{name: stmt.Name, text: stmt.Text}
+		for _, param := range stmt.Params {
 			q.args = append(q.args, arguments[param])
 		}
 		list = append(list, q)

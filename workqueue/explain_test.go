@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // TestPlans looks at the plan of every statement and of every SQL function, under the settings that the library pins.
@@ -146,9 +147,9 @@ type query struct {
 func (p *planner) statements() (list []query) {
 	s := renderStatements(p.spec)
 	for _, stmt := range allStatements(p.spec) {
-		q := query{name: stmt.name, text: stmt.text, unpinned: strings.HasPrefix(stmt.name, "insert"),
-			claims: stmt.name == s.claim.name}
-		for _, name := range stmt.params {
+		q := query{name: stmt.Name, text: stmt.Text, unpinned: strings.HasPrefix(stmt.Name, "insert"),
+			claims: stmt.Name == s.claim.Name}
+		for _, name := range stmt.Params {
 			q.args = append(q.args, p.argument(name, columnsOf(stmt)))
 		}
 		list = append(list, q)
@@ -173,8 +174,8 @@ func (p *planner) functions() (list []query) {
 const someIDs = "ARRAY(SELECT lpad(to_hex(n), 32, '0')::uuid FROM generate_series(1, 100) AS n)"
 
 // columnsOf says how a statement gets the values of columns: as lanes, one by one, or as the columns of an insert.
-func columnsOf(s statement) string {
-	switch s.name {
+func columnsOf(s conn.Statement) string {
+	switch s.Name {
 	case "claim", "look", "next_due":
 		return "ARRAY[%s]"
 	case "insert", "find_unique":

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -44,20 +46,22 @@ var goldenInvoices = Spec{
 
 // TestGolden shows a reviewer every statement as it is sent. After an intended change, run it with -update. Whole
 // tables are not among them: those of the domains are in migrations/sql, a user's own in examples/customtable.
+// pinText pins the plans of the statements after it in its transaction.
+var pinText = "SELECT " + conn.PinSets
+
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
 		t.Run(spec.Table, func(t *testing.T) {
 			t.Parallel()
 			for _, stmt := range allStatements(spec) {
-				golden(t, spec.Table+"/"+stmt.name+".sql", annotated(stmt))
+				golden(t, spec.Table+"/"+stmt.Name+".sql", annotated(stmt))
 			}
 		})
 	}
 	t.Run("plan settings", func(t *testing.T) {
 		t.Parallel()
-		unpin := unpinCall(make([]string, len(callerSettings)))
-		golden(t, "plan_settings.sql", strings.Join([]string{pinText, savePinText, unpin.text}, ";\n\n")+";\n")
+		golden(t, "plan_settings.sql", strings.Join(append([]string{pinText}, conn.PinTexts()...), ";\n\n")+";\n")
 	})
 }
 
@@ -67,7 +71,7 @@ func TestGoldenFilesAreAllUsed(t *testing.T) {
 	known := map[string]bool{"plan_settings.sql": true}
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
 		for _, stmt := range allStatements(spec) {
-			known[spec.Table+"/"+stmt.name+".sql"] = true
+			known[spec.Table+"/"+stmt.Name+".sql"] = true
 		}
 	}
 	files, err := filepath.Glob("testdata/golden/*/*.sql")
@@ -97,7 +101,7 @@ func TestEveryFileIsAStatement(t *testing.T) {
 	byTopic.Topics.Columns = []string{"topic"}
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices, ruled, byTopic} {
 		for _, stmt := range allStatements(spec) {
-			used[stmt.name] = true
+			used[stmt.Name] = true
 		}
 	}
 	files, err := sqlFiles.ReadDir("sql")
@@ -112,15 +116,15 @@ func TestEveryFileIsAStatement(t *testing.T) {
 }
 
 // allStatements returns the statements of a Spec, with some of its inserts. It finds new statements by itself.
-func allStatements(spec Spec) (list []statement) {
+func allStatements(spec Spec) (list []conn.Statement) {
 	v := reflect.ValueOf(renderStatements(spec))
 	for i := range v.NumField() {
 		field := v.Field(i)
-		stmt := statement{name: field.FieldByName("name").String(), text: field.FieldByName("text").String()}
-		for p := range field.FieldByName("params").Len() {
-			stmt.params = append(stmt.params, field.FieldByName("params").Index(p).String())
+		stmt := conn.Statement{Name: field.FieldByName("Name").String(), Text: field.FieldByName("Text").String()}
+		for p := range field.FieldByName("Params").Len() {
+			stmt.Params = append(stmt.Params, field.FieldByName("Params").Index(p).String())
 		}
-		if stmt.text != "" {
+		if stmt.Text != "" {
 			list = append(list, stmt)
 		}
 	}
@@ -129,7 +133,7 @@ func allStatements(spec Spec) (list []statement) {
 
 // inserts returns the two extremes of an insert: several rows with different values in every column, and one row with
 // only the values that it needs.
-func inserts(spec Spec) []statement {
+func inserts(spec Spec) []conn.Statement {
 	v := newView(spec)
 	forms := func(required, others form) string {
 		list := make([]byte, 0, firstColumn+len(v.Columns))
@@ -147,17 +151,17 @@ func inserts(spec Spec) []statement {
 	}
 	many := v.insertStatement(shape{forms: forms(varying, varying), guarded: len(v.Unique) > 0})
 	one := v.insertStatement(shape{forms: forms(common, absent), one: true})
-	one.name = "insert_one"
-	return []statement{many, one}
+	one.Name = "insert_one"
+	return []conn.Statement{many, one}
 }
 
 // annotated is a statement with the names of its parameters.
-func annotated(s statement) string {
+func annotated(s conn.Statement) string {
 	var b strings.Builder
-	for i, name := range s.params {
+	for i, name := range s.Params {
 		fmt.Fprintf(&b, "-- $%d %s\n", i+1, name)
 	}
-	return b.String() + s.text + ";\n"
+	return b.String() + s.Text + ";\n"
 }
 
 func golden(t *testing.T, name, got string) {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -78,14 +80,13 @@ type delivery struct {
 	lost    atomic.Bool
 	claimed int64        // when, in nanoseconds of the worker's monotonic clock
 	within  atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
-	told    bool         // that it runs for longer; used by renewals only
+	overdue bool         // reported as running for longer; used by renewals only
 	txErr   error        // Tx has failed
 	// settling is set while Tx commits: a renewal that finds the row settled has then found our own settle.
 	settling atomic.Bool
 	settled  atomic.Pointer[Outcome] // by Tx
 
-	share   *share    // of its topic; nil: the table has none
-	started time.Time // if its share counts it; guarded by the flow
+	place flow.Place // guarded by the buffer
 }
 
 // RunsWithin says how long the handler may run before its row is reported as one that does not return, see
@@ -294,7 +295,7 @@ func aborted(result error) error {
 func endTx(tx pgx.Tx, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if contain.Is(explain(cause), ErrReadOnly) {
+	if postgres.IsReadOnly(cause) {
 		tx.Conn().Close(ctx)
 	}
 	tx.Rollback(ctx) // after a commit this does nothing
@@ -321,7 +322,7 @@ func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) (count f
 		if err == nil && len(changed) == 0 {
 			err = &SettleError{Table: w.table.Name(), Lost: []uuid.UUID{d.ID}}
 		}
-		if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrGone) {
+		if fault.IsVoid(err) {
 			d.abort(ErrLeaseLost)
 		}
 		return changed, err
@@ -342,30 +343,6 @@ func (w *Worker) executorOf(tx pgx.Tx) executor {
 // freezes before the commit, the server soon ends the session.
 type ownTx struct{ tx pgx.Tx }
 
-func (t ownTx) settings() []string {
-	sets := []string{pinSets, idleSet}
-	if readsText(t.tx.Conn()) {
-		sets = append(sets, eachSetting(textSettings, setSetting))
-	}
-	return sets
-}
-
-func (t ownTx) run(ctx context.Context, calls ...call) error {
-	encode, err := pgxEncoder(t.tx.Conn(), true)
-	if err != nil {
-		return err
-	}
-	batch := &pgx.Batch{}
-	bounds, args := boundSets(ctx, t.tx.Conn(), false)
-	sets := "SELECT " + strings.Join(append(t.settings(), bounds...), ", ") + " WHERE " + postgres.RunsTriggers
-	batch.Queue(sets, args...)
-	for _, c := range calls {
-		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
-	}
-	results := t.tx.SendBatch(ctx, batch)
-	_, err = results.Exec()
-	for i := 0; err == nil && i < len(calls); i++ {
-		err = readCall(results, calls[i])
-	}
-	return explain(errors.Join(err, results.Close()))
+func (t ownTx) run(ctx context.Context, calls ...conn.Call) error {
+	return explain(conn.RunLast(ctx, t.tx, calls))
 }

@@ -86,10 +86,10 @@ func (a *atWork) loads() map[string]load {
 	a.mu.Unlock()
 	loads := map[string]load{}
 	for _, w := range workers {
-		running, concurrency := w.flow.load()
+		running, concurrency := w.flow.Load()
 		lane := w.lane()
 		l := loads[lane]
-		l.inFlight, l.running, l.concurrency = l.inFlight+w.inFlight.count(), l.running+running,
+		l.inFlight, l.running, l.concurrency = l.inFlight+w.inFlight.Count(), l.running+running,
 			l.concurrency+concurrency
 		loads[lane] = l
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // begunSetting marks the transaction that [Claim.Tx] has begun with the id of the claim's row. The setting is local to
@@ -27,14 +29,14 @@ var (
 
 // beginText begins a handler's transaction, marks and bounds it, in one round trip.
 func (d *delivery) beginText() string {
-	sets := append([]string{markSet(d.ID)}, d.worker.options.TxLimits.settings()...)
+	sets := append([]string{markSet(d.ID)}, conn.Limits(d.worker.options.TxLimits).Settings()...)
 	if d.folds() {
 		sets = append(sets, d.worker.table.spec.foldPromise())
 	}
-	return beginReadWrite + "; SELECT " + strings.Join(sets, ", ")
+	return conn.BeginReadWrite + "; SELECT " + strings.Join(sets, ", ")
 }
 
-func markSet(id uuid.UUID) string { return setSetting(begunSetting, id.String()) }
+func markSet(id uuid.UUID) string { return conn.SetLocal(begunSetting, id.String()) }
 
 // begunTx runs calls in a handler's transaction. It also checks that this is still the transaction that was begun.
 type begunTx struct {
@@ -43,18 +45,19 @@ type begunTx struct {
 	id uuid.UUID
 }
 
-func (t begunTx) run(ctx context.Context, calls ...call) error {
+func (t begunTx) run(ctx context.Context, calls ...conn.Call) error {
 	if t.tx.Conn().PgConn().TxStatus() != 'T' {
 		return errTxEnded // without a transaction the calls would commit one by one
 	}
-	return t.executor.run(ctx, append([]call{t.check()}, calls...)...)
+	return t.executor.run(ctx, append([]conn.Call{t.check()}, calls...)...)
 }
 
-func (t begunTx) check() call {
-	return call{
-		statement: statement{name: "begun", text: "SELECT coalesce(pg_catalog.current_setting('" + begunSetting + "', true), '')"},
-		unpinned:  true,
-		row: func(scan func(...any) error) error {
+func (t begunTx) check() conn.Call {
+	return conn.Call{
+		Statement: conn.Statement{Name: "begun",
+			Text: "SELECT coalesce(pg_catalog.current_setting('" + begunSetting + "', true), '')"},
+		Unpinned: true,
+		Row: func(scan func(...any) error) error {
 			var id string
 			if err := scan(&id); err != nil {
 				return err

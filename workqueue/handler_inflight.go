@@ -37,13 +37,19 @@ func (f *inFlight) remove(ds ...*delivery) {
 	}
 }
 
-func (f *inFlight) has(d *delivery) bool {
+// left takes deliveries out of flight.
+func (w *Worker) left(ds ...*delivery) {
+	w.inFlight.remove(ds...)
+	w.flow.Settled()
+}
+
+func (f *inFlight) Has(d *delivery) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.deliveries[d.ID] == d
 }
 
-func (f *inFlight) count() int {
+func (f *inFlight) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.deliveries)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/txwork/txwork/internal/contain"
 )
@@ -156,24 +154,6 @@ func (k outcomeKind) String() string {
 
 // A Redactor rewrites an error's text before it is stored, to keep secrets out of the table.
 type Redactor func(ctx context.Context, message string) string
-
-// maxErrorBytes bounds last_error: enough for a message and the top of a stack, not for a page.
-const maxErrorBytes = 8 << 10
-
-// storable is an error's text as PostgreSQL accepts it: no NUL, valid UTF-8, bounded. If PostgreSQL refused the text,
-// it would refuse the statement that records the failure.
-func storable(message string) string {
-	message = strings.ReplaceAll(message, "\x00", "")
-	message = strings.ToValidUTF8(message, "\uFFFD")
-	if len(message) <= maxErrorBytes {
-		return message
-	}
-	cut := maxErrorBytes - len("…")
-	for cut > 0 && !utf8.RuneStart(message[cut]) {
-		cut--
-	}
-	return message[:cut] + "…"
-}
 
 // text is an error's message. It goes through fmt because the error is the application's: a panic in its Error
 // method becomes a part of the message.

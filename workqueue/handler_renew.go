@@ -26,7 +26,7 @@ func (w *Worker) renew(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			w.flow.trim(w.release) // before their leases are renewed
+			w.flow.Trim() // before their leases are renewed
 		case <-w.cancels:
 			urgent = true
 		}
@@ -46,17 +46,17 @@ func (w *Worker) renewDue(ctx context.Context, all bool) {
 		w.abortExpired()
 	}
 	w.abortExpired()
-	w.tellNotReturning(due)
+	w.reportNotReturning(due)
 }
 
-// tellNotReturning logs which of the renewed rows run for longer than they should.
-func (w *Worker) tellNotReturning(renewed []*delivery) {
+// reportNotReturning logs which of the renewed rows run for longer than they should.
+func (w *Worker) reportNotReturning(renewed []*delivery) {
 	var ids []uuid.UUID
 	rows := map[uuid.UUID]labels{}
 	for _, d := range renewed {
 		within := d.runsWithin()
-		if late := within > 0 && w.clock()-d.claimed > int64(within); late && !d.told {
-			d.told = true
+		if late := within > 0 && w.clock()-d.claimed > int64(within); late && !d.overdue {
+			d.overdue = true
 			ids, rows[d.ID] = append(ids, d.ID), d.labels
 		}
 	}
@@ -103,7 +103,7 @@ func (w *Worker) reallyLost(byID map[uuid.UUID]*delivery, err error) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
-	settled := func(id uuid.UUID) bool { return !w.inFlight.has(byID[id]) || byID[id].settling.Load() }
+	settled := func(id uuid.UUID) bool { return !w.inFlight.Has(byID[id]) || byID[id].settling.Load() }
 	refused.Lost = slices.DeleteFunc(refused.Lost, settled)
 	refused.Gone = slices.DeleteFunc(refused.Gone, settled)
 	if len(refused.Lost)+len(refused.Gone) == 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // A NewRow is a row to enqueue. The zero value of every field but Values is usable.
@@ -44,7 +45,7 @@ func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) 
 		return nil, nil, err
 	}
 	s, err := r.Retry.stored()
-	return optionalText(h), optionalText(s), err
+	return conn.OptionalText(h), conn.OptionalText(s), err
 }
 
 // Enqueued is what became of something that was enqueued: a row, a message, a job or a timer.

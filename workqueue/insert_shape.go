@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // A form is how the values of one column travel in an insert.
@@ -93,7 +94,7 @@ type insertView struct {
 	Once            bool
 }
 
-func (v view) insertStatement(s shape) statement {
+func (v view) insertStatement(s shape) conn.Statement {
 	in := insertView{view: v, Fields: v.insertFields(), One: s.one, Guarded: s.guarded,
 		Once: s.once}
 	for i := range in.Fields {
@@ -116,9 +117,9 @@ type insertStatements struct {
 	count  atomic.Int64
 }
 
-func (s *insertStatements) of(shape shape) statement {
+func (s *insertStatements) of(shape shape) conn.Statement {
 	if stmt, ok := s.kept.Load(shape); ok {
-		return stmt.(statement)
+		return stmt.(conn.Statement)
 	}
 	stmt := s.view.insertStatement(shape)
 	if s.count.Add(1) <= maxShapes {

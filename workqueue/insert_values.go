@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 
 	"github.com/google/uuid"
 )
@@ -165,9 +166,9 @@ func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, e
 	for i, id := range in.ids {
 		inserted[i] = Enqueued{ID: id}
 	}
-	insert := call{statement: in.table.inserts.of(in.shape()), args: in.args(), unpinned: true}
+	insert := conn.Call{Statement: in.table.inserts.of(in.shape()), Args: in.args(), Unpinned: true}
 	if !in.guarded && in.once == nil {
-		n, err := tx.Exec(ctx, insert.text, insert.arguments()...)
+		n, err := tx.Exec(ctx, insert.Text, insert.Arguments()...)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -177,8 +178,8 @@ func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, e
 		return inserted, in.ids, nil
 	}
 	written := make([]uuid.UUID, 0, len(in.ids))
-	returned := collectIDs(insert.statement, insert.args, &written)
-	returned.unpinned = true
+	returned := collectIDs(insert.Statement, insert.Args, &written)
+	returned.Unpinned = true
 	if err := tx.run(ctx, returned); err != nil || len(written) == len(in.ids) {
 		return inserted, written, err
 	}
@@ -226,8 +227,8 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enque
 }
 
 // find looks for the existing rows of those that were not inserted. Nil means all of these.
-func (in *insertion) find(s statement, args map[string]any, inserted []Enqueued, of []bool) call {
-	return call{statement: s, args: args, row: func(scan func(...any) error) error {
+func (in *insertion) find(s conn.Statement, args map[string]any, inserted []Enqueued, of []bool) conn.Call {
+	return conn.Call{Statement: s, Args: args, Row: func(scan func(...any) error) error {
 		var ord int
 		var id uuid.UUID
 		err := scan(&ord, &id)

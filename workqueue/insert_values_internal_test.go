@@ -65,7 +65,7 @@ func TestStatementsOfInsertsAreBounded(t *testing.T) {
 			}
 		}
 		s := shape{forms: string(forms)}
-		if got, want := table.inserts.of(s).text, table.view.insertStatement(s).text; got != want {
+		if got, want := table.inserts.of(s).Text, table.view.insertStatement(s).Text; got != want {
 			t.Fatalf("%+v: got %s, want %s", s, got, want)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 const (
@@ -46,7 +49,7 @@ type arrivalError struct{ kind, message string }
 // newArrivalError reads an error of the database or of the application. The methods of the latter may panic.
 func newArrivalError(err error) *arrivalError {
 	o := outcomeOf(err)
-	e := &arrivalError{errorType(err), cmp.Or(o.stored(), storable(text(err)))}
+	e := &arrivalError{fault.Type(err), cmp.Or(o.stored(), conn.Storable(text(err)))}
 	if e.kind == "_OTHER" {
 		e.kind = cmp.Or(o.errorType, "_OTHER")
 	}

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/txwork/txwork/internal/contain"
-
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -285,32 +282,7 @@ func (s settlement) deadLetter(at standing) string {
 	return "exhausted"
 }
 
-// errorType is an operation's error as metrics and spans tell it: one of few values. It is empty without an error.
-func errorType(err error) string {
-	if err == nil {
-		return ""
-	}
-	if pg, ok := contain.As[*pgconn.PgError](err); ok {
-		return pg.Code
-	}
-	for _, known := range []struct {
-		err  error
-		name string
-	}{
-		{ErrLeaseLost, "lease_lost"}, {ErrGone, "gone"}, {ErrInvalid, "invalid"},
-		{context.DeadlineExceeded, "timeout"}, {context.Canceled, "canceled"},
-	} {
-		if contain.Is(err, known.err) {
-			return known.name
-		}
-	}
-	if _, ok := contain.As[*pgconn.ConnectError](err); ok {
-		return "connect"
-	}
-	return "_OTHER"
-}
-
-// errorTypeOf is errorType for the error of a handler: its Go type.
+// errorTypeOf is the error of a handler as metrics and spans report it: its Go type.
 func errorTypeOf(err error) string {
 	if err == errGoexit { // errors.Is would call the application's error
 		return "goexit"

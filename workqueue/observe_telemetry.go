@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txwork/txwork/internal/scope"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // Telemetry says where a table's spans, metrics, logs and events go. The zero value uses the global
@@ -273,7 +274,7 @@ func (t *telemetry) measure(ctx context.Context, op operation, e Event) {
 	}
 	if histogram.Enabled(ctx) {
 		histogram.Record(ctx, e.Duration.Seconds(),
-			t.with(series{op: op, key: errorTypeKey, value: errorType(e.Err)}).record...)
+			t.with(series{op: op, key: errorTypeKey, value: fault.Type(e.Err)}).record...)
 	}
 }
 
@@ -294,7 +295,7 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 		// The caller gets the error, and may log it. A worker has no caller to give it to, and logs it itself.
 		t.logger.LogAttrs(ctx, slog.LevelDebug, e.Operation+" failed", slog.Any("error", e.Err))
 	}
-	span.SetAttributes(errorTypeKey.String(errorType(e.Err)))
+	span.SetAttributes(errorTypeKey.String(fault.Type(e.Err)))
 	span.RecordError(e.Err)
 	span.SetStatus(codes.Error, e.Err.Error())
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/dispatch"
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // Status is the state of a row.
@@ -186,7 +188,7 @@ func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]u
 		return nil, err
 	}
 	return q.idsOp(ctx, opCancel, q.table.statements.cancel, ids, map[string]any{
-		"reason": note(storable("cancelled: " + text(message(reason)))),
+		"reason": conn.Note(conn.Storable("cancelled: " + text(message(reason)))),
 	})
 }
 
@@ -203,9 +205,9 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 	}
 	stmt := q.table.statements.redrive
 	changed, err := q.idsOp(ctx, opRedrive, stmt, ids, map[string]any{
-		"actor": optionalNote(storable(actor)),
+		"actor": conn.OptionalNote(conn.Storable(actor)),
 	})
-	if isTaken(err, []call{{statement: stmt}}) {
+	if stmt.Retakes && fault.IsTaken(err) {
 		err = fmt.Errorf("txwork: another row of %s took the unique value of one of these rows meanwhile, so none was "+
 			"redriven: redrive again: %w", q.table.Name(), err)
 	}
@@ -213,7 +215,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 }
 
 // idsOp need not sort the ids: the scan of the primary key visits those of any array in its own order.
-func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []uuid.UUID,
+func (q *Queue) idsOp(ctx context.Context, op operation, stmt conn.Statement, ids []uuid.UUID,
 	args map[string]any) ([]uuid.UUID, error) {
 	args["ids"] = ids
 	var changed []uuid.UUID
@@ -252,10 +254,10 @@ func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 	var cancelled int
 	var dead []byte
 	err := q.table.telemetry.count(ctx, opReap, limit, func(ctx context.Context) (int, error) {
-		err := q.exec.run(ctx, call{
-			statement: q.table.statements.reapExpired,
-			args:      map[string]any{"max_rows": limit},
-			row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled, &dead) },
+		err := q.exec.run(ctx, conn.Call{
+			Statement: q.table.statements.reapExpired,
+			Args:      map[string]any{"max_rows": limit},
+			Row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled, &dead) },
 		})
 		return r.Requeued + r.Failed, err
 	})
@@ -276,13 +278,14 @@ func (q *Queue) PurgeFailed(ctx context.Context, age time.Duration, limit int) (
 	return q.purge(ctx, q.table.statements.purgeFailed, "dead_letter", age, limit)
 }
 
-func (q *Queue) purge(ctx context.Context, stmt statement, state string, age time.Duration, limit int) (int, error) {
+func (q *Queue) purge(ctx context.Context, stmt conn.Statement, state string, age time.Duration,
+	limit int) (int, error) {
 	if err := cmp.Or(checkDelay(age), checkLimit(limit)); err != nil {
 		return 0, err
 	}
 	var deleted []uuid.UUID
 	err := q.table.telemetry.count(ctx, opPurge, limit, func(ctx context.Context) (int, error) {
-		err := q.exec.run(ctx, collectIDs(stmt, map[string]any{"age": interval(age), "max_rows": limit}, &deleted))
+		err := q.exec.run(ctx, collectIDs(stmt, map[string]any{"age": conn.Interval(age), "max_rows": limit}, &deleted))
 		return len(deleted), err
 	})
 	if err == nil {
@@ -310,14 +313,14 @@ func (q *Queue) nextDue(ctx context.Context, d *dueQuestion) error { return q.ex
 
 // due is the question as a call. It is lazy, so that it can share the transaction of a claim: its answer may be lost
 // like the claim.
-func (q *Queue) due(d *dueQuestion) call {
-	return call{
-		statement: q.table.statements.nextDue,
-		reads:     true,
-		lazy:      true,
-		args:      q.table.laneArgs(map[string]any{"since": d.since}, d.lanes),
-		reset:     func() { d.next = nil },
-		row: func(scan func(...any) error) error {
+func (q *Queue) due(d *dueQuestion) conn.Call {
+	return conn.Call{
+		Statement: q.table.statements.nextDue,
+		Reads:     true,
+		Lazy:      true,
+		Args:      q.table.laneArgs(map[string]any{"since": d.since}, d.lanes),
+		Reset:     func() { d.next = nil },
+		Row: func(scan func(...any) error) error {
 			var seconds *float64
 			var due *time.Time
 			err := scan(&d.asked, &seconds, &due)
@@ -335,13 +338,13 @@ func wakeAt(due *time.Time, seconds *float64) *dispatch.Wake {
 	return &dispatch.Wake{At: *due, In: postgres.Seconds(*seconds)}
 }
 
-func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*dispatch.Wake, error) {
+func (q *Queue) wake(ctx context.Context, stmt conn.Statement, args map[string]any) (*dispatch.Wake, error) {
 	var wake *dispatch.Wake
-	err := q.exec.run(ctx, call{
-		statement: stmt,
-		args:      args,
-		reads:     true,
-		row: func(scan func(...any) error) error {
+	err := q.exec.run(ctx, conn.Call{
+		Statement: stmt,
+		Args:      args,
+		Reads:     true,
+		Row: func(scan func(...any) error) error {
 			var seconds float64
 			wake = new(dispatch.Wake)
 			err := scan(&seconds, &wake.At)
@@ -371,10 +374,10 @@ func (s Stats) Live() int64 { return s.Ready + s.Scheduled + s.InProgress + s.Wa
 // Stats counts the live rows and the dead letters. Its cost grows with their number.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
-	err := q.exec.run(ctx, call{
-		statement: q.table.statements.stats,
-		reads:     true,
-		row: func(scan func(...any) error) error {
+	err := q.exec.run(ctx, conn.Call{
+		Statement: q.table.statements.stats,
+		Reads:     true,
+		Row: func(scan func(...any) error) error {
 			var seconds float64
 			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled,
 				&seconds, &s.Partial)
@@ -385,12 +388,12 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
-func collectIDs(stmt statement, args map[string]any, ids *[]uuid.UUID) call {
-	return call{
-		statement: stmt,
-		args:      args,
-		reset:     func() { *ids = nil },
-		row: func(scan func(...any) error) error {
+func collectIDs(stmt conn.Statement, args map[string]any, ids *[]uuid.UUID) conn.Call {
+	return conn.Call{
+		Statement: stmt,
+		Args:      args,
+		Reset:     func() { *ids = nil },
+		Row: func(scan func(...any) error) error {
 			var id uuid.UUID
 			if err := scan(&id); err != nil {
 				return err

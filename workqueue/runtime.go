@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // DefaultConnections is how many connections a [Runtime] works over: claims, settles and upkeep of many queues take
@@ -69,20 +73,20 @@ type Runtime struct {
 	listened map[string]bool // tables that its workers listen for
 
 	outages outage.Log
-	others  outageOf // of work beside the workers
+	others  fault.Outage // of work beside the workers
 }
 
 // A system is what a runtime has while it is open.
 type system struct {
 	runtime  *Runtime
 	pool     *pgxpool.Pool
-	slots    *slots
+	slots    *conn.Slots
 	listener *listener
 	looks    *looks
 	epoch    time.Time // workers look when multiples of their interval have passed since then
 	clock    dbClock
 
-	narrowing narrowing
+	isolation flow.Isolation[*delivery]
 
 	mu     sync.Mutex
 	tables map[string]*tableWork
@@ -101,7 +105,7 @@ func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 			maxConnections)
 	}
 	r := &Runtime{pool: pool, options: o, listened: make(map[string]bool)}
-	r.others.log = &r.outages
+	r.others.LogTo(&r.outages)
 	return r, nil
 }
 
@@ -133,13 +137,18 @@ func (r *Runtime) AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) 
 		return err
 	}
 	defer r.leave()
-	slot, err := slotTaker{slots: s.slots}.take(ctx)
+	slot, err := conn.Taker{Slots: s.slots}.Take(ctx)
 	if err != nil {
 		return err
 	}
-	defer slot.release()
+	defer slot.Release()
 	return s.pool.AcquireFunc(ctx, f)
 }
+
+// NoteOutage records how a statement of other work beside the runtime's workers ended, such as one under
+// [Runtime.AcquireFunc]: nil, or an error. Outages of the database are logged once for all work of the runtime, when
+// they begin and when they end. NoteOutage reports whether err is one.
+func (r *Runtime) NoteOutage(logger *slog.Logger, err error) bool { return r.others.Note(logger, err) }
 
 func (r *Runtime) spare() int { return r.options.Connections - 1 }
 
@@ -194,7 +203,7 @@ func (r *Runtime) leave() {
 	if last != nil {
 		last.looks.close()
 		last.pool.Close()
-		r.others.left()
+		r.others.End()
 		r.outages.Flush()
 	}
 }
@@ -213,14 +222,14 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 	if config.BeforeConnect == nil {
 		config.BeforeConnect = postgres.RereadPassword(config.ConnConfig)
 	}
-	keepSettings(config)
+	conn.KeepSettings(config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, fmt.Errorf("txwork: opening the runtime's connections: %w", err)
 	}
 	s := &system{
 		runtime: r, pool: pool, tables: make(map[string]*tableWork),
-		slots: &slots{limit: r.options.Connections, spare: r.spare()}, epoch: time.Now(),
+		slots: conn.NewSlots(r.options.Connections, r.spare()), epoch: time.Now(),
 	}
 	s.looks = newLooks(s)
 	s.listener = newListener(s.connectListener)
@@ -229,22 +238,22 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 
 // queue is a table's operations over the runtime's connections.
 func (s *system) queue(t *Table, l TxLimits) *Queue {
-	return &Queue{table: t, exec: poolExecutor{pool: s.pool, limits: l, slots: s.taker(t)}}
+	return &Queue{table: t, exec: poolExecutor{conn.Pool{Conns: s.pool, Limits: conn.Limits(l), Slots: s.taker(t)}}}
 }
 
 // renewing is queue for renewals, which take precedence over everything else.
 func (s *system) renewing(t *Table) *Queue {
-	taker := s.taker(t)
-	taker.renews = true
-	return &Queue{table: t, exec: poolExecutor{pool: s.pool, slots: taker}}
+	first := s.taker(t)
+	first.Renews = true
+	return &Queue{table: t, exec: poolExecutor{conn.Pool{Conns: s.pool, Slots: first}}}
 }
 
-func (s *system) taker(t *Table) slotTaker { return slotTaker{slots: s.slots, table: t.Name()} }
+func (s *system) taker(t *Table) conn.Taker { return conn.Taker{Slots: s.slots, Table: t.Name()} }
 
 // timedOut is called for a statement that took all of its time. If one connection has vanished silently, the others may
 // have, too, so all of them are replaced. minResetPause keeps a locked table from having them replaced again and again.
 func (s *system) timedOut(err error) {
-	if errors.Is(err, errNoSlot) {
+	if errors.Is(err, conn.ErrNoSlot) {
 		return
 	}
 	s.mu.Lock()
@@ -260,27 +269,7 @@ func (s *system) timedOut(err error) {
 func (s *system) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	o := s.runtime.options
 	if o.ListenConfig == nil {
-		return connectAs(ctx, s.runtime.pool)
+		return conn.OpenAs(ctx, s.runtime.pool)
 	}
-	return connect(ctx, o.ListenConfig.Copy(), o.BeforeListen)
-}
-
-// connectAs opens a connection as a pool does.
-func connectAs(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
-	config := pool.Config()
-	return connect(ctx, config.ConnConfig, config.BeforeConnect)
-}
-
-// connect opens a connection after a call of before, which may be nil.
-func connect(ctx context.Context, config *pgx.ConnConfig,
-	before func(context.Context, *pgx.ConnConfig) error) (*pgx.Conn, error) {
-	if before == nil {
-		before = postgres.RereadPassword(config)
-	}
-	if before != nil {
-		if err := before(ctx, config); err != nil {
-			return nil, err
-		}
-	}
-	return pgx.ConnectConfig(ctx, config)
+	return conn.Open(ctx, o.ListenConfig.Copy(), o.BeforeListen)
 }

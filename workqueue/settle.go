@@ -9,6 +9,9 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // A settlement is one claim with the outcome it is to have.
@@ -56,13 +59,13 @@ func (o *Outcome) stored() string {
 		return ""
 	}
 	if o.kind == outcomeCancel {
-		return storable(o.Error())
+		return conn.Storable(o.Error())
 	}
-	return storable(text(o.cause))
+	return conn.Storable(text(o.cause))
 }
 
 // settleCalls makes at most one statement for each kind of transition.
-func (t *Table) settleCalls(batch []settlement, done *changes) []call {
+func (t *Table) settleCalls(batch []settlement, done *changes) []conn.Call {
 	var acks, retries, snoozes, leaves, releases, fails []settlement
 	for _, s := range batch {
 		switch s.outcome.kind {
@@ -80,8 +83,8 @@ func (t *Table) settleCalls(batch []settlement, done *changes) []call {
 			fails = append(fails, s)
 		}
 	}
-	var calls []call
-	add := func(stmt statement, group []settlement, args map[string]any) {
+	var calls []conn.Call
+	add := func(stmt conn.Statement, group []settlement, args map[string]any) {
 		if len(group) > 0 {
 			calls = append(calls, settleCall(stmt, group, args, t.spec.foldPromise(), done))
 		}
@@ -95,19 +98,19 @@ func (t *Table) settleCalls(batch []settlement, done *changes) []call {
 	return calls
 }
 
-func settleCall(stmt statement, group []settlement, args map[string]any, promise string, done *changes) call {
+func settleCall(stmt conn.Statement, group []settlement, args map[string]any, promise string, done *changes) conn.Call {
 	all := refArgs(refsOf(group))
 	maps.Copy(all, args)
 	start := len(done.ids)
 	c := collectIDs(stmt, all, &done.ids)
-	c.writes = true
+	c.Writes = true
 	if group[0].outcome.kind != outcomeAck {
-		c.row = done.collect
+		c.Row = done.collect
 	}
 	if anyFolds(group) {
-		c.promise = promise
+		c.Promise = promise
 	}
-	c.reset = func() { done.ids = done.ids[:start] } // what an earlier statement changed stays
+	c.Reset = func() { done.ids = done.ids[:start] } // what an earlier statement changed stays
 	return c
 }
 
@@ -209,7 +212,8 @@ func (q *Queue) settleOnce(ctx context.Context, batch []settlement) ([]uuid.UUID
 	if len(done.ids) < len(batch) {
 		err = q.explainUnchanged(ctx, batch, &done)
 	}
-	if q.tried == triedOnce || !isUnsettled(err) { // otherwise it is repeated, and then finds what this try has changed
+	// A settle that is repeated finds then what this try has changed.
+	if q.tried == triedOnce || !fault.IsUnsettled(err) {
 		q.count(ctx, batch, done)
 	}
 	return done.ids, err
@@ -249,4 +253,13 @@ func (o *Outcome) leadsTo(s Status) bool {
 	default:
 		return s == Ready || s == Failed
 	}
+}
+
+// notes returns the texts as an argument, with NULL for those that are empty.
+func notes(group []settlement) []*conn.Note {
+	out := make([]*conn.Note, len(group))
+	for i := range group {
+		out[i] = conn.OptionalNote(group[i].message)
+	}
+	return out
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // A pendingSettle is an outcome on its way into the table.
@@ -60,7 +62,7 @@ func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLim
 		return w.table.telemetry.transitionOf(ctx, opSettle, len(batch), aboutThe(batch), func(ctx context.Context) (
 			[]uuid.UUID, error) {
 			ids, err := w.settleOver(ctx, settlements, l, repeated)
-			if repeated && isUnsettled(err) {
+			if repeated && fault.IsUnsettled(err) {
 				err = &repeatedError{err}
 			}
 			changed = len(ids)
@@ -93,7 +95,7 @@ func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits,
 	var lost error
 	err = pgx.BeginFunc(ctx, w.outer, func(tx pgx.Tx) error {
 		ids, err = w.table.In(Pgx(tx)).settle(ctx, batch)
-		if isUnsettled(err) {
+		if fault.IsUnsettled(err) {
 			return err
 		}
 		lost = err
@@ -105,7 +107,7 @@ func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits,
 // settling returns the operations on the worker's table, with limits that the server enforces.
 func (w *Worker) settling(l TxLimits) *Queue {
 	if w.system == nil { // a drain
-		return &Queue{table: w.table, exec: poolExecutor{pool: w.pool, limits: l}}
+		return &Queue{table: w.table, exec: poolExecutor{conn.Pool{Conns: w.pool, Limits: conn.Limits(l)}}}
 	}
 	return w.system.queue(w.table, l)
 }
@@ -129,39 +131,8 @@ func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	}
 }
 
-// isUnsettled reports whether the settle still has to be made. If a claim is void, nothing is left to do for it.
-func isUnsettled(err error) bool {
-	return err != nil && !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrGone)
-}
-
 // A repeatedError is the error of a repeated settle, whose first failure has been reported already.
 type repeatedError struct{ cause error }
 
 func (e *repeatedError) Error() string { return e.cause.Error() }
 func (e *repeatedError) Unwrap() error { return e.cause }
-
-// A failure is the kind of reason for which a settle failed.
-type failure int
-
-const (
-	failedAway    failure = iota // not because of its rows: the database is unavailable or full, or resolves a conflict
-	failedWaiting                // it waited for a lock or took too long, or the server ran out of memory
-	failedRefused                // because of its rows, or of the role's privileges
-)
-
-func failureOf(err error) failure {
-	var pg *pgconn.PgError
-	var connecting *pgconn.ConnectError
-	if errors.Is(err, ErrReadOnly) || !errors.As(err, &pg) || errors.As(err, &connecting) || len(pg.Code) != 5 {
-		return failedAway
-	}
-	switch pg.Code {
-	case "55P03", "57014", "53200": // lock_not_available, query_canceled, out_of_memory
-		return failedWaiting
-	}
-	switch pg.Code[:2] {
-	case "08", "25", "40", "53", "57", "58": // connections, read-only servers, conflicts, resources, shutdowns, I/O
-		return failedAway
-	}
-	return failedRefused
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 const (
@@ -72,7 +73,7 @@ func (b *bisector) rest() time.Duration {
 func (b *bisector) step(ctx context.Context) {
 	part := b.take()
 	changed, err := b.worker.settleBatch(ctx, part, b.limits(part))
-	if isUnsettled(err) {
+	if fault.IsUnsettled(err) {
 		b.failed(ctx, part, err)
 		return
 	}
@@ -146,12 +147,12 @@ func (b *bisector) failed(ctx context.Context, part []pendingSettle, err error) 
 	}
 	others := b.applied >= part[0].mark // were settled since this part failed first
 	b.slowDown(others)
-	switch kind := failureOf(err); {
-	case kind == failedAway && waits < patientWaits:
+	switch kind := fault.CauseOf(err); {
+	case kind == fault.Away && waits < patientWaits:
 		b.postpone(part, err)
 	case len(part) > 1:
 		b.split(ctx, part, err)
-	case kind == failedRefused && (others || waits >= patientWaits):
+	case kind == fault.Refused && (others || waits >= patientWaits):
 		b.size.Add(-1)
 		b.leave(part, err)
 	default:
@@ -180,7 +181,7 @@ func growing(n int) time.Duration { return min(outage.MinPause<<min(n, 16), outa
 
 // split separates rows that another session has locked from the others. If none of the rows is locked, it halves them.
 func (b *bisector) split(ctx context.Context, part []pendingSettle, err error) {
-	if isLocked(err) {
+	if fault.IsLocked(err) {
 		free, locked := b.byLock(ctx, part)
 		if len(locked) > 0 {
 			b.postpone(locked, err)
@@ -231,8 +232,8 @@ func (w *Worker) unlocked(ctx context.Context, part []pendingSettle) (free []uui
 // postpone makes rows wait for their next try. Only the first rows that wait are logged, because those that follow
 // mostly fail for the same cause.
 func (b *bisector) postpone(rows []pendingSettle, err error) {
-	kind, now := failureOf(err), time.Now()
-	if kind != failedAway && rows[0].waits == 0 && len(b.later) == 0 {
+	kind, now := fault.CauseOf(err), time.Now()
+	if kind != fault.Away && rows[0].waits == 0 && len(b.later) == 0 {
 		b.worker.table.telemetry.logRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].labels,
 			rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
@@ -240,7 +241,7 @@ func (b *bisector) postpone(rows []pendingSettle, err error) {
 		p := &rows[i]
 		p.due = now.Add(growing(p.waits))
 		p.waits++
-		if kind != failedRefused {
+		if kind != fault.Refused {
 			p.mark = 0
 		}
 	}

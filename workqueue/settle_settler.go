@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 const (
@@ -127,7 +129,7 @@ const lingerBatch = 128
 func (s *settler) collect(batch []pendingSettle) []pendingSettle {
 	batch = s.takeReady(batch)
 	for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
-		!s.worker.flow.idle(); part++ {
+		!s.worker.flow.Idle(); part++ {
 		time.Sleep(s.linger / lingerParts)
 	}
 	return s.takeReady(batch)
@@ -141,7 +143,7 @@ const settleShares = 4
 // the rows in flight: while one share is settled, another is folded and a third is claimed and handled. If it took all
 // at once, they would go through these steps together, and each step would wait for the one before.
 func (s *settler) takeReady(batch []pendingSettle) []pendingSettle {
-	share := max(lingerBatch, s.worker.inFlight.count()/settleShares)
+	share := max(lingerBatch, s.worker.inFlight.Count()/settleShares)
 	for noted := countNoted(batch); len(batch) < settleBatch && noted < share; {
 		select {
 		case p := <-s.pending:
@@ -168,7 +170,7 @@ func countNoted(batch []pendingSettle) (n int) {
 // flush settles a batch. A bisector takes one that fails, while the settler goes on with others.
 func (s *settler) flush(batch []pendingSettle) {
 	changed, err := s.worker.settleBatch(s.ctx, batch, batchLimitsWith(s.bisector.size.Load()))
-	if !isUnsettled(err) {
+	if !fault.IsUnsettled(err) {
 		if changed > 0 {
 			s.bisector.settled.Add(1)
 		}

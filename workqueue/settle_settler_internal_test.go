@@ -6,14 +6,24 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
+
+// workerAtWork is a worker with a row in the hands of a handler.
+func workerAtWork(linger time.Duration) *Worker {
+	w := &Worker{options: WorkerOptions{SettleLinger: linger}}
+	w.flow = flow.New(flow.Options{Concurrency: 10, ClaimLimit: 10}, w.release)
+	w.flow.Add([]*delivery{{worker: w}}, 1)
+	w.flow.Take()
+	return w
+}
 
 // A settler that lingers gets the outcomes that come meanwhile: the other settler leaves them to it.
 func TestOneSettlerCollectsAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &Worker{flow: newFlow(10, 10), options: WorkerOptions{SettleLinger: time.Second}}
-		w.flow.running = 1 // a handler is at work
+		w := workerAtWork(time.Second)
 		s := newSettler(w)
 		batches := make(chan int, settlerCount)
 		s.pending <- pendingSettle{}
@@ -38,8 +48,7 @@ func TestOneSettlerCollectsAtATime(t *testing.T) {
 func TestALargeBatchLingersNoLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &Worker{flow: newFlow(10, 10), options: WorkerOptions{SettleLinger: time.Hour}}
-		w.flow.running = 1
+		w := workerAtWork(time.Hour)
 		s := newSettler(w)
 		batch := make(chan int, 1)
 		s.pending <- pendingSettle{}
@@ -69,7 +78,7 @@ func TestASettleTakesAShareOfWhatWritesNotes(t *testing.T) {
 		{"more than a batch", 8000, 3000, 0, settleBatch},
 		{"behind others", 400, 400, 300, 300 + lingerBatch},
 	} {
-		w := &Worker{flow: newFlow(10, 10)}
+		w := new(Worker)
 		s := newSettler(w)
 		rows := make([]*delivery, c.inFlight)
 		for i := range rows {

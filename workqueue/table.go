@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // A Table is the core instantiated on one domain table: its Spec, its rendered statements and its
@@ -65,7 +66,7 @@ func (t *Table) In(tx Tx) *Queue {
 // On is the table's operations in transactions of their own, one round trip each. They are READ
 // COMMITTED whatever the session's default, and a transaction that lost a conflict is run again.
 func (t *Table) On(pool *pgxpool.Pool) *Queue {
-	return &Queue{table: t, exec: poolExecutor{pool: pool}}
+	return &Queue{table: t, exec: poolExecutor{conn.Pool{Conns: pool}}}
 }
 
 type rowQuerier interface {

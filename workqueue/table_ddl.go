@@ -7,22 +7,8 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
-
-// planSettings pin the plans of the core's statements: each has exactly one good plan, an index or TID
-// scan with a nested loop or a hash, and a plan made while the table was empty would otherwise be kept.
-var planSettings = []setting{
-	{"enable_seqscan", "off"},
-	{"enable_bitmapscan", "off"},
-	{"enable_sort", "off"},
-	{"enable_hashjoin", "on"},
-	{"enable_mergejoin", "off"},
-	{"enable_indexscan", "on"},
-	{"enable_nestloop", "on"},
-	{"enable_tidscan", "on"},
-	{"jit", "off"},
-	{"plan_cache_mode", "force_generic_plan"}, // otherwise a claim, whose limit is a parameter, is planned every time
-}
 
 // DDL renders the statements that create the table with its indexes, its trigger and its SQL functions, and those
 // that drop them. The schema has to exist.
@@ -133,7 +119,7 @@ var (
 
 	// shortened cuts an error to maxErrorBytes, as Go code does before it sends one. A character has up to four bytes.
 	shortened = fmt.Sprintf("error := left(error, %[1]d); WHILE octet_length(error) > %[1]d LOOP"+
-		" error := left(error, -greatest((octet_length(error) - %[1]d) / 4, 1)); END LOOP;", maxErrorBytes)
+		" error := left(error, -greatest((octet_length(error) - %[1]d) / 4, 1)); END LOOP;", conn.MaxErrorBytes)
 
 	selectIDs = "WITH changed AS (\n%s\n)\nSELECT changed.id FROM changed"
 )
@@ -275,8 +261,8 @@ func (v view) renderFunction(f sqlFunction) string {
 // FunctionSettings are the settings under which the bodies of functions run.
 func (view) FunctionSettings() string {
 	settings := []string{"SET search_path = pg_catalog, pg_temp"}
-	for _, s := range planSettings {
-		settings = append(settings, fmt.Sprintf("SET %s = %s", s.name, s.value))
+	for _, s := range conn.PlanSettings {
+		settings = append(settings, fmt.Sprintf("SET %s = %s", s.Name, s.Value))
 	}
 	return strings.Join(settings, "\n")
 }

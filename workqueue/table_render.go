@@ -10,6 +10,7 @@ import (
 
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // The statements live in sql/, one operation a file. They are rendered once per Spec, into constant
@@ -30,27 +31,18 @@ var sqlTemplates = template.Must(template.Must(template.New("lanes").Parse(sqlte
 // it is due otherwise; empty: when it was.
 type retryBranch struct{ Spent, Due string }
 
-// A statement is one rendered operation with its parameters in the order of $1, $2, ….
-type statement struct {
-	name   string
-	text   string
-	params []string
-	// retakes says that it takes unique values, which others may take first: then it runs again.
-	retakes bool
-}
-
 // statements are all of a table's operations.
 type statements struct {
-	findUnique, findIDs                    statement
-	claim, admitted, byTopic               statement
-	look, nextDue, nextWake, stats         statement
-	ack, abandon, fail, extend             statement
-	snooze, leave, release                 statement
-	classify, cancel, redrive, reapExpired statement
-	unlocked, fold                         statement
-	announceLook, announceLanes            statement
-	announceNotes                          statement
-	purgeDone, purgeFailed                 statement
+	findUnique, findIDs                    conn.Statement
+	claim, admitted, byTopic               conn.Statement
+	look, nextDue, nextWake, stats         conn.Statement
+	ack, abandon, fail, extend             conn.Statement
+	snooze, leave, release                 conn.Statement
+	classify, cancel, redrive, reapExpired conn.Statement
+	unlocked, fold                         conn.Statement
+	announceLook, announceLanes            conn.Statement
+	announceNotes                          conn.Statement
+	purgeDone, purgeFailed                 conn.Statement
 }
 
 func renderStatements(spec Spec) statements {
@@ -77,7 +69,7 @@ func renderStatements(spec Spec) statements {
 		purgeFailed: v.statement("purge_failed"),
 		findIDs:     v.statement("find_ids"),
 	}
-	s.redrive.retakes = v.spec.FreedColumn != ""
+	s.redrive.Retakes = v.spec.FreedColumn != ""
 	s.announceLook = v.statement("announce_look")
 	if len(v.Lanes) > 0 {
 		s.announceLanes = v.statement("announce_lanes")
@@ -327,15 +319,15 @@ var namedParameter = regexp.MustCompile(`@([a-z_][a-z0-9_]*)`)
 
 // statement renders an operation for a driver: named parameters become $1, $2, … and the comment, which
 // is for the reader of the file, is not sent to the server.
-func (v view) statement(file string) statement { return numbered(file, v.body(file)) }
+func (v view) statement(file string) conn.Statement { return numbered(file, v.body(file)) }
 
-func numbered(name, body string) statement {
-	s := statement{name: name}
-	s.text = namedParameter.ReplaceAllStringFunc(sqltext.Qualified(body), func(p string) string {
-		i := slices.Index(s.params, p[1:])
+func numbered(name, body string) conn.Statement {
+	s := conn.Statement{Name: name}
+	s.Text = namedParameter.ReplaceAllStringFunc(sqltext.Qualified(body), func(p string) string {
+		i := slices.Index(s.Params, p[1:])
 		if i < 0 {
-			s.params = append(s.params, p[1:])
-			i = len(s.params) - 1
+			s.Params = append(s.Params, p[1:])
+			i = len(s.Params) - 1
 		}
 		return fmt.Sprintf("$%d", i+1)
 	})

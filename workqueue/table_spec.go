@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // Defaults of a [Spec] and of what is built on it. Each is declared here once, with its reason.
@@ -481,7 +482,7 @@ func (s Spec) MustAnnounce() string {
 const notePayload = "note:"
 
 // foldPromise is the setting of a transaction whose owner folds this table's notes right after its commit.
-func (s Spec) foldPromise() string { return setSetting("txwork.folds", s.Name()) }
+func (s Spec) foldPromise() string { return conn.SetLocal("txwork.folds", s.Name()) }
 
 // AnnounceNote is what a trigger PERFORMs that has written a note, see [Fold], if [Spec.MustAnnounceNote]: it has the
 // workers fold when the transaction commits.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // MaxSkipped bounds how many rows that are in the way one run of maintenance skips. It ends that kind of work then, and
@@ -27,7 +29,7 @@ func (s Skipped) String() string { return s.ID.String() + ": " + s.Error }
 // takes longer than ReapExpired, so call it only when that fails. It returns an error if the rows are not the cause,
 // for example because the role lacks a right.
 func (q *Queue) ReapExpiredEach(ctx context.Context, limit int, except []uuid.UUID) (Reaped, []Skipped, error) {
-	e, err := q.each(ctx, opReap, q.table.statements.reapExpired.name, 0, limit, except)
+	e, err := q.each(ctx, opReap, q.table.statements.reapExpired.Name, 0, limit, except)
 	r := Reaped{Requeued: e.done, Failed: e.failed}
 	if err == nil {
 		q.table.telemetry.countReaped(ctx, r, e.failed-e.cancelled)
@@ -48,9 +50,9 @@ func (q *Queue) PurgeFailedEach(ctx context.Context, age time.Duration, limit in
 	return q.purgeEach(ctx, q.table.statements.purgeFailed, "dead_letter", age, limit, except)
 }
 
-func (q *Queue) purgeEach(ctx context.Context, s statement, state string, age time.Duration, limit int,
+func (q *Queue) purgeEach(ctx context.Context, s conn.Statement, state string, age time.Duration, limit int,
 	except []uuid.UUID) (int, []Skipped, error) {
-	e, err := q.each(ctx, opPurge, s.name, age, limit, except)
+	e, err := q.each(ctx, opPurge, s.Name, age, limit, except)
 	if err == nil {
 		q.table.telemetry.countPurged(ctx, state, e.done)
 	}
@@ -69,14 +71,14 @@ func (q *Queue) each(ctx context.Context, op operation, kind string, age time.Du
 	if err := cmp.Or(checkDelay(age), checkLimit(limit)); err != nil {
 		return e, err
 	}
-	c := call{
-		statement: numbered("each", fmt.Sprintf("SELECT e.done, e.failed, e.cancelled, e.dead_letters, s.id, s.problem FROM "+
-			"%s(@kind::text, @max_rows::int, @age::interval, @except::uuid[]) AS e "+
+	c := conn.Call{
+		Statement: numbered("each", fmt.Sprintf("SELECT e.done, e.failed, e.cancelled, e.dead_letters, s.id, s.problem "+
+			"FROM %s(@kind::text, @max_rows::int, @age::interval, @except::uuid[]) AS e "+
 			"LEFT JOIN LATERAL unnest(e.skipped, e.problems) AS s (id, problem) ON true", q.table.view.Function("each"))),
-		args: map[string]any{"kind": kind, "max_rows": limit, "age": interval(age),
+		Args: map[string]any{"kind": kind, "max_rows": limit, "age": conn.Interval(age),
 			"except": append([]uuid.UUID{}, except...)},
-		reset: func() { e = eachResult{} },
-		row: func(scan func(...any) error) error {
+		Reset: func() { e = eachResult{} },
+		Row: func(scan func(...any) error) error {
 			var id *uuid.UUID
 			var problem *string
 			err := scan(&e.done, &e.failed, &e.cancelled, &e.dead, &id, &problem)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // Of all processes that serve a table, one runs its sweeps: the one whose listener holds the table's upkeep lock. The
@@ -120,7 +122,7 @@ func (e *election) take(ctx context.Context, candidates []*tableWork) error {
 // setBound makes the server end the session of a frozen leader sooner than that of another listener.
 func (e *election) setBound(ctx context.Context) error {
 	bound := 3 * e.heartbeat()
-	if bound == e.bound || serverVersion(e.conn) < 14 {
+	if bound == e.bound || conn.ServerVersion(e.conn) < 14 {
 		return nil
 	}
 	_, err := e.ask(ctx, "SELECT "+setSessionSetting("idle_session_timeout", bound))
@@ -216,12 +218,12 @@ func (t *tableWork) mayTakeOver(ctx context.Context) (free, live bool) {
 
 // upkeepFree tells whether no session holds the upkeep lock, and whether there are rows that have not ended.
 func (q *Queue) upkeepFree(ctx context.Context) (free, live bool, err error) {
-	err = q.exec.run(ctx, call{
-		statement: statement{
-			name: "upkeep_free",
-			text: "SELECT pg_try_advisory_xact_lock(" + q.table.spec.upkeepLock() + "), " + q.liveText(),
+	err = q.exec.run(ctx, conn.Call{
+		Statement: conn.Statement{
+			Name: "upkeep_free",
+			Text: "SELECT pg_try_advisory_xact_lock(" + q.table.spec.upkeepLock() + "), " + q.liveText(),
 		},
-		row: func(scan func(...any) error) error { return scan(&free, &live) },
+		Row: func(scan func(...any) error) error { return scan(&free, &live) },
 	})
 	return free, live, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // A Fold is a function of a domain that applies notes. Effects of a settle on other rows, such as releasing the next
@@ -112,12 +113,12 @@ func (q *Queue) foldOnce(ctx context.Context, since []time.Time, at fronts) (r f
 	for i, at := range since {
 		bounds[i] = position{due: at}.bound()
 	}
-	c := call{
-		statement: q.table.statements.fold,
-		args:      map[string]any{"max_notes": foldLimit, "since": bounds, "fronts": at.json()},
-		lazy:      true, // if a crash undoes a fold, its notes are still there
-		reset:     func() { r = foldResult{again: -1} },
-		row:       func(scan func(...any) error) error { return r.add(scan) },
+	c := conn.Call{
+		Statement: q.table.statements.fold,
+		Args:      map[string]any{"max_notes": foldLimit, "since": bounds, "fronts": at.json()},
+		Lazy:      true, // if a crash undoes a fold, its notes are still there
+		Reset:     func() { r = foldResult{again: -1} },
+		Row:       func(scan func(...any) error) error { return r.add(scan) },
 	}
 	err = q.table.telemetry.count(ctx, opFold, foldLimit, func(ctx context.Context) (int, error) {
 		err := q.exec.run(ctx, c)
@@ -156,7 +157,7 @@ func (r *foldResult) add(scan func(...any) error) error {
 
 // foldStatement calls all folds of the table in the order of the Spec, because the rows that one fold releases may
 // write notes for the next.
-func (v view) foldStatement() statement {
+func (v view) foldStatement() conn.Statement {
 	var parts []string
 	for i, f := range v.spec.Folds {
 		var fronts string
@@ -170,7 +171,7 @@ func (v view) foldStatement() statement {
 }
 
 // announceNotes selects the first and the last due note of each fold, beyond a given time.
-func (v view) announceNotes() statement {
+func (v view) announceNotes() conn.Statement {
 	var parts []string
 	for i, f := range v.spec.Folds {
 		beyond := fmt.Sprintf("(SELECT (extract(epoch FROM n.at) * 1000000)::bigint FROM %s AS n"+

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // Sweep calls the table's own sweeps (Spec.Sweeps), each in a transaction of its own where the Queue is on a pool, and
@@ -40,13 +41,13 @@ func (q *Queue) SweepOne(ctx context.Context, suffix string, limit int) (int, er
 }
 
 func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, err error) {
-	c := call{
-		statement: statement{
-			name: suffix, params: []string{"max_rows"},
-			text: fmt.Sprintf("SELECT %s($1::int)", q.table.view.Function(suffix)),
+	c := conn.Call{
+		Statement: conn.Statement{
+			Name: suffix, Params: []string{"max_rows"},
+			Text: fmt.Sprintf("SELECT %s($1::int)", q.table.view.Function(suffix)),
 		},
-		args: map[string]any{"max_rows": limit},
-		row:  func(scan func(...any) error) error { return scan(&n) },
+		Args: map[string]any{"max_rows": limit},
+		Row:  func(scan func(...any) error) error { return scan(&n) },
 	}
 	err = q.table.telemetry.count(ctx, opSweep, limit, func(ctx context.Context) (int, error) {
 		err := q.exec.run(ctx, c)
@@ -57,9 +58,9 @@ func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, 
 
 // anyLive tells whether there are rows that have not ended.
 func (q *Queue) anyLive(ctx context.Context) (found bool, err error) {
-	err = q.exec.run(ctx, call{
-		statement: statement{name: "any_live", text: "SELECT " + q.liveText()},
-		row:       func(scan func(...any) error) error { return scan(&found) },
+	err = q.exec.run(ctx, conn.Call{
+		Statement: conn.Statement{Name: "any_live", Text: "SELECT " + q.liveText()},
+		Row:       func(scan func(...any) error) error { return scan(&found) },
 	})
 	return found, err
 }
@@ -71,14 +72,14 @@ func (q *Queue) liveText() string {
 
 // anyWaiting tells whether rows are held back. It reads the index of such rows only.
 func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
-	err = q.exec.run(ctx, call{
-		statement: statement{
-			name: "any_waiting",
-			text: "SELECT EXISTS (SELECT FROM " + q.table.view.Table +
+	err = q.exec.run(ctx, conn.Call{
+		Statement: conn.Statement{
+			Name: "any_waiting",
+			Text: "SELECT EXISTS (SELECT FROM " + q.table.view.Table +
 				" AS t WHERE t.completed_at IS NULL AND t.waiting)",
 		},
-		reads: true,
-		row:   func(scan func(...any) error) error { return scan(&found) },
+		Reads: true,
+		Row:   func(scan func(...any) error) error { return scan(&found) },
 	})
 	return found, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // A tableWork is what the workers of a runtime share on one table: its sweeps, its folds, its notifications, and its
@@ -19,7 +20,7 @@ type tableWork struct {
 	table  *Table
 	queue  *Queue // for the folds
 	swept  *Queue
-	outage outageOf
+	outage fault.Outage
 	folder *folder // nil where the table has no folds
 
 	announcer *announcer
@@ -58,7 +59,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
 			interval: w.options.PollInterval, limit: w.callLimit(), elected: make(chan struct{}, 1),
 		}
-		t.outage.log = &s.runtime.outages
+		t.outage.LogTo(&s.runtime.outages)
 		t.announcer = newAnnouncer(w.table, s.connectListener)
 		s.tables[w.table.Name()] = t
 		if len(w.table.spec.Folds) > 0 {
@@ -100,7 +101,7 @@ func (t *tableWork) leave(w *Worker) {
 		}
 	}
 	if stops != nil {
-		t.outage.left()
+		t.outage.End()
 	}
 }
 
@@ -203,9 +204,9 @@ func (t *tableWork) within(ctx context.Context, statement func(context.Context) 
 // within runs one of our own statements for at most the limit. Otherwise a connection whose peer has vanished would
 // block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool, is an
 // error like any other. s is nil for a drain, which has no system.
-func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outageOf,
+func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *fault.Outage,
 	statement func(context.Context) error) (err error) {
-	defer func() { o.note(logger, err) }()
+	defer func() { o.Note(logger, err) }()
 	defer contain.Recover(&err)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -218,7 +219,7 @@ func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.L
 
 // logError logs an error unless it is an outage: those are logged when they begin and when they end.
 func logError(logger *slog.Logger, err error) {
-	if isOutage(err) {
+	if fault.IsOutage(err) {
 		return
 	}
 	logger.LogAttrs(context.Background(), slog.LevelError, "a statement of the worker failed and will be repeated",

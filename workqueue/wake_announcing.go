@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // How often an announcer that is awake looks, and for what.
@@ -43,15 +44,15 @@ const (
 
 // announcerSettings bound an announcer's session at the server. An announcer speaks every few milliseconds, so one that
 // has been silent for a second is frozen or out of reach.
-var announcerSettings = append([]setting{
-	{"synchronous_commit", "off"},
-	{"idle_session_timeout", "1s"},
-	{"idle_in_transaction_session_timeout", "1s"},
-	{"statement_timeout", "2s"},
-	{"lock_timeout", "1s"},
-	{"default_transaction_isolation", "read committed"},
-	{"default_transaction_read_only", "off"},
-}, planSettings...)
+var announcerSettings = append([]conn.Setting{
+	{Name: "synchronous_commit", Value: "off"},
+	{Name: "idle_session_timeout", Value: "1s"},
+	{Name: "idle_in_transaction_session_timeout", Value: "1s"},
+	{Name: "statement_timeout", Value: "2s"},
+	{Name: "lock_timeout", Value: "1s"},
+	{Name: "default_transaction_isolation", Value: "read committed"},
+	{Name: "default_transaction_read_only", Value: "off"},
+}, conn.PlanSettings...)
 
 // announcerCallLimit bounds a statement of an announcer, in case its server is out of reach.
 const announcerCallLimit = 3 * time.Second
@@ -96,7 +97,7 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 	set := func(name, value string) string {
 		return "pg_catalog.set_config('" + name + "', '" + value + "', false)"
 	}
-	settings := "SELECT " + eachSetting(announcerSettings, set) + " WHERE " + postgres.FitSession
+	settings := "SELECT " + conn.Each(announcerSettings, set) + " WHERE " + postgres.FitSession
 	if err := d.exec(ctx, settings); err != nil {
 		return false, explain(err)
 	}
@@ -118,17 +119,17 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 
 // tryLook runs the statements of a look, in no lane and beyond no note: they read nothing, and fail as a look would.
 func (d *announcing) tryLook(ctx context.Context) error {
-	tries := []statement{d.table.statements.announceLook}
+	tries := []conn.Statement{d.table.statements.announceLook}
 	if len(d.table.spec.Folds) > 0 {
 		tries = append(tries, d.table.statements.announceNotes)
 	}
 	for _, s := range tries {
-		args := make([]any, len(s.params))
+		args := make([]any, len(s.Params))
 		for i := range args {
 			args[i] = "{}"
 		}
 		err := d.within(ctx, func(ctx context.Context) error {
-			_, err := d.conn.Exec(ctx, s.text, args...)
+			_, err := d.conn.Exec(ctx, s.Text, args...)
 			return err
 		})
 		if err != nil {
@@ -301,7 +302,7 @@ func (d *announcing) findLanes(ctx context.Context) error {
 	now := time.Now()
 	d.lanes = slices.DeleteFunc(d.lanes, func(l *announcedLane) bool { return now.Sub(l.active) > 10*time.Second })
 	return d.within(ctx, func(ctx context.Context) error {
-		rows, err := d.conn.Query(ctx, d.table.statements.announceLanes.text)
+		rows, err := d.conn.Query(ctx, d.table.statements.announceLanes.Text)
 		if err != nil {
 			return err
 		}
@@ -341,7 +342,7 @@ func (d *announcing) look(ctx context.Context, back bool) (news bool, err error)
 	}
 	var first time.Time
 	err = d.within(ctx, func(ctx context.Context) error {
-		rows, err := d.conn.Query(ctx, d.table.statements.announceLook.text, d.lookArgs(back)...)
+		rows, err := d.conn.Query(ctx, d.table.statements.announceLook.Text, d.lookArgs(back)...)
 		if err != nil {
 			return err
 		}
@@ -383,8 +384,8 @@ func (d *announcing) lookArgs(back bool) []any {
 		}
 	}
 	var args []any
-	for _, p := range d.table.statements.announceLook.params {
-		args = append(args, arrayLiteral(columns[p]))
+	for _, p := range d.table.statements.announceLook.Params {
+		args = append(args, conn.ArrayLiteral(columns[p]))
 	}
 	return args
 }
@@ -405,7 +406,7 @@ func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, er
 	}
 	var first time.Time
 	err = d.within(ctx, func(ctx context.Context) error {
-		rows, err := d.conn.Query(ctx, d.table.statements.announceNotes.text, arrayLiteral(bounds))
+		rows, err := d.conn.Query(ctx, d.table.statements.announceNotes.Text, conn.ArrayLiteral(bounds))
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/conn"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -118,7 +119,7 @@ func (l *listener) run(ctx context.Context) {
 // tell logs that listening fails. During an outage it logs nothing, because the outage is logged already.
 func (l *listener) tell(ctx context.Context, err error) bool {
 	tables := l.list()
-	if len(tables) == 0 || tables[0].outage.ongoing() {
+	if len(tables) == 0 || tables[0].outage.Ongoing() {
 		return false
 	}
 	tables[0].table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls",
@@ -170,12 +171,12 @@ func (l *listener) session(ctx context.Context) (err error) {
 
 // boundSession has the server end the session of a process that is frozen or gone, and refuses one that does not
 // fit. It reports whether there is a pooler before the session.
-func boundSession(ctx context.Context, conn *pgx.Conn) (pooled bool, err error) {
+func boundSession(ctx context.Context, c *pgx.Conn) (pooled bool, err error) {
 	text := "SELECT " + setSessionSetting("tcp_user_timeout", listenerIdleTimeout)
-	if serverVersion(conn) >= 14 {
+	if conn.ServerVersion(c) >= 14 {
 		text += ", " + setSessionSetting("idle_session_timeout", listenerIdleTimeout)
 	}
-	results, err := conn.PgConn().Exec(ctx, text+", "+isPooled(conn)+" WHERE "+postgres.FitSession).ReadAll()
+	results, err := c.PgConn().Exec(ctx, text+", "+isPooled(c)+" WHERE "+postgres.FitSession).ReadAll()
 	if err == nil && len(results) == 1 && len(results[0].Rows) == 1 {
 		row := results[0].Rows[0]
 		pooled = string(row[len(row)-1]) == "t"
@@ -184,7 +185,7 @@ func boundSession(ctx context.Context, conn *pgx.Conn) (pooled bool, err error) 
 }
 
 func setSessionSetting(name string, d time.Duration) string {
-	return "pg_catalog.set_config('" + name + "', '" + milliseconds(d) + "', false)"
+	return "pg_catalog.set_config('" + name + "', '" + conn.Milliseconds(d) + "', false)"
 }
 
 // adjust reports whether something has changed, and adapts the connection to the current tables. It listens for new

@@ -17,21 +17,17 @@ func (w polled) Process(ctx context.Context) (int, error) {
 	total := 0
 	w.cool(ctx)
 	for {
-		want, err := w.flow.await(ctx)
+		want, err := w.flow.Await(ctx)
 		if err != nil {
 			return total, nil // stopping
-		}
-		if want = w.system.narrowing.claiming(want); want == 0 {
-			continue
 		}
 		start, cancels := time.Now(), w.cancelsSeen.Load()
 		w.claimedAt = start
 		rows, err := w.claim(ctx, w.claimer, want)
 		if ctx.Err() != nil {
-			w.flow.close() // stopping: nothing of this claim is to be started
+			w.flow.Close() // stopping: nothing of this claim is to be started
 		}
 		w.hand(ctx, rows, want, start)
-		w.system.narrowing.claimed(len(rows))
 		if w.cancelsSeen.Load() != cancels {
 			w.renewNow() // it may have been one of these rows
 		}

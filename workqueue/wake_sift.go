@@ -3,6 +3,8 @@ package workqueue
 import (
 	"context"
 	"time"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
 // A notification names a table and not a lane, because the trigger that sends it does not read the rows. If many
@@ -14,7 +16,7 @@ import (
 const siftFrom = 4
 
 // siftLimits are the limits of the look. While the look fails, all workers are woken, as if there were no look.
-var siftLimits = TxLimits{Lock: 20 * time.Millisecond, Statement: 250 * time.Millisecond}
+var siftLimits = conn.Limits{Lock: 20 * time.Millisecond, Statement: 250 * time.Millisecond}
 
 // wakeConcerned is called after a notification. It wakes the listening workers that may have something to claim, and
 // never blocks.
@@ -55,7 +57,7 @@ func (t *tableWork) siftFor(workers []*Worker) {
 	for i, w := range workers {
 		looks[i] = &look{work: t, lanes: w.claimer.peek()}
 	}
-	ex := poolExecutor{pool: t.system.pool, limits: siftLimits, slots: t.system.taker(t.table)}
+	ex := poolExecutor{conn.Pool{Conns: t.system.pool, Limits: siftLimits, Slots: t.system.taker(t.table)}}
 	ctx, cancel := context.WithTimeout(context.Background(), minCallLimit)
 	defer cancel()
 	if err := runSafely(ctx, ex, lookCall(looks)); err != nil {

@@ -16,6 +16,9 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // Defaults of [WorkerOptions].
@@ -151,11 +154,11 @@ type Worker struct {
 	topics   topicState
 	folder   *folder // of the table; nil where it has none, and for a drain
 	poll     *dispatch.Poll
-	flow     *flow
+	flow     *flow.Buffer[*delivery]
 	settler  *settler
 	settle   func(*delivery, *Outcome) // passes an outcome on to be settled
 	inFlight inFlight
-	outage   *outageOf     // of the table
+	outage   *fault.Outage // of the table
 	dbClock  *dbClock      // the runtime's; a drain's own
 	logger   *slog.Logger  // names the table and the lane
 	cancels  chan struct{} // signals that a running row was cancelled
@@ -218,12 +221,12 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 
 func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 	w := &Worker{
-		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: newOutage(),
+		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: fault.NewOutage(),
 		dbClock: new(dbClock), cancels: make(chan struct{}, 1),
 	}
 	w.logger = table.telemetry.logger
-	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
-	w.flow.perTopic = o.TopicConcurrency
+	w.flow = flow.New(flow.Options{Concurrency: o.Concurrency, ClaimLimit: o.ClaimLimit, PerTopic: o.TopicConcurrency},
+		w.release)
 	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
 		OnError: func(err error) { logError(w.logger, err) }})
 	return w
@@ -252,7 +255,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer w.runtime.leave()
 	defer w.work.leave(w)
-	defer w.system.narrowing.leave(w)
+	defer w.system.isolation.Leave(w.flow)
 	defer w.table.telemetry.begin(w)()
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -270,10 +273,9 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	w.claimer = newClaimer(w)
 	w.settler = newSettler(w)
 	w.settle = w.settler.add
-	w.flow.narrowed, w.flow.release = w.system.narrowing.room, w.release
 	w.topics.flow = w.flow
 	w.work.serve(w)
-	w.system.narrowing.join(w)
+	w.system.isolation.Join(w.flow, &w.inFlight)
 	return nil
 }
 
@@ -283,17 +285,17 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := outage.MinPause
 	for {
 		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error {
-			slot, err := w.system.taker(w.table).take(ctx)
+			slot, err := w.system.taker(w.table).Take(ctx)
 			if err != nil {
 				return err
 			}
-			defer slot.release()
-			if err := checkPool(ctx, w.system.pool); err != nil {
-				return err
+			defer slot.Release()
+			if err := conn.Check(ctx, w.system.pool); err != nil {
+				return explain(err)
 			}
 			return w.table.CheckVersion(ctx, w.system.pool)
 		})
-		if err == nil || errors.Is(err, ErrSchemaVersion) || errors.Is(err, ErrPoolMode) || errors.Is(err, ErrSession) {
+		if err == nil || fault.IsMisfit(err) {
 			return err
 		}
 		if ctx.Err() == nil {
@@ -329,7 +331,7 @@ func (w *Worker) run(ctx context.Context) error {
 
 	renewals.Go(func() { w.renew(renewCtx) })
 	w.settler.start(detached, &settlers)
-	w.flow.staff(handlers.Go, func() { w.execute(&handlers) })
+	w.flow.Start(handlers.Go, func() { w.execute(&handlers) })
 	intake.Go(func() { w.poll.Run(ctx) })
 	w.work.beginIntake(w)
 	w.phase.Store(phaseWorking)
@@ -339,9 +341,8 @@ func (w *Worker) run(ctx context.Context) error {
 	w.work.endIntake(w)
 	intake.Wait()
 	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()
-	w.release(w.system.narrowing.withdraw(w))
-	w.flow.close()
-	w.release(w.flow.drain())
+	w.flow.Close()
+	w.release(w.flow.Drain())
 	stuck := w.awaitHandlers(&handlers)
 	w.settler.stop()
 	settlers.Wait()
@@ -370,7 +371,8 @@ func (w *Worker) awaitHandlers(handlers *sync.WaitGroup) int {
 	if waitFor(done, w.abortGrace()) {
 		return 0
 	}
-	return w.flow.busy()
+	running, _ := w.flow.Load()
+	return running
 }
 
 func waitFor(done <-chan struct{}, limit time.Duration) bool {
@@ -401,11 +403,7 @@ func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claim
 func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
 	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
 	w.inFlight.add(deliveries)
-	w.flow.assign(deliveries)
-	deliveries, back, most := w.system.narrowing.admit(w, deliveries)
-	w.release(w.flow.put(deliveries, wanted))
-	w.flow.claimAtMost(most)
-	w.release(back)
+	w.flow.Add(deliveries, wanted)
 }
 
 // deliveries makes the deliveries of claimed rows. claimedAt is a time of the worker's clock.
@@ -431,7 +429,7 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 		}
 	}()
 	for {
-		d, ok := w.flow.take()
+		d, ok := w.flow.Take()
 		if !ok {
 			exited = false
 			return
@@ -452,7 +450,7 @@ func (w *Worker) runOne(d *delivery) {
 
 // finish passes a delivery on to be settled. If o is nil, it is settled already.
 func (w *Worker) finish(d *delivery, o *Outcome) {
-	if w.flow.finished(d, o == nil || o.kind == outcomeAck) {
+	if w.flow.Finished(d, o == nil || o.kind == outcomeAck) {
 		w.poll.Wake()
 	}
 	d.cancel(nil)
@@ -478,7 +476,7 @@ func (w *Worker) stored(ctx context.Context, o *Outcome) string {
 	if w.options.Redact == nil || o.cause == nil {
 		return o.stored()
 	}
-	return storable(w.redact(ctx, o.stored()))
+	return conn.Storable(w.redact(ctx, o.stored()))
 }
 
 // redact calls the application's hook. Should that panic, the text is withheld: it may hold a secret.

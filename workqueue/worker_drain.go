@@ -15,6 +15,8 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/dispatch"
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
 // A Drain handles what is due now and returns: a [dispatch.Processor] over a worker's handler without the worker's
@@ -242,9 +244,9 @@ func (d *drain) seesPart(ctx context.Context) (hidden bool, err error) {
 	if d.worker.outer == nil {
 		return false, nil
 	}
-	err = d.worker.queue.exec.run(ctx, call{
-		statement: statement{name: "hidden", text: "SELECT " + d.worker.table.hides()},
-		row:       func(scan func(...any) error) error { return scan(&hidden) },
+	err = d.worker.queue.exec.run(ctx, conn.Call{
+		Statement: conn.Statement{Name: "hidden", Text: "SELECT " + d.worker.table.hides()},
+		Row:       func(scan func(...any) error) error { return scan(&hidden) },
 	})
 	if hidden {
 		d.warn(errHidden)
@@ -290,7 +292,7 @@ func (d *drain) narrow(deliveries []*delivery) (admitted []*delivery, back []pen
 		return deliveries, nil
 	}
 	for i, one := range deliveries {
-		if own, _, is := w.suspected(one); is {
+		if own, _, is := flow.Suspect(one); is {
 			width = min(width, own)
 			d.width = min(d.width, own)
 		}

@@ -45,7 +45,7 @@ func (w *Worker) Lanes() [][]any { return w.lanes }
 // Options are the worker's options, with their defaults and the current Concurrency.
 func (w *Worker) Options() WorkerOptions {
 	o := w.options
-	o.Concurrency = w.flow.wantedHandlers()
+	_, o.Concurrency = w.flow.Load()
 	return o
 }
 
@@ -60,7 +60,7 @@ func (w *Worker) Ready() error {
 	case phaseStopping:
 		return fmt.Errorf("%s: stopping", w.table.Name())
 	}
-	if state := w.outage.state(); state != "" {
+	if state := w.outage.State(); state != "" {
 		return fmt.Errorf("%s: %s", w.table.Name(), state)
 	}
 	return nil

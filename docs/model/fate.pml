@@ -78,7 +78,7 @@ inline leave(r) {
 #define STAYS (!(known && backs)) /* nothing has to be put back before a suspect runs */
 #endif
 
-/* admit of worker_narrow.go, with claims in the order of the rows. */
+/* admit of workqueue/internal/flow/isolation.go, with claims in the order of the rows. */
 inline admit() {
     inflight = IN_FLIGHT - (AT(0) == CLAIMED) - (AT(1) == CLAIMED) - (AT(2) == CLAIMED);
     width = (NARROW -> 1 : ROWS);

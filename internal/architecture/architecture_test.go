@@ -69,12 +69,75 @@ func TestOurImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// rooms are the internal packages of the core, with what each may import of this repository. Only the core and the
+// rooms themselves may import them.
+var rooms = map[string][]string{
+	"workqueue/internal/fault": {"internal/contain", "internal/outage", "internal/postgres"},
+	"workqueue/internal/flow":  {},
+	"workqueue/internal/conn":  {"internal/postgres", "workqueue/internal/fault"},
+}
+
+func TestRoomsOfTheCore(t *testing.T) {
+	found := map[string]bool{}
+	for pkg, imports := range importsOfAll(t) {
+		allowed, isRoom := rooms[pkg]
+		if isRoom {
+			found[pkg] = true
+			if _, err := os.Stat(filepath.Join(root, pkg, "doc.go")); err != nil {
+				t.Errorf("%s has no doc.go: say in one what the package is for, who may import it and what it never does",
+					pkg)
+			}
+		} else if isInternal(pkg) {
+			t.Errorf("%s is unknown: add it to rooms in this test, with what it may import, and to docs/architecture.md",
+				pkg)
+		}
+		for _, imported := range imports {
+			switch {
+			case isRoom && !slices.Contains(allowed, imported):
+				t.Errorf("%s imports %s, it may import %v only: move what both need into a package below both, or pass "+
+					"it as an argument", pkg, imported, allowed)
+			case isInternal(imported) && pkg != "workqueue" && !isRoom:
+				t.Errorf("%s imports %s, which is the core's own: use what workqueue exports", pkg, imported)
+			}
+		}
+	}
+	for room := range rooms {
+		if !found[room] {
+			t.Errorf("%s does not exist: remove it from rooms in this test", room)
+		}
+	}
+}
+
+func isInternal(pkg string) bool { return strings.HasPrefix(pkg, "workqueue/internal/") }
+
+// importsOfAll returns what each package of this module imports from this repository, tests aside.
+func importsOfAll(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		var ours []string
+		for _, path := range strings.Fields(line) {
+			if pkg, is := strings.CutPrefix(path, module); is {
+				ours = append(ours, pkg)
+			}
+		}
+		if len(ours) > 0 {
+			all[ours[0]] = ours[1:]
+		}
+	}
+	return all
+}
+
 // dependsOn checks that a package depends on no package of this repository but the allowed ones and the leaves.
 func dependsOn(t *testing.T, pkg string, allowed []string) {
 	t.Helper()
 	for _, dep := range dependencies(t, pkg) {
 		ours, found := strings.CutPrefix(dep, module)
-		if !found || ours == pkg || slices.Contains(leaves, ours) {
+		if !found || ours == pkg || slices.Contains(leaves, ours) || rooms[ours] != nil { // see TestRoomsOfTheCore
 			continue
 		}
 		if !slices.Contains(allowed, ours) {

@@ -49,9 +49,9 @@ var breakages = map[string]breakage{
 	// The rows of a claim are dispatched when they have been read, before its COMMIT is sent.
 	"rows are dispatched before the claim commits": {
 		edits: []edit{
-			{"workqueue/db_pool.go", "	begins := !keepsSettings(conn) ||",
-				"	late := len(calls) == 1 && calls[0].lazy\n	begins := late || !keepsSettings(conn) ||"},
-			{"workqueue/db_pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return " +
+			{"workqueue/internal/conn/pool.go", "	begins := !keepsSettings(conn) ||",
+				"	late := len(calls) == 1 && calls[0].Lazy\n	begins := late || !keepsSettings(conn) ||"},
+			{"workqueue/internal/conn/pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return " +
 				"readTransaction(conn.SendBatch(ctx, batch), own, calls)\n", `
 	if !late {
 		if begins {
@@ -76,8 +76,8 @@ var breakages = map[string]breakage{
 	dispatched <- conn
 	return nil
 `},
-			{"workqueue/db_pool.go", "	defer conn.Release()\n\n	err = p.send", `
-	late := len(calls) == 1 && calls[0].lazy
+			{"workqueue/internal/conn/pool.go", "	defer conn.Release()\n\n	err = p.send", `
+	late := len(calls) == 1 && calls[0].Lazy
 	defer func() {
 		if !late || err != nil {
 			conn.Release()
@@ -92,10 +92,10 @@ var breakages = map[string]breakage{
 	}()
 
 	err = p.send`},
-			{"workqueue/db_pool.go", "// maxConflictRetries bounds",
+			{"workqueue/internal/conn/pool.go", "// maxConflictRetries bounds",
 				"var dispatched = make(chan *pgx.Conn, 1000)\n\n// maxConflictRetries bounds"},
-			{"workqueue/db_pool.go", "once(ctx context.Context, calls []call) error {",
-				"once(ctx context.Context, calls []call) (err error) {"},
+			{"workqueue/internal/conn/pool.go", "once(ctx context.Context, calls []Call) error {",
+				"once(ctx context.Context, calls []Call) (err error) {"},
 		},
 		fault: "backend-terminate", finds: []string{"I3"},
 	},
@@ -163,8 +163,8 @@ var breakages = map[string]breakage{
 	// retried.
 	"a refused row fails its batch": {
 		edits: []edit{
-			{"workqueue/settle_bisect.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
-			{"workqueue/settle_batch.go", `"08", "25", "40", "53", "57", "58": //`,
+			{"workqueue/settle_bisect.go", "case kind == fault.Away && waits < patientWaits:", "case kind == fault.Away:"},
+			{"workqueue/internal/fault/statement.go", `"08", "25", "40", "53", "57", "58": //`,
 				`"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
 		},
 		fault: "refused-rows", finds: []string{progress + ", rows that cannot be settled"},

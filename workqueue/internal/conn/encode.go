@@ -1,4 +1,4 @@
-package workqueue
+package conn
 
 import (
 	"encoding/hex"
@@ -12,17 +12,17 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
+// PgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
 // tells the parameter types, as text where the connection's mode forgoes that (behind a pooler, say). It refuses a
 // session that would misread texts.
-func pgxEncoder(conn *pgx.Conn, careful bool) (func(any) any, error) {
+func PgxEncoder(conn *pgx.Conn, careful bool) (func(any) any, error) {
 	if err := speaks(conn); err != nil {
 		return nil, err
 	}
 	has, text := repertoireOf(serverEncoding(conn), careful), readsText(conn)
 	switch {
 	case has == nil && text:
-		return encodeLiteral, nil
+		return EncodeLiteral, nil
 	case has == nil:
 		return encodeBinary, nil
 	case text:
@@ -32,7 +32,7 @@ func pgxEncoder(conn *pgx.Conn, careful bool) (func(any) any, error) {
 }
 
 // The encoders for databases that store any character, which nearly all do.
-var encodeBinary, encodeLiteral = noted(nil, binary), noted(nil, literal)
+var encodeBinary, EncodeLiteral = noted(nil, binary), noted(nil, literal)
 
 // readsText tells whether values travel as text on a pgx connection, in both directions.
 func readsText(conn *pgx.Conn) bool {
@@ -86,22 +86,23 @@ func literal(v any) any {
 	case uuid.UUID:
 		return v.String()
 	case []uuid.UUID:
-		return arrayLiteral(v)
+		return ArrayLiteral(v)
 	case []string:
-		return arrayLiteral(v)
+		return ArrayLiteral(v)
 	case []*string:
-		return arrayLiteral(v)
+		return ArrayLiteral(v)
 	case []*int64:
-		return arrayLiteral(v)
+		return ArrayLiteral(v)
 	case []bool:
-		return arrayLiteral(v)
+		return ArrayLiteral(v)
 	case []any:
-		return arrayLiteral(v)
+		return ArrayLiteral(v)
 	}
 	return v
 }
 
-func arrayLiteral[T any](values []T) string {
+// ArrayLiteral is an array in PostgreSQL's text form.
+func ArrayLiteral[T any](values []T) string {
 	var b strings.Builder
 	b.WriteByte('{')
 	for i, v := range values {
@@ -114,8 +115,8 @@ func arrayLiteral[T any](values []T) string {
 	return b.String()
 }
 
-// microseconds is the layout of a time as text, with the precision of PostgreSQL.
-const microseconds = "2006-01-02T15:04:05.999999Z07:00"
+// Microseconds is the layout of a time as text, with the precision of PostgreSQL.
+const Microseconds = "2006-01-02T15:04:05.999999Z07:00"
 
 func writeElement(b *strings.Builder, v any) {
 	switch v := v.(type) {
@@ -130,7 +131,7 @@ func writeElement(b *strings.Builder, v any) {
 	case []byte:
 		b.WriteString(`"\\x` + hex.EncodeToString(v) + `"`)
 	case time.Time:
-		b.WriteString(`"` + v.UTC().Format(microseconds) + `"`)
+		b.WriteString(`"` + v.UTC().Format(Microseconds) + `"`)
 	case bool:
 		b.WriteString(strconv.FormatBool(v))
 	case uuid.UUID:
@@ -159,15 +160,24 @@ func writeQuoted(b *strings.Builder, s string) {
 	b.WriteByte('"')
 }
 
-// interval is a duration as PostgreSQL reads it through every driver.
-func interval(d time.Duration) string {
+// Interval is a duration as PostgreSQL reads it through every driver.
+func Interval(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
 }
 
-// optionalText is a text of which an empty one stands for NULL.
-func optionalText(text string) *string {
+// OptionalText is a text of which an empty one stands for NULL.
+func OptionalText(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
+}
+
+// EncodeAll encodes the arguments of a statement.
+func EncodeAll(values []any, encode func(any) any) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = encode(v)
+	}
+	return args
 }

@@ -1,4 +1,4 @@
-package workqueue
+package conn
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// slots decide which statement of a [Runtime] may use one of its connections next. They stand in front of the pool,
+// Slots decide which statement of a runtime may use one of its connections next. They stand in front of the pool,
 // which knows only the order of arrival.
 //
 // Renewals go first, and one connection is always kept for them: a lease that is not renewed in time means that work is
@@ -18,23 +18,26 @@ import (
 // A statement that takes long, because its table is locked or its triggers are slow, makes way for others: a spare
 // connection stands in for the one that it holds. No table holds more than limit connections, so that a locked table
 // leaves some to the others.
-type slots struct {
+type Slots struct {
 	limit, spare int
 
 	mu      sync.Mutex
-	held    []*slot
-	waiting []*slot // in the order in which they came
+	held    []*Slot
+	waiting []*Slot // in the order in which they came
 }
+
+// NewSlots makes slots of so many connections, and of spare ones that stand in for slow ones.
+func NewSlots(limit, spare int) *Slots { return &Slots{limit: limit, spare: spare} }
 
 // slowAfter is how long a statement may take before a spare connection stands in for its own.
 const slowAfter = 100 * time.Millisecond
 
-// errNoSlot says that the connections were all in use until the time was up, which says nothing about the database.
-var errNoSlot = errors.New("txwork: no connection of the runtime became free in time")
+// ErrNoSlot says that the connections were all in use until the time was up, which says nothing about the database.
+var ErrNoSlot = errors.New("txwork: no connection of the runtime became free in time")
 
-// A slot is the right to use one connection.
-type slot struct {
-	slots    *slots
+// A Slot is the right to use one connection.
+type Slot struct {
+	slots    *Slots
 	table    string
 	renews   bool
 	slow     bool // it has been held for long
@@ -43,45 +46,45 @@ type slot struct {
 	timer    *time.Timer
 }
 
-// A slotTaker takes slots for one table.
-type slotTaker struct {
-	slots  *slots
-	table  string
-	renews bool
+// A Taker takes slots for one table.
+type Taker struct {
+	Slots  *Slots
+	Table  string
+	Renews bool
 }
 
-// take waits for a slot. The caller must release it.
-func (t slotTaker) take(ctx context.Context) (*slot, error) {
-	if t.slots == nil {
+// Take waits for a slot. The caller must release it.
+func (t Taker) Take(ctx context.Context) (*Slot, error) {
+	if t.Slots == nil {
 		return nil, nil
 	}
-	s := &slot{slots: t.slots, table: t.table, renews: t.renews, granted: make(chan struct{})}
-	t.slots.ask(s)
+	s := &Slot{slots: t.Slots, table: t.Table, renews: t.Renews, granted: make(chan struct{})}
+	t.Slots.ask(s)
 	select {
 	case <-s.granted:
 		return s, nil
 	case <-ctx.Done():
-		s.release()
-		return nil, errors.Join(errNoSlot, ctx.Err())
+		s.Release()
+		return nil, errors.Join(ErrNoSlot, ctx.Err())
 	}
 }
 
-func (q *slots) ask(s *slot) {
+func (q *Slots) ask(s *Slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, s)
 	q.grant()
 }
 
-// release gives a slot back, or stops waiting for it if it was not granted yet. On a nil slot it does nothing.
-func (s *slot) release() {
+// Release gives a slot back, or stops waiting for it if it was not granted yet. On a nil slot it does nothing.
+func (s *Slot) Release() {
 	if s == nil {
 		return
 	}
 	q := s.slots
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	is := func(o *slot) bool { return o == s }
+	is := func(o *Slot) bool { return o == s }
 	q.waiting, q.held = slices.DeleteFunc(q.waiting, is), slices.DeleteFunc(q.held, is)
 	if s.timer != nil {
 		s.timer.Stop()
@@ -91,9 +94,9 @@ func (s *slot) release() {
 }
 
 // grant grants slots to those that wait, renewals first.
-func (q *slots) grant() {
+func (q *Slots) grant() {
 	for _, renews := range []bool{true, false} {
-		q.waiting = slices.DeleteFunc(q.waiting, func(s *slot) bool {
+		q.waiting = slices.DeleteFunc(q.waiting, func(s *Slot) bool {
 			if s.renews != renews || !q.free(s) {
 				return false
 			}
@@ -106,7 +109,7 @@ func (q *slots) grant() {
 }
 
 // free reports whether a slot may be granted now.
-func (q *slots) free(s *slot) bool {
+func (q *Slots) free(s *Slot) bool {
 	busy, others, table := 0, 0, 0
 	for _, h := range q.held {
 		if !h.relieved {
@@ -125,7 +128,7 @@ func (q *slots) free(s *slot) bool {
 	return busy < q.limit && others < max(q.limit-1, 1) && table < q.limit
 }
 
-func (s *slot) becomeSlow() {
+func (s *Slot) becomeSlow() {
 	q := s.slots
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +138,7 @@ func (s *slot) becomeSlow() {
 }
 
 // relieve puts spare connections in the place of slow ones.
-func (q *slots) relieve() {
+func (q *Slots) relieve() {
 	relieved := 0
 	for _, h := range q.held {
 		if h.relieved {

@@ -1,4 +1,4 @@
-package workqueue
+package conn
 
 import (
 	"context"
@@ -23,21 +23,22 @@ const idleTimeout = 10 * time.Second
 // which its caller waits. It is not set if the caller's context has no deadline.
 func boundSets(ctx context.Context, conn *pgx.Conn, kept bool) (sets []string, args []any) {
 	if !kept {
-		sets = append(sets, setSetting("tcp_user_timeout", milliseconds(idleTimeout)))
+		sets = append(sets, SetLocal("tcp_user_timeout", Milliseconds(idleTimeout)))
 	}
 	deadline, ok := ctx.Deadline()
-	if !ok || serverVersion(conn) < 17 {
+	if !ok || ServerVersion(conn) < 17 {
 		return sets, nil
 	}
 	limit := max(time.Until(deadline)+time.Second, idleTimeout)
-	return append(sets, "pg_catalog.set_config('transaction_timeout', $1::pg_catalog.text, true)"), []any{milliseconds(limit)}
+	return append(sets, "pg_catalog.set_config('transaction_timeout', $1::pg_catalog.text, true)"),
+		[]any{Milliseconds(limit)}
 }
 
 // idleSet also bounds the time between two statements of a transaction that a client holds open.
-var idleSet = setSetting("idle_in_transaction_session_timeout", milliseconds(idleTimeout))
+var idleSet = SetLocal("idle_in_transaction_session_timeout", Milliseconds(idleTimeout))
 
-// serverVersion is the major version of a connection's server; 0 where it is not told.
-func serverVersion(conn *pgx.Conn) int {
+// ServerVersion is the major version of a connection's server; 0 where it is not known.
+func ServerVersion(conn *pgx.Conn) int {
 	if conn == nil {
 		return 0
 	}
@@ -50,4 +51,5 @@ func serverVersion(conn *pgx.Conn) int {
 	return major
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// Milliseconds is a duration as PostgreSQL reads it in a setting.
+func Milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

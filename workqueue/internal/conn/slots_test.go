@@ -1,22 +1,20 @@
-package workqueue
+package conn
 
 import (
 	"context"
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // asked asks for a slot.
-func (q *slots) asked(table string, renews bool) *slot {
-	s := &slot{slots: q, table: table, renews: renews, granted: make(chan struct{})}
+func (q *Slots) asked(table string, renews bool) *Slot {
+	s := &Slot{slots: q, table: table, renews: renews, granted: make(chan struct{})}
 	q.ask(s)
 	return s
 }
 
-func (s *slot) has() bool {
+func (s *Slot) has() bool {
 	select {
 	case <-s.granted:
 		return true
@@ -27,8 +25,8 @@ func (s *slot) has() bool {
 
 func TestOneSlotIsKeptForRenewals(t *testing.T) {
 	t.Parallel()
-	q := &slots{limit: 4}
-	others := []*slot{q.asked("a", false), q.asked("b", false), q.asked("c", false), q.asked("d", false)}
+	q := &Slots{limit: 4}
+	others := []*Slot{q.asked("a", false), q.asked("b", false), q.asked("c", false), q.asked("d", false)}
 	for i, s := range others {
 		if s.has() != (i < 3) {
 			t.Errorf("claim %d was granted: %v", i+1, s.has())
@@ -38,15 +36,15 @@ func TestOneSlotIsKeptForRenewals(t *testing.T) {
 	if !renewal.has() || second.has() {
 		t.Errorf("renewals were granted: %v and %v, want the first", renewal.has(), second.has())
 	}
-	others[0].release()
+	others[0].Release()
 	if !second.has() || others[3].has() {
 		t.Error("a renewal that came later does not go before a claim")
 	}
-	renewal.release()
+	renewal.Release()
 	if !others[3].has() {
 		t.Error("a slot that is free was not granted")
 	}
-	second.release()
+	second.Release()
 	if last := q.asked("e", false); last.has() {
 		t.Error("the slot that is kept for renewals went to a claim")
 	}
@@ -55,8 +53,8 @@ func TestOneSlotIsKeptForRenewals(t *testing.T) {
 // Slow statements get spare connections, but no table gets so many that another table has none.
 func TestSlowStatementsGiveTheirPlaceToOthers(t *testing.T) {
 	t.Parallel()
-	q := &slots{limit: 4, spare: 3}
-	var locked []*slot
+	q := &Slots{limit: 4, spare: 3}
+	var locked []*Slot
 	for range 10 {
 		locked = append(locked, q.asked("locked", false))
 	}
@@ -84,7 +82,7 @@ func TestSlowStatementsGiveTheirPlaceToOthers(t *testing.T) {
 		t.Errorf("%d slots are held of %d", held, q.limit+q.spare)
 	}
 	for _, s := range append(locked, other) {
-		s.release()
+		s.Release()
 	}
 	if held, waiting := q.sizes(); held+waiting > 0 {
 		t.Errorf("%d slots are held and %d waited for when all were released", held, waiting)
@@ -92,79 +90,27 @@ func TestSlowStatementsGiveTheirPlaceToOthers(t *testing.T) {
 }
 
 // sizes takes the lock, because slots become slow in a goroutine of their own.
-func (q *slots) sizes() (held, waiting int) {
+func (q *Slots) sizes() (held, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.held), len(q.waiting)
 }
 
-// A statement that waits for a slot in vain leaves nothing behind. Its error differs from that of a database that does
+// A Statement that waits for a slot in vain leaves nothing behind. Its error differs from that of a database that does
 // not answer.
 func TestASlotThatIsWaitedForInVain(t *testing.T) {
 	t.Parallel()
-	q := &slots{limit: 2}
+	q := &Slots{limit: 2}
 	first := q.asked("a", false)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := (slotTaker{slots: q, table: "b"}).take(ctx); !errors.Is(err, errNoSlot) {
-		t.Errorf("got %v, want %v", err, errNoSlot)
+	if _, err := (Taker{Slots: q, Table: "b"}).Take(ctx); !errors.Is(err, ErrNoSlot) {
+		t.Errorf("got %v, want %v", err, ErrNoSlot)
 	}
-	first.release()
+	first.Release()
 	next := q.asked("c", false)
-	defer next.release()
+	defer next.Release()
 	if _, waiting := q.sizes(); !next.has() || waiting > 0 {
 		t.Error("a request that was given up is still waiting")
-	}
-}
-
-// The server keeps every notification for a listener. It therefore ends the session of a listener whose process is
-// frozen.
-func TestTheServerBoundsAListener(t *testing.T) {
-	t.Parallel()
-	conn, err := pgtest.New(t).Pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if _, err := boundSession(t.Context(), conn.Conn()); err != nil {
-		t.Fatal(err)
-	}
-	var idle string
-	if err := conn.QueryRow(t.Context(),
-		"SELECT coalesce(current_setting('idle_session_timeout', true), '')").Scan(&idle); err != nil {
-		t.Fatal(err)
-	}
-	if serverVersion(conn.Conn()) >= 14 && idle != "90s" {
-		t.Errorf("idle_session_timeout is %q, want 90s", idle)
-	}
-}
-
-// The server ends the session that holds the upkeep lock sooner.
-func TestTheServerBoundsALeader(t *testing.T) {
-	t.Parallel()
-	conn, err := pgtest.New(t).Pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if serverVersion(conn.Conn()) < 14 {
-		t.Skip("the server has no idle_session_timeout")
-	}
-	e := newElection(conn.Conn())
-	for _, want := range []string{"15s", "90s"} {
-		clear(e.led)
-		if want == "15s" {
-			e.led[new(tableWork)] = true
-		}
-		if err := e.setBound(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var idle string
-		if err := conn.QueryRow(t.Context(), "SELECT current_setting('idle_session_timeout')").Scan(&idle); err != nil {
-			t.Fatal(err)
-		}
-		if idle != want {
-			t.Errorf("idle_session_timeout is %q, want %s", idle, want)
-		}
 	}
 }

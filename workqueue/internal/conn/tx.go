@@ -1,4 +1,4 @@
-package workqueue
+package conn
 
 import (
 	"context"
@@ -7,17 +7,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A pooledTx is the transaction of [InTx]. BEGIN is sent with the first statement, so that a transaction of one
+// A Tx is a transaction of a connection of a pool. BEGIN is sent with the first statement, so that a transaction of one
 // statement takes two round trips and not three, and one that sends nothing takes none.
-type pooledTx struct {
+type Tx struct {
 	conn  *pgx.Conn
 	begun bool
 	ended bool // the connection has gone back to the pool
 }
 
-func (t *pooledTx) Conn() *pgx.Conn { return t.conn }
+// NewTx returns a transaction that begins with its first statement. End must follow.
+func NewTx(conn *pgx.Conn) *Tx { return &Tx{conn: conn} }
 
-func (t *pooledTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+// End ends the transaction for the given reason, if it has not been committed. Its connection goes back to the pool.
+func (t *Tx) End(cause error) {
+	t.ended = true
+	leaveClean(t.conn, cause)
+}
+
+func (t *Tx) Conn() *pgx.Conn { return t.conn }
+
+func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	results, err := t.begin(ctx, sql, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -32,7 +41,7 @@ func (t *pooledTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	return tag, err
 }
 
-func (t *pooledTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (t *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	results, err := t.begin(ctx, sql, args)
 	if err != nil {
 		return nil, err
@@ -51,7 +60,7 @@ func (t *pooledTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 // begin begins the transaction unless it has begun. A statement with arguments is sent along, and its reply is the next
 // of the results. A text without arguments may hold several statements, which only the simple protocol takes. If begin
 // returns no results, the caller still has to send the statement.
-func (t *pooledTx) begin(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+func (t *Tx) begin(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	switch {
 	case t.ended:
 		return nil, pgx.ErrTxClosed
@@ -59,12 +68,12 @@ func (t *pooledTx) begin(ctx context.Context, sql string, args []any) (pgx.Batch
 		return nil, nil
 	}
 	if len(args) == 0 {
-		_, err := t.conn.Exec(ctx, beginReadWrite)
+		_, err := t.conn.Exec(ctx, BeginReadWrite)
 		t.begun = err == nil
 		return nil, err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(beginReadWrite)
+	batch.Queue(BeginReadWrite)
 	batch.Queue(sql, args...)
 	results := t.conn.SendBatch(ctx, batch)
 	if _, err := results.Exec(); err != nil {
@@ -75,9 +84,9 @@ func (t *pooledTx) begin(ctx context.Context, sql string, args []any) (pgx.Batch
 	return results, nil
 }
 
-// commit commits the transaction if it has begun. The server answers the COMMIT of a failed transaction with ROLLBACK
+// Commit commits the transaction if it has begun. The server answers the COMMIT of a failed transaction with ROLLBACK
 // and no error.
-func (t *pooledTx) commit(ctx context.Context) error {
+func (t *Tx) Commit(ctx context.Context) error {
 	if !t.begun {
 		return nil
 	}
@@ -85,7 +94,7 @@ func (t *pooledTx) commit(ctx context.Context) error {
 	if err == nil && tag.String() == "ROLLBACK" {
 		err = pgx.ErrTxCommitRollback
 	}
-	return explain(err)
+	return err
 }
 
 // firstRows are the rows of a statement that was sent along with BEGIN.

@@ -1,4 +1,4 @@
-package workqueue
+package flow
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ const (
 	firstPartAlone = 2
 )
 
-// A share is what a worker knows of a topic, see [Spec].Topics. A topic begins with a quarter of the places that others
+// A share is what a worker knows of a topic. A topic begins with a quarter of the places that others
 // leave, and the only one with half of them. It has one more after each success for which another row was waiting, up
 // to nearly all places, and loses them again when it does not need them or when a handler that took long fails. So a
 // topic whose handlers work has nearly all places within a few of their durations, while one whose handlers hang holds
@@ -38,44 +38,45 @@ type share struct {
 }
 
 // assign finds the shares of the topics of claimed rows.
-func (f *flow) assign(deliveries []*delivery) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (b *Buffer[R]) assign(rows []R) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	for _, d := range deliveries {
-		if d.topic == "" {
+	for _, row := range rows {
+		topic := row.Topic()
+		if topic == "" {
 			continue
 		}
-		s := f.shares[d.topic]
+		s := b.shares[topic]
 		if s == nil {
-			if f.shares == nil {
-				f.shares = map[string]*share{}
+			if b.shares == nil {
+				b.shares = map[string]*share{}
 			}
-			s = &share{topic: d.topic}
-			f.shares[d.topic] = s
+			s = &share{topic: topic}
+			b.shares[topic] = s
 		}
-		s.used, d.share = now, s
+		s.used, row.Place().share = now, s
 	}
-	if now.Sub(f.pruned) < windowMemory {
+	if now.Sub(b.pruned) < windowMemory {
 		return
 	}
-	f.pruned = now
-	for topic, s := range f.shares {
+	b.pruned = now
+	for topic, s := range b.shares {
 		if s.running == 0 && now.Sub(s.used) > shareMemory {
-			delete(f.shares, topic)
+			delete(b.shares, topic)
 		}
 	}
 }
 
 // allowed is how many handlers of a topic may run.
-func (f *flow) allowed(s *share, now time.Time) int {
-	if f.perTopic > 0 {
-		return f.perTopic
+func (b *Buffer[R]) allowed(s *share, now time.Time) int {
+	if b.perTopic > 0 {
+		return b.perTopic
 	}
-	reserved, left := f.concurrency/reservedPart, f.concurrency-(f.running-s.running)
-	most := max(f.concurrency-reserved, 1)
+	reserved, left := b.concurrency/reservedPart, b.concurrency-(b.running-s.running)
+	most := max(b.concurrency-reserved, 1)
 	first := left / firstPart
-	known, alone := now.Sub(s.success) < shareMemory, len(f.shares) == 1 && !s.stuck
+	known, alone := now.Sub(s.success) < shareMemory, len(b.shares) == 1 && !s.stuck
 	switch {
 	case alone && known:
 		return most
@@ -87,7 +88,7 @@ func (f *flow) allowed(s *share, now time.Time) int {
 	allowed := max(first, 1)
 	if now.Sub(s.limited) < windowMemory || s.stuck {
 		// Topics with large windows may hang together, so none grows into the last places.
-		free := f.concurrency - f.running - reserved
+		free := b.concurrency - b.running - reserved
 		allowed = max(allowed, min(s.window, s.running+free))
 	}
 	return min(allowed, most)
@@ -102,99 +103,102 @@ func (s *share) wait(now time.Time) {
 	s.limited = now
 }
 
-// startable is the place of the first delivery in the queue that may start; -1: there is none.
-func (f *flow) startable() int {
+// startable is the index of the first row in the queue that may start; -1: there is none.
+func (b *Buffer[R]) startable() int {
 	var now time.Time
-	for i, d := range f.queue {
-		if d.share == nil {
+	for i, row := range b.queue {
+		s := row.Place().share
+		if s == nil {
 			return i
 		}
 		if now.IsZero() {
 			now = time.Now()
 		}
-		if d.share.running < f.allowed(d.share, now) {
+		if s.running < b.allowed(s, now) {
 			return i
 		}
-		if d.share.wait(now); f.stalls == nil && f.spawn != nil {
-			f.stalls = time.AfterFunc(stallTime, f.unstall)
+		if s.wait(now); b.stalls == nil && b.spawn != nil {
+			b.stalls = time.AfterFunc(stallTime, b.unstall)
 		}
 	}
 	return -1
 }
 
-// started counts a delivery for its topic.
-func (f *flow) started(d *delivery) {
-	if s := d.share; s != nil {
+// started counts a row for its topic.
+func (b *Buffer[R]) started(row R) {
+	p := row.Place()
+	if s := p.share; s != nil {
 		if s.running == 0 {
 			s.progress = time.Now()
 		}
 		s.running++
-		d.started = time.Now()
+		p.started = time.Now()
 	}
 }
 
-// ended counts a delivery that started says has begun. It reports whether a claim may have rows for its place.
-func (f *flow) ended(d *delivery, succeeded bool) (wake bool) {
-	s := d.share
-	if s == nil || d.started.IsZero() {
+// ended counts a row that started says has begun. It reports whether a claim may have rows for its place.
+func (b *Buffer[R]) ended(row R, succeeded bool) (wake bool) {
+	p := row.Place()
+	s := p.share
+	if s == nil || p.started.IsZero() {
 		return false
 	}
 	now := time.Now()
 	switch {
 	case succeeded && (now.Sub(s.limited) < windowMemory || s.stuck):
-		s.window = min(max(s.window, s.running)+1, f.concurrency)
+		s.window = min(max(s.window, s.running)+1, b.concurrency)
 		s.success = now
 	case succeeded:
 		s.window, s.success = 0, now
-	case now.Sub(d.started) >= windowMemory:
+	case now.Sub(p.started) >= windowMemory:
 		s.window = 0
 	}
 	s.running--
-	s.progress, d.started = now, time.Time{}
+	s.progress, p.started = now, time.Time{}
 	return s.stuck
 }
 
 // unstall puts the rows back that wait for places of topics of which no handler has ended for a while.
-func (f *flow) unstall() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stalls = nil
-	if f.closed {
+func (b *Buffer[R]) unstall() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stalls = nil
+	if b.closed {
 		return
 	}
 	now := time.Now()
-	var back []*delivery
-	f.queue = slices.DeleteFunc(f.queue, func(d *delivery) bool {
-		s := d.share
-		if s == nil || s.running < f.allowed(s, now) || now.Sub(s.progress) < stallTime {
+	var back []R
+	b.queue = slices.DeleteFunc(b.queue, func(row R) bool {
+		s := row.Place().share
+		if s == nil || s.running < b.allowed(s, now) || now.Sub(s.progress) < stallTime {
 			return false
 		}
 		s.stuck, s.window = true, 0
-		back = append(back, d)
+		back = append(back, row)
 		return true
 	})
 	if len(back) > 0 {
-		f.running += len(back)
-		f.spawn(func() { f.release(back) })
+		b.running += len(back)
+		b.spawn(func() { b.release(back) })
 	}
-	if f.startable() >= 0 {
-		f.ready.Broadcast()
+	if b.startable() >= 0 {
+		b.ready.Broadcast()
 	}
-	f.signal()
+	b.signal()
 }
 
-// stuck returns the topics whose rows are to be set aside, with the number of rows for which each has places.
-func (f *flow) stuck() (rooms map[string]int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// Stuck returns the topics whose rows are to be set aside, with the number of rows for which each has places.
+func (b *Buffer[R]) Stuck() (rooms map[string]int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	for _, s := range f.shares {
+	for _, s := range b.shares {
 		if !s.stuck {
 			continue
 		}
-		room := f.allowed(s, now) - s.running
-		for _, d := range f.queue {
-			if d.share == s {
+		room := b.allowed(s, now) - s.running
+		for _, row := range b.queue {
+			if row.Place().share == s {
 				room--
 			}
 		}
@@ -206,11 +210,11 @@ func (f *flow) stuck() (rooms map[string]int) {
 	return rooms
 }
 
-// drained reports that a topic has no rows aside any more. If its handlers succeed, its rows are claimed like others.
-func (f *flow) drained(topic string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s := f.shares[topic]; s != nil && s.stuck && time.Since(s.success) < windowMemory {
+// Drained reports that a topic has no rows aside any more. If its handlers succeed, its rows are claimed like others.
+func (b *Buffer[R]) Drained(topic string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.shares[topic]; s != nil && s.stuck && time.Since(s.success) < windowMemory {
 		s.stuck = false
 	}
 }

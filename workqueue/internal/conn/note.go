@@ -1,4 +1,4 @@
-package workqueue
+package conn
 
 import (
 	"fmt"
@@ -8,28 +8,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
-// A note is a text that a transition records, such as the error of an attempt. If the encoding of the database lacks
+// A Note is a text that a transition records, such as the error of an attempt. If the encoding of the database lacks
 // some of its characters, they are replaced: a refusal would concern the whole settle. The texts of an application,
 // such as keys and headers, are refused instead.
-type note string
+type Note string
 
-// notes returns the texts as an argument, with NULL for those that are empty.
-func notes(group []settlement) []*note {
-	out := make([]*note, len(group))
-	for i := range group {
-		out[i] = optionalNote(group[i].message)
-	}
-	return out
-}
-
-func optionalNote(text string) *note {
+// OptionalNote is a note of which an empty text stands for NULL.
+func OptionalNote(text string) *Note {
 	if text == "" {
 		return nil
 	}
-	n := note(text)
+	n := Note(text)
 	return &n
 }
 
@@ -68,7 +60,7 @@ func (has repertoire) fit(text string) string {
 			b.WriteString(quoted[1 : len(quoted)-1])
 		}
 	}
-	short := storable(b.String())
+	short := Storable(b.String())
 	if cut, found := strings.CutSuffix(short, "…"); found && !has('…') {
 		return cut + "..."
 	}
@@ -79,15 +71,15 @@ func (has repertoire) fit(text string) string {
 func noted(has repertoire, encode func(any) any) func(any) any {
 	return func(v any) any {
 		switch v := v.(type) {
-		case note:
+		case Note:
 			return has.fit(string(v))
-		case *note:
+		case *Note:
 			if v == nil {
 				return (*string)(nil)
 			}
 			text := has.fit(string(*v))
 			return &text
-		case []*note:
+		case []*Note:
 			texts := make([]*string, len(v))
 			for i, n := range v {
 				if n != nil {
@@ -101,7 +93,19 @@ func noted(has repertoire, encode func(any) any) func(any) any {
 	}
 }
 
-// serverEncoding is the encoding of a connection's database; empty where it is not told.
+// NeedsEncoding reports whether a note among the arguments has a character that a database may lack.
+func NeedsEncoding(args []any) (needs bool) {
+	ask := noted(func(r rune) bool { needs = needs || !isASCII(r); return true }, func(v any) any { return v })
+	for _, arg := range args {
+		ask(arg)
+	}
+	return needs
+}
+
+// LiteralFor is the encoder for a connection that sends texts to a database of this encoding.
+func LiteralFor(encoding string) func(any) any { return noted(repertoireOf(encoding, true), literal) }
+
+// serverEncoding is the encoding of a connection's database; empty where it is not known.
 func serverEncoding(conn *pgx.Conn) string {
 	if conn == nil {
 		return ""
@@ -119,8 +123,5 @@ func speaks(conn *pgx.Conn) error {
 		return nil
 	}
 	return fmt.Errorf("txwork: %w: its client_encoding is %s, and texts are sent in UTF-8: add client_encoding=UTF8 "+
-		"to the connection string", ErrSession, client)
+		"to the connection string", fault.ErrSession, client)
 }
-
-// isUntranslatable reports that the encoding of the database lacks a character of a text.
-func isUntranslatable(err error) bool { return postgres.State(err) == "22P05" }
