@@ -78,11 +78,12 @@ func knownMarks() map[string]mark.Mark {
 // damage lists the facts that no migration changes: they are compared also in a domain of a newer version.
 var damage = []string{"UNLOGGED", "NOT VALID", "invalid", "disabled"}
 
-// beyond tells whether an object belongs to a domain that a newer library has migrated, or whose migrations are pending.
-// What a newer library may change there, this one does not know, nor what a pending migration will. No migration makes
-// a function name another schema.
+// beyond tells whether an object belongs to a domain that a newer library has migrated, or whose migrations are
+// pending. What a newer library may change there, this one does not know, nor what a pending migration will. No
+// migration makes a function name another schema.
 func (c *comparison) beyond(o object) bool {
-	return !slices.Contains(c.renamed, o.identity()) && slices.Contains(c.newer, domainOf(cmp.Or(o.Parent, o.Facts["table"], o.Name)))
+	return !slices.Contains(c.renamed, o.identity()) &&
+		slices.Contains(c.newer, domainOf(cmp.Or(o.Parent, o.Facts["table"], o.Name)))
 }
 
 // markProblem says what is wrong with the version of a table that the migrations make.

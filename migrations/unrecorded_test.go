@@ -95,8 +95,8 @@ func TestTablesTellWhichMigrationsWereApplied(t *testing.T) {
 		all = append(all, d.String())
 	}
 	told := strings.Join(all, "\n")
-	for _, want := range []string{"007_outbox_tenant are not recorded", "008_outbox_region is pending", "jobs_record of ",
-		"outbox_announce of ", "inbox_claim_idx is missing"} {
+	for _, want := range []string{"007_outbox_tenant are not recorded", "008_outbox_region is pending",
+		"jobs_record of ", "outbox_announce of ", "inbox_claim_idx is missing"} {
 		if !strings.Contains(told, want) {
 			t.Errorf("%s\nlacks %q", told, want)
 		}

@@ -42,11 +42,11 @@ func isUndefined(err error) bool {
 	return errors.As(err, &pg) && slices.Contains(undefined, pg.Code)
 }
 
-// Differences lists what [Migrator.Validate] finds, and the harmless differences. If the schema has no tables of
-// this library, or is so new that it does not serve it, it lists only the migrations, because all other differences
-// would follow from them. A schema that is newer and serves this library differs harmlessly; in the domains of newer
-// versions, and in those with pending migrations, only damage is listed, such as an invalid index. It waits for a table that another session has locked
-// exclusively for at most [Options.LockTimeout].
+// Differences lists what [Migrator.Validate] finds, and the harmless differences. If the schema has no tables of this
+// library, or is so new that it does not serve it, it lists only the migrations, because all other differences would
+// follow from them. A schema that is newer and serves this library differs harmlessly; in the domains of newer
+// versions, and in those with pending migrations, only damage is listed, such as an invalid index. It waits for a table
+// that another session has locked exclusively for at most [Options.LockTimeout].
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	has, stands, err := m.stateAndStanding(ctx)
 	damaged := isUndefined(err) // the comparison below reports what is missing
@@ -76,8 +76,8 @@ func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	if err != nil {
 		return nil, m.failed("validate", err)
 	}
-	return append(v.all, m.differences(of(m.migrations, m.wanted(has)), have, slices.Concat(stands.newer, v.beyond))...),
-		nil
+	beyond := slices.Concat(stands.newer, v.beyond)
+	return append(v.all, m.differences(of(m.migrations, m.wanted(has)), have, beyond)...), nil
 }
 
 func (m *Migrator) stateAndStanding(ctx context.Context) (has state, stands standing, err error) {
@@ -116,9 +116,10 @@ func (m *Migrator) versionDifferences(has state, stands standing) versionFinding
 		case s.Name == "":
 			v.all = append(v.all, m.newerVersion(s.Version, stands))
 			v.known = v.known && stands.refuses == ""
-		case !s.Applied && !slices.ContainsFunc(unrecorded, func(u migration) bool { return u.version == s.Version }):
-			v.all = append(v.all, Difference{Object: "migration " + s.Name, Problem: "is pending: run " + m.command("up"),
-				DDL: []string{}, cause: cause{pendingMigration, true}})
+		case s.Applied, slices.ContainsFunc(unrecorded, func(u migration) bool { return u.version == s.Version }):
+		default:
+			v.all = append(v.all, Difference{Object: "migration " + s.Name,
+				Problem: "is pending: run " + m.command("up"), DDL: []string{}, cause: cause{pendingMigration, true}})
 			v.beyond = append(v.beyond, s.Domain)
 		}
 	}

@@ -28,7 +28,8 @@ func TestSpecRefuses(t *testing.T) {
 	t.Parallel()
 	a := columns(text("a"))
 	nullable := func(name, kind string) workqueue.Column { return workqueue.Column{Name: name, Type: kind} }
-	freed := columns(nullable("u", "text"), nullable("o", "text"), nullable("f", "text"), nullable("n", "bigint"), text("a"))
+	freed := columns(nullable("u", "text"), nullable("o", "text"), nullable("f", "text"), nullable("n", "bigint"),
+		text("a"))
 	for name, c := range map[string]struct {
 		spec  workqueue.Spec
 		field string
