@@ -32,8 +32,9 @@ type cause struct {
 
 // Kinds of causes.
 const (
-	missingTable     = "missing table"
-	pendingMigration = "pending migration"
+	missingTable        = "missing table"
+	pendingMigration    = "pending migration"
+	unrecordedMigration = "unrecorded migration"
 )
 
 func (d Difference) String() string { return d.Object + " " + d.Problem }
@@ -82,7 +83,7 @@ func (all Differences) Causes() Differences {
 
 // several is for the problem of more than one object.
 var several = strings.NewReplacer("is missing", "are missing", "its rows", "their rows", "an empty table",
-	"empty tables", "is pending", "are pending")
+	"empty tables", "is pending", "are pending", "is not recorded", "are not recorded", "its tables", "their tables")
 
 // A SchemaError says how a schema differs from what this library works with. errors.Is finds
 // [workqueue.ErrSchemaVersion] in it.
@@ -135,14 +136,18 @@ type comparison struct {
 	mender
 	have  map[identity]object
 	gone  []string // tables that are missing
-	newer []Domain // domains that a newer library has migrated
+	newer []Domain // domains with migrations that are not of this library, or pending
 	found Differences
+
+	former  string     // the schema that functions of a renamed one still name; empty: it was not renamed
+	renamed []identity // these functions
 }
 
 // compare lists the differences of a catalog, in an order in which their statements can be run. Of the domains that a
-// newer library has migrated it lists only what no migration does.
+// newer library has migrated, or whose migrations are pending, it lists only what no migration does.
 func compare(want, have catalog, m mender, newer []Domain) Differences {
 	c := comparison{mender: m, have: index(have.objects), newer: newer}
+	c.former, c.renamed = formerBodies(want, have, c.schema)
 	wanted := index(want.objects)
 	for _, o := range want.objects {
 		if _, exists := c.have[o.identity()]; o.Kind == "table" && !exists {
@@ -161,7 +166,7 @@ func compare(want, have catalog, m mender, newer []Domain) Differences {
 			}
 		}
 	}
-	c.collapse(want, have)
+	c.collapse()
 	return c.found
 }
 

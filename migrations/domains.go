@@ -67,8 +67,10 @@ func lacking(domains []Domain) []Domain {
 // leaderTable is the only table whose name does not begin with the name of its domain.
 const leaderTable = "leader"
 
-// domainOf returns the domain of a table, or of an object whose name begins with its table's. The table of versions
-// belongs to none, and its name yields none of the [Domains].
+// recordsDomain is what domainOf returns for the tables of versions and domains. It is none of the [Domains].
+const recordsDomain Domain = "schema"
+
+// domainOf returns the domain of a table, or of an object whose name begins with its table's.
 func domainOf(name string) Domain {
 	name, _, _ = strings.Cut(name, "(")
 	name, _, _ = strings.Cut(name, "_")

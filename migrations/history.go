@@ -3,11 +3,17 @@ package migrations
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // history is goose's store for the schema's table of versions. It replaces two methods of goose's own store, which does
@@ -59,9 +65,10 @@ func (h history) CreateVersionTable(ctx context.Context, db database.DBTxConn) e
 
 // A state is what a schema records about itself.
 type state struct {
-	entries []entry  // the applied migrations in the order of their versions
-	domains []Domain // the domains that it is to have
-	found   []Domain // if it records none, those of its tables
+	versioned bool     // there is a table of versions
+	entries   []entry  // the applied migrations in the order of their versions
+	domains   []Domain // the domains that it is to have
+	found     []Domain // if it records none, those of its tables
 }
 
 // An entry is a migration that was applied.
@@ -72,11 +79,11 @@ type entry struct {
 
 // state reads what is recorded. Nothing is if there is no table of versions.
 func (h history) state(ctx context.Context, db database.DBTxConn) (s state, err error) {
-	exists, err := h.TableExists(ctx, db)
+	s.versioned, err = h.TableExists(ctx, db)
 	if err != nil {
 		return state{}, err
 	}
-	if !exists {
+	if !s.versioned {
 		s.found, err = h.find(ctx, db)
 		return s, err
 	}
@@ -85,7 +92,7 @@ func (h history) state(ctx context.Context, db database.DBTxConn) (s state, err 
 		return e, row.Scan(&e.version, &e.at)
 	})
 	if err != nil {
-		return state{}, err
+		return state{}, h.damaged(err)
 	}
 	s.domains, err = list(ctx, db, "SELECT name FROM "+h.domainTable, func(row *sql.Rows) (d Domain, err error) {
 		return d, row.Scan(&d)
@@ -93,7 +100,16 @@ func (h history) state(ctx context.Context, db database.DBTxConn) (s state, err 
 	if err == nil && len(s.domains) == 0 {
 		s.found, err = h.find(ctx, db)
 	}
-	return s, err
+	return s, h.damaged(err)
+}
+
+// damaged explains that the table of domains is missing. Nothing brings back a column of either table with its values.
+func (h history) damaged(err error) error {
+	if pg := new(pgconn.PgError); !errors.As(err, &pg) || pg.Code != "42P01" { // undefined_table
+		return err
+	}
+	return fmt.Errorf("%w: what records the migrations is damaged: run the SQL that %s prints: %w",
+		workqueue.ErrSchemaVersion, postgres.Command(h.schema, "migrate", "validate"), err)
 }
 
 // find returns the domains whose tables exist. A table of the same name that is not txwork's has no mark.

@@ -21,8 +21,9 @@ var marksQuery string
 
 // A standing is what a schema that a newer library has migrated says about this one.
 type standing struct {
-	newer   []Domain // those with tables of newer versions, which serve this library
-	refuses string   // the first table that this library cannot use; empty if it can use all of them
+	marks   map[string]mark.Mark // the versions of its tables
+	newer   []Domain             // those with tables of newer versions, which serve this library
+	refuses string               // the first table that this library cannot use; empty if it can use all of them
 }
 
 // A marked is a table with a comment that says which version it has.
@@ -40,6 +41,7 @@ func (m *Migrator) standing(ctx context.Context, db database.DBTxConn) (s standi
 	if err != nil {
 		return s, err
 	}
+	s.marks = map[string]mark.Mark{}
 	known := knownMarks()
 	for _, t := range all {
 		ours, is := known[t.table]
@@ -47,6 +49,7 @@ func (m *Migrator) standing(ctx context.Context, db database.DBTxConn) (s standi
 		if !is || !marked {
 			continue
 		}
+		s.marks[t.table] = have
 		core, own := have.Core.For(program(ours.Core)), have.Table.For(program(ours.Table))
 		switch {
 		case core == mark.TooNew || own == mark.TooNew:
@@ -75,10 +78,12 @@ func knownMarks() map[string]mark.Mark {
 // damage lists the facts that no migration changes: they are compared also in a domain of a newer version.
 var damage = []string{"UNLOGGED", "NOT VALID", "invalid", "disabled"}
 
-// beyond tells whether an object belongs to a domain that a newer library has migrated. What it may change there, this
-// library does not know.
+// beyond tells whether an object belongs to a domain that a newer library has migrated, or whose migrations are
+// pending. What a newer library may change there, this one does not know, nor what a pending migration will. No
+// migration makes a function name another schema.
 func (c *comparison) beyond(o object) bool {
-	return slices.Contains(c.newer, domainOf(cmp.Or(o.Parent, o.Facts["table"], o.Name)))
+	return !slices.Contains(c.renamed, o.identity()) &&
+		slices.Contains(c.newer, domainOf(cmp.Or(o.Parent, o.Facts["table"], o.Name)))
 }
 
 // markProblem says what is wrong with the version of a table that the migrations make.

@@ -172,6 +172,9 @@ func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose
 		if err != nil {
 			return nil, err
 		}
+		if err := m.refuseUnrecorded(ctx, db, has, chosen); err != nil {
+			return nil, err
+		}
 		var results []*goose.MigrationResult
 		if len(has.applied(chosen)) > 0 {
 			p, err := m.provider(db, chosen)

@@ -69,17 +69,16 @@ func formerBodies(want, have catalog, schema string) (former string, functions [
 }
 
 // collapse replaces the differences of functions that name a former schema by one, which names the cause.
-func (c *comparison) collapse(want, have catalog) {
-	former, functions := formerBodies(want, have, c.schema)
-	if former == "" {
+func (c *comparison) collapse() {
+	if c.former == "" {
 		return
 	}
 	cause := Difference{Object: "schema " + c.schema, DDL: []string{}, Problem: fmt.Sprintf(
-		"was renamed: %d of its functions still name %s, and work on that schema or fail", len(functions), former)}
+		"was renamed: %d of its functions still name %s, and work on that schema or fail", len(c.renamed), c.former)}
 	at := -1
 	var rest Differences
 	for _, d := range c.found {
-		is := slices.ContainsFunc(functions, func(id identity) bool {
+		is := slices.ContainsFunc(c.renamed, func(id identity) bool {
 			return d.Object == c.describe(object{Kind: id.kind, Parent: id.parent, Name: id.name})
 		})
 		if !is {

@@ -15,6 +15,28 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
+// No newer library makes functions name another schema: an older one finds that in each domain.
+func TestARenamedSchemaOfANewerLibrary(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	former, renamed := unmade(t, db), db.Schema+"_y"
+	t.Cleanup(func() { execContext(context.Background(), t, db.Pool, "DROP SCHEMA IF EXISTS "+renamed+" CASCADE") })
+	up(t, newMigrator(t, db.Pool, former))
+	exec(t, db.Pool, "ALTER SCHEMA "+former+" RENAME TO "+renamed)
+	for _, table := range []string{"outbox", "leader", "inbox", "timers", "alarms", "jobs"} {
+		exec(t, db.Pool, "COMMENT ON TABLE "+renamed+"."+table+" IS 'txwork x 1, version 2 since 1'")
+	}
+	m, found := newMigrator(t, db.Pool, renamed), new(migrations.SchemaError)
+	if err := m.Validate(t.Context()); !errors.As(err, &found) || len(found.Differences) != 1 ||
+		!strings.Contains(err.Error(), "was renamed") {
+		t.Fatalf("validate says %v", err)
+	}
+	mend(t, db.Pool, found.Differences)
+	if err := m.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The functions of a renamed schema name the former one. Nothing makes a schema of that name for them to work on, and
 // one difference says what happened and mends it.
 func TestARenamedSchema(t *testing.T) {

@@ -21,6 +21,9 @@ func (m *Migrator) prepare(ctx context.Context, db *sql.DB) ([]Domain, error) {
 		return nil, err
 	}
 	domains := m.wanted(has)
+	if err := m.refuseUnrecorded(ctx, db, has, of(m.migrations, domains)); err != nil {
+		return nil, err
+	}
 	text := prologue(m.schema)
 	if len(has.domains) > 0 {
 		text = ""

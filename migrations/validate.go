@@ -42,20 +42,26 @@ func isUndefined(err error) bool {
 	return errors.As(err, &pg) && slices.Contains(undefined, pg.Code)
 }
 
-// Differences lists what [Migrator.Validate] finds, and the harmless differences. If migrations are pending, or the
-// schema is so new that it does not serve this library, it lists only these migrations, because all other differences
-// would follow from them. A schema that is newer and serves this library differs harmlessly; in the domains of newer
-// versions only damage is listed, such as an invalid index. It waits for a table that another session has locked
-// exclusively for at most [Options.LockTimeout].
+// Differences lists what [Migrator.Validate] finds, and the harmless differences. If the schema has no tables of this
+// library, or is so new that it does not serve it, it lists only the migrations, because all other differences would
+// follow from them. A schema that is newer and serves this library differs harmlessly; in the domains of newer
+// versions, and in those with pending migrations, only damage is listed, such as an invalid index. It waits for a table
+// that another session has locked exclusively for at most [Options.LockTimeout].
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	has, stands, err := m.stateAndStanding(ctx)
-	versions := Differences{}
-	if isUndefined(err) { // the comparison below reports what is missing
-		if has, err = m.recorded(ctx); err != nil {
-			return nil, m.failed("validate", err)
-		}
-	} else if versions = m.versionDifferences(has, stands); err != nil || versions.Err() != nil {
-		return versions, m.failed("validate", err)
+	damaged := isUndefined(err) // the comparison below reports what is missing
+	if damaged {
+		has, err = m.recorded(ctx)
+	}
+	if err != nil {
+		return nil, m.failed("validate", err)
+	}
+	v := versionFindings{all: Differences{}, known: true}
+	if !damaged {
+		v = m.versionDifferences(has, stands)
+	}
+	if !v.known {
+		return v.all, nil
 	}
 	var have catalog
 	err = pgx.BeginTxFunc(ctx, m.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead,
@@ -70,7 +76,8 @@ func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	if err != nil {
 		return nil, m.failed("validate", err)
 	}
-	return append(versions, m.differences(of(m.migrations, m.wanted(has)), have, stands.newer)...), nil
+	beyond := slices.Concat(stands.newer, v.beyond)
+	return append(v.all, m.differences(of(m.migrations, m.wanted(has)), have, beyond)...), nil
 }
 
 func (m *Migrator) stateAndStanding(ctx context.Context) (has state, stands standing, err error) {
@@ -84,24 +91,39 @@ func (m *Migrator) stateAndStanding(ctx context.Context) (has state, stands stan
 	return has, stands, err
 }
 
-func (m *Migrator) differences(wanted []migration, have catalog, newer []Domain) Differences {
+func (m *Migrator) differences(wanted []migration, have catalog, beyond []Domain) Differences {
 	routines := routines(wanted)
 	want := snapshot(have.schema, routines).of(wanted)
-	return compare(want, have, newMender(m.schema, routines, want), newer)
+	return compare(want, have, newMender(m.schema, routines, want), beyond)
 }
 
-func (m *Migrator) versionDifferences(has state, stands standing) Differences {
-	all := Differences{}
+// versionFindings are what the recorded migrations say about a schema.
+type versionFindings struct {
+	all    Differences
+	beyond []Domain // those of which only damage can be told, because migrations are pending
+	known  bool     // there are tables, and this library knows what they should be like
+}
+
+func (m *Migrator) versionDifferences(has state, stands standing) versionFindings {
+	unrecorded := has.unrecorded(of(m.migrations, m.wanted(has)), stands.marks)
+	v := versionFindings{all: append(Differences{}, m.unrecordedDifferences(has, unrecorded)...),
+		known: len(has.entries)+len(unrecorded) > 0}
+	if !has.versioned { // the DDL of what is not recorded makes these tables
+		v.beyond = append(v.beyond, recordsDomain)
+	}
 	for _, s := range m.statuses(has) {
 		switch {
 		case s.Name == "":
-			all = append(all, m.newerVersion(s.Version, stands))
-		case !s.Applied:
-			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run " + m.command("up"),
-				DDL: []string{}, cause: cause{pendingMigration, true}})
+			v.all = append(v.all, m.newerVersion(s.Version, stands))
+			v.known = v.known && stands.refuses == ""
+		case s.Applied, slices.ContainsFunc(unrecorded, func(u migration) bool { return u.version == s.Version }):
+		default:
+			v.all = append(v.all, Difference{Object: "migration " + s.Name,
+				Problem: "is pending: run " + m.command("up"), DDL: []string{}, cause: cause{pendingMigration, true}})
+			v.beyond = append(v.beyond, s.Domain)
 		}
 	}
-	return all
+	return v
 }
 
 // newerVersion reports a migration that this library does not know. It is harmless while the tables serve this library.

@@ -32,10 +32,11 @@ func TestValidate(t *testing.T) {
 			[]string{"mine was made for version 7", "upgrade the library"}},
 		"a newer outbox": {"COMMENT ON TABLE outbox IS 'txwork core 2'",
 			[]string{".outbox was made for version 2", "upgrade the library"}},
-		"a pending migration": {"DELETE FROM schema_version WHERE version_id = 2", []string{"002_reaper is pending",
-			"txwork migrate up"}},
-		"nothing was migrated": {"DROP TABLE schema_version",
-			[]string{allPending() + " are pending: run `txwork migrate up"}},
+		"a pending migration": {"DELETE FROM schema_version WHERE version_id = 2; DROP TABLE leader; DROP FUNCTION leader_note",
+			[]string{"002_reaper is pending", "txwork migrate up"}},
+		"nothing is recorded": {"DROP TABLE schema_version", []string{allMigrations() + " are not recorded, although"}},
+		"damage beside a pending migration": {`DELETE FROM schema_version WHERE version_id = 2; DROP TABLE leader;
+			DROP FUNCTION leader_note; DROP INDEX jobs_done_idx`, []string{"002_reaper is pending", "jobs_done_idx is missing"}},
 		"a newer library, which the tables serve": {newer, nil},
 		"a newer library's additions": {newer + `; COMMENT ON TABLE outbox IS 'txwork core 2 since 1, version 3 since 1';
 			ALTER TABLE outbox ADD COLUMN tenant text NOT NULL DEFAULT 'none'; CREATE INDEX outbox_tenant_idx ON outbox (tenant);
@@ -70,7 +71,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func allPending() string {
+func allMigrations() string {
 	var names []string
 	for _, m := range migrations.All() {
 		names = append(names, m.Name)

@@ -85,8 +85,9 @@ type Spec struct {
 	KeyColumn string
 
 	// FreedColumn names a column of type text in which a row keeps the value of its only Unique column when it gives
-	// that up, as jobs do when they fail: the domain's triggers move it there. A redrive gives the row its value back,
-	// and leaves it alone while another row holds the value. Default: rows keep their unique values.
+	// that up, as jobs do when they fail: the domain's triggers move it there. The Unique column is of that type, too,
+	// and both may be NULL. A redrive gives the row its value back, and leaves it alone while another row holds the
+	// value. Default: rows keep their unique values.
 	FreedColumn string
 
 	// PriorityColumn names a lane of type smallint whose values are 1, 2 and 3, which the domain's migration enforces:
@@ -316,9 +317,11 @@ func (s Spec) validateFreedColumn() error {
 	if len(s.Unique) != 1 || s.Unique[0] == s.FreedColumn {
 		return invalid("freed column", "%q needs one other column in Unique, whose value it keeps", s.FreedColumn)
 	}
-	freed, _ := s.column(s.FreedColumn)
-	if held, _ := s.column(s.Unique[0]); freed.Type != "text" || held.Type != "text" {
-		return invalid("freed column", "%q and %q must be columns of type text", s.FreedColumn, s.Unique[0])
+	for _, name := range []string{s.FreedColumn, s.Unique[0]} {
+		if c, _ := s.column(name); c.Type != "text" || c.NotNull {
+			return invalid("freed column", "%q and %q must be columns of type text that may be NULL", s.FreedColumn,
+				s.Unique[0])
+		}
 	}
 	return nil
 }

@@ -27,6 +27,9 @@ func columns(cs ...workqueue.Column) []workqueue.Column { return cs }
 func TestSpecRefuses(t *testing.T) {
 	t.Parallel()
 	a := columns(text("a"))
+	nullable := func(name, kind string) workqueue.Column { return workqueue.Column{Name: name, Type: kind} }
+	freed := columns(nullable("u", "text"), nullable("o", "text"), nullable("f", "text"), nullable("n", "bigint"),
+		text("a"))
 	for name, c := range map[string]struct {
 		spec  workqueue.Spec
 		field string
@@ -68,9 +71,25 @@ func TestSpecRefuses(t *testing.T) {
 		"a lane twice": {workqueue.Spec{Table: "t", Columns: a, Lanes: []string{"a", "a"}}, "lanes"},
 		"a lane named batch_size": {workqueue.Spec{Table: "t", Columns: columns(text("batch_size")),
 			Lanes: []string{"batch_size"}}, "lanes"},
-		"a core column as a lane":     {workqueue.Spec{Table: "t", Columns: a, Lanes: []string{"status"}}, "lanes"},
-		"an unknown unique column":    {workqueue.Spec{Table: "t", Columns: a, Unique: []string{"b"}}, "unique"},
-		"a unique column twice":       {workqueue.Spec{Table: "t", Columns: a, Unique: []string{"a", "a"}}, "unique"},
+		"a core column as a lane":  {workqueue.Spec{Table: "t", Columns: a, Lanes: []string{"status"}}, "lanes"},
+		"an unknown unique column": {workqueue.Spec{Table: "t", Columns: a, Unique: []string{"b"}}, "unique"},
+		"a unique column twice":    {workqueue.Spec{Table: "t", Columns: a, Unique: []string{"a", "a"}}, "unique"},
+		"a freed value without a unique one": {workqueue.Spec{Table: "t", Columns: freed, FreedColumn: "f"},
+			"freed column"},
+		"a freed value of two columns": {workqueue.Spec{Table: "t", Columns: freed, Unique: []string{"u", "o"},
+			FreedColumn: "f"}, "freed column"},
+		"a freed value in its own column": {workqueue.Spec{Table: "t", Columns: freed, Unique: []string{"u"},
+			FreedColumn: "u"}, "freed column"},
+		"an unknown freed column": {workqueue.Spec{Table: "t", Columns: freed, Unique: []string{"u"}, FreedColumn: "g"},
+			"freed column"},
+		"a freed column of another type": {workqueue.Spec{Table: "t", Columns: freed, Unique: []string{"u"},
+			FreedColumn: "n"}, "freed column"},
+		"a freed value of another type": {workqueue.Spec{Table: "t", Columns: freed, Unique: []string{"n"},
+			FreedColumn: "f"}, "freed column"},
+		"a freed column that is never empty": {workqueue.Spec{Table: "t", Columns: freed, Unique: []string{"u"},
+			FreedColumn: "a"}, "freed column"},
+		"a freed value that cannot be given up": {workqueue.Spec{Table: "t", Columns: freed, Unique: []string{"a"},
+			FreedColumn: "f"}, "freed column"},
 		"negative version":            {workqueue.Spec{Table: "t", Version: -1}, "version"},
 		"older than the oldest table": {workqueue.Spec{Table: "t", Version: 2, OldestTable: 3}, "oldest table"},
 		"negative oldest program":     {workqueue.Spec{Table: "t", OldestProgram: -1}, "oldest program"},
@@ -143,11 +162,13 @@ func TestSpecAccepts(t *testing.T) {
 		"the longest table": {Schema: "s", Table: strings.Repeat("t", longestTable)},
 		"the longest column": {Table: "t", Columns: columns(text(strings.Repeat("c", 63))),
 			Lanes: []string{strings.Repeat("c", 63)}},
-		"the longest channel":    {Schema: strings.Repeat("s", 31), Table: strings.Repeat("t", 31)},
-		"a parameter's name":     {Table: "t", Columns: columns(text("batch_size"), text("ids"), text("error"))},
-		"every type":             {Table: "t", Columns: all, Unique: []string{all[0].Name}},
-		"every type as a lane":   {Table: "t", Columns: all, Lanes: names(all)},
-		"one attempt":            {Table: "t", MaxAttempts: 1},
+		"the longest channel":  {Schema: strings.Repeat("s", 31), Table: strings.Repeat("t", 31)},
+		"a parameter's name":   {Table: "t", Columns: columns(text("batch_size"), text("ids"), text("error"))},
+		"every type":           {Table: "t", Columns: all, Unique: []string{all[0].Name}},
+		"every type as a lane": {Table: "t", Columns: all, Lanes: names(all)},
+		"one attempt":          {Table: "t", MaxAttempts: 1},
+		"a freed value": {Table: "t", Columns: columns(workqueue.Column{Name: "u", Type: "text"},
+			workqueue.Column{Name: "f", Type: "text"}), Unique: []string{"u"}, FreedColumn: "f"},
 		"no delay between tries": retrySpec(workqueue.Retry{Growth: workqueue.Constant}),
 		"the longest delay": retrySpec(workqueue.Retry{Growth: workqueue.Quadratic, Base: 1,
 			Cap: 10 * 365 * 24 * time.Hour, Jitter: 1}),

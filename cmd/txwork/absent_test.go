@@ -20,8 +20,8 @@ func TestASchemaIsJudgedByTheDomainsThatItHas(t *testing.T) {
 		"recorded":          {"SELECT", "note: it does not have the domains outbox, inbox, timers, alarms\n"},
 		"without domains":   {"DROP TABLE schema_domain", "schema_domain is missing"},
 		"no domain written": {"DELETE FROM schema_domain", "note: it does not have the domains outbox"},
-		"without versions":  {"DROP TABLE schema_version", "migration 006_jobs is pending"},
-		"without records":   {"DROP TABLE schema_version, schema_domain", "migration 006_jobs is pending"},
+		"without versions":  {"DROP TABLE schema_version", "migration 006_jobs is not recorded"},
+		"without records":   {"DROP TABLE schema_version, schema_domain", "migration 006_jobs is not recorded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := having(migrations.Reaper, migrations.Jobs)(t)

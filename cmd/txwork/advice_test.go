@@ -470,6 +470,17 @@ var advices = []advised{
 	{says: "are to be made here; %s, or name that schema", make: situation(renamed, func(c *cli) call {
 		return c.migrates(migrations.Options{Schema: c.db.Schema + "_was"})
 	})},
+	{says: "run the SQL that %s prints, which records what is there",
+		make: situation(without("DROP TABLE {schema}.schema_version"),
+			func(c *cli) call { return c.migrates(migrations.Options{}) })},
+	{says: "run the SQL that %s prints, which records what is there", when: "to who takes them back",
+		make: situation(without("DROP TABLE {schema}.schema_version, {schema}.schema_domain"),
+			func(c *cli) call { return c.tells("migrate", "down", "--yes", "--to-version", "5") })},
+	{says: "although their tables are there: run the SQL that %s prints",
+		make: situation(without("DELETE FROM {schema}.schema_version"),
+			func(c *cli) call { return c.tells("migrate", "status") })},
+	{says: "is damaged: run the SQL that %s prints", make: situation(without("DROP TABLE {schema}.schema_domain"),
+		func(c *cli) call { return c.tells("migrate", "up") })},
 	{says: "which no migration recorded: use another schema, or remove it",
 		by: func(c *cli) { c.exec("DROP TABLE {schema}.outbox") },
 		make: situation(newCLI, func(c *cli) call {

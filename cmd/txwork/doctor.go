@@ -58,7 +58,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 	cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"warning", "critical", "never"},
 		cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o.Schema = a.schema
+		o.Schema, o.Programs = a.schema, programs(a.schema)
 		done, err := a.doctor(cmd.Context(), o)
 		if o.json && !errors.As(err, new(foundError)) && err != nil && len(done) > 0 {
 			return errors.Join(err, a.printJSON(examined{Schema: a.schema, Error: told(cmd.Context(), err),

@@ -241,12 +241,25 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 				}
 			}
 			if err == nil && pending > 0 {
-				return fmt.Errorf("%s pending: run %s", plural(pending, "migration"), a.command("migrate", "up"))
+				return a.pending(cmd.Context(), m, pending)
 			}
 			return err
 		})
 	}
 	return cmd
+}
+
+// pending says what to do about migrations that are not recorded as applied: those whose tables are there are to be
+// recorded first.
+func (a *app) pending(ctx context.Context, m *migrations.Migrator, n int) error {
+	differences, err := m.Differences(ctx)
+	if err == nil && slices.ContainsFunc(differences, func(d migrations.Difference) bool {
+		return strings.HasPrefix(d.Object, "migration ") && len(d.DDL) > 0
+	}) {
+		return fmt.Errorf("migrations are not recorded, although their tables are there: run the SQL that %s prints",
+			a.command("migrate", "validate"))
+	}
+	return fmt.Errorf("%s pending: run %s", plural(n, "migration"), a.command("migrate", "up"))
 }
 
 // A migrationsList is what status prints.

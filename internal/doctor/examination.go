@@ -14,6 +14,7 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/migrations"
 )
 
 //go:embed sql/*.sql
@@ -32,8 +33,9 @@ type examination struct {
 	skew          time.Duration // how far this machine's clock is ahead of the server's
 	roundTrip     time.Duration
 	tables        []*table
-	unmarked      []string     // tables of the core that lack its comment
-	alarms        *alarmsTable // once a check has found them
+	unmarked      []string            // tables of the core that lack its comment
+	pending       []migrations.Domain // those with pending migrations, once a check has found them
+	alarms        *alarmsTable        // once a check has found them
 	leaders       *leaders
 	vacuumHolders *holders
 	locks         *[]tableLock // sessions in the way of a check, once one has met a lock

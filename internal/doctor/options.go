@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/workqueue/validate"
 
 	"github.com/txwork/txwork/workqueue"
@@ -20,6 +21,10 @@ const (
 type Options struct {
 	// Schema holds the tables. Default: [workqueue.DefaultSchema].
 	Schema string
+
+	// Programs are the tables of each domain, as the programs of this version open them. A pending migration is a
+	// warning if these work with the tables as they are. Default: they need every migration.
+	Programs map[migrations.Domain][]workqueue.Spec
 
 	// Ignore lists codes of findings that are not looked for.
 	Ignore []string

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // schemaChecks compare the schema with what the migrations create.
@@ -22,9 +24,10 @@ var schemaChecks = []check{
 		code: "schema", severity: Critical, fixes: true,
 		title: "the schema differs from what the migrations create: a version, table, column, index, function or " +
 			"trigger",
-		meaning: "Workers of this version refuse the schema, fail, or read whole tables because an index is missing.",
-		remedy:  "`txwork migrate up`, or the DDL that `txwork migrate validate` prints. `--fix` creates indexes only",
-		look:    schemaDifferences,
+		meaning: "Workers of this version refuse the schema, fail, or read whole tables because an index is missing. " +
+			"A pending migration that they can do without is a warning.",
+		remedy: "`txwork migrate up`, or the DDL that `txwork migrate validate` prints. `--fix` creates indexes only",
+		look:   schemaDifferences,
 	},
 	{
 		code: "invalid-index", severity: Critical, fixes: true,
@@ -98,8 +101,11 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 		return nil, err
 	}
 	for _, d := range differences.Causes() {
-		// An invalid index has its own check.
-		if !d.Harmless && !(strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid") {
+		switch {
+		case d.Harmless, strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid": // that has its own check
+		case strings.HasPrefix(d.Object, "migration") && len(d.DDL) == 0:
+			all = append(all, x.pendingMigrations(ctx, m, d))
+		default:
 			all = append(all, x.difference(d))
 		}
 	}
@@ -126,15 +132,80 @@ func (x *examination) difference(d migrations.Difference) Finding {
 	}
 	switch {
 	case strings.HasPrefix(d.Object, "migration"):
-		f.Remedy = Remedy{Do: "Apply the migration.", Commands: []string{x.command("migrate", "up")}}
-		if len(x.tables) == 0 {
-			f.Remedy.Do = "Apply the migration, or name another --schema: this one has no txwork tables."
-		}
+		f.Meaning = "Nothing can be migrated: a migration fails on what it finds."
 	case len(d.DDL) == 0:
 		f.Remedy = Remedy{Do: "No statement repairs this: upgrade the library, or restore what is missing from a " +
 			"backup."}
 	}
 	return f
+}
+
+// pendingMigrations reports migrations that are to be applied: a warning if the programs of this version work with the
+// tables as they are.
+func (x *examination) pendingMigrations(ctx context.Context, m *migrations.Migrator, d migrations.Difference) Finding {
+	f := Finding{
+		Title:    d.String(),
+		Evidence: []Evidence{evidence("object", d.Object, "problem", d.Problem)},
+		Remedy:   Remedy{Do: "Apply the migration.", Commands: []string{x.command("migrate", "up")}},
+	}
+	if len(x.tables) == 0 {
+		f.Remedy.Do = "Apply the migration, or name another --schema: this one has no txwork tables."
+		return f
+	}
+	needed, err := x.needed(ctx, m)
+	switch {
+	case err != nil:
+		x.skip(ctx, x.current.code, "", err)
+	case len(needed) > 0:
+		f.Evidence[0] = append(f.Evidence[0], Field{"needed_by", needed})
+	default:
+		f.Severity = Warning
+		f.Meaning = "Nothing fails: the programs of this version work with the tables as they are. Those of the next may not."
+	}
+	return f
+}
+
+// needed returns the tables with which the programs of this version do not work while migrations are pending, by the
+// check that workers make when they start. A domain of which no tables are given stands for itself.
+func (x *examination) needed(ctx context.Context, m *migrations.Migrator) (by []string, err error) {
+	all, err := m.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.Applied || slices.Contains(x.pending, s.Domain) {
+			continue
+		}
+		x.pending = append(x.pending, s.Domain)
+		if len(x.Programs[s.Domain]) == 0 {
+			by = append(by, string(s.Domain))
+		}
+		for _, spec := range x.Programs[s.Domain] {
+			switch err := x.serves(ctx, spec); {
+			case errors.Is(err, workqueue.ErrSchemaVersion):
+				by = append(by, spec.Table)
+			case err != nil:
+				return nil, err
+			}
+		}
+	}
+	return by, nil
+}
+
+// serves returns a [workqueue.ErrSchemaVersion] if a table does not serve programs that open it with the Spec.
+func (x *examination) serves(ctx context.Context, spec workqueue.Spec) error {
+	t, err := workqueue.Open(spec, workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return x.read(ctx, func(tx pgx.Tx) error { return t.CheckVersion(ctx, tx) })
+}
+
+// compared tells whether the schema check finds what is missing of a table: not while its migrations are pending.
+func (x *examination) compared(t *table) bool {
+	return !t.own() && !slices.ContainsFunc(x.pending, func(d migrations.Domain) bool {
+		return t.Name == string(d) || strings.HasPrefix(t.Name, string(d)+"_")
+	})
 }
 
 // onlyIndexes tells whether DDL only creates indexes without blocking writers.
@@ -196,7 +267,7 @@ func (p plan) problem(table string) string {
 }
 
 func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	if yes, err := x.migrated(ctx); err != nil || yes && !t.Indexed && !t.own() {
+	if yes, err := x.migrated(ctx); err != nil || yes && !t.Indexed && x.compared(t) {
 		return nil, err // the schema check reports it
 	}
 	explained, err := x.explainClaim(ctx, t)

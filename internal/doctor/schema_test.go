@@ -1,10 +1,12 @@
 package doctor_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -71,6 +73,59 @@ func TestPendingMigrations(t *testing.T) {
 	}
 	w.migrate()
 	w.goneAfter(f, byWord, nil)
+}
+
+// A pending migration is critical if programs of this version cannot run without it, and else a warning. The migration
+// here is the first of the inbox; its tables are invented.
+func TestAPendingMigrationIsAsUrgentAsItIsNeeded(t *testing.T) {
+	w := newEmptyWard(t)
+	w.migrate(migrations.Reaper, migrations.Outbox)
+	w.exec("INSERT INTO schema_domain (name) VALUES ('inbox')")
+	spec := workqueue.Spec{Schema: w.Schema, Table: "letters", Version: 2, OldestTable: 1}
+	up, _, err := workqueue.Spec{Schema: w.Schema, Table: "letters"}.DDL()
+	must(t, err)
+	w.exec(up)
+	opened := func(all ...workqueue.Spec) func(*doctor.Options) {
+		return func(o *doctor.Options) {
+			o.Programs = map[migrations.Domain][]workqueue.Spec{migrations.Inbox: all}
+		}
+	}
+	f := w.finds("schema", []string{"migration 003_inbox is pending"}, opened(spec))
+	if f.Severity != doctor.Warning || f.Evidence[0].Get("needed_by") != nil ||
+		!slices.Equal(f.Remedy.Commands, []string{"txwork migrate up --schema " + w.Schema}) {
+		t.Errorf("finding %+v", f)
+	}
+	spec.OldestTable = 2
+	later := workqueue.Spec{Schema: w.Schema, Table: "parcels", Version: 2, OldestTable: 1} // which the migration makes
+	for by, all := range map[string][]workqueue.Spec{"inbox": nil, "letters": {spec}, "parcels": {later}} {
+		f := w.finds("schema", []string{"migration 003_inbox is pending"}, opened(all...))
+		if needed, _ := f.Evidence[0].Get("needed_by").([]string); f.Severity != doctor.Critical ||
+			!slices.Equal(needed, []string{by}) {
+			t.Errorf("needed by %s: %+v", by, f)
+		}
+	}
+
+	// What is damaged is found beside it.
+	w.exec("DROP INDEX outbox_claim_idx; ALTER TABLE outbox DISABLE TRIGGER outbox_announce")
+	for _, text := range []string{"outbox_claim_idx is missing", "outbox_announce of"} {
+		if f := w.finds("schema", []string{text}, opened(spec)); f.Severity != doctor.Critical {
+			t.Errorf("finding %+v", f)
+		}
+	}
+	w.goneNow("claim-scan", nil)
+	w.exec("DELETE FROM schema_version WHERE version_id = 1; COMMENT ON TABLE outbox IS 'txwork core 0'") // it is pending, too
+	w.finds("claim-scan", []string{"outbox_claim_idx"}, opened(spec))
+}
+
+// A schema that does not record what it has cannot be migrated until it does.
+func TestMigrationsThatAreNotRecorded(t *testing.T) {
+	w := newWard(t)
+	w.exec("DELETE FROM schema_version WHERE version_id = 3")
+	f := w.finds("schema", []string{"migration 003_inbox is not recorded, although its tables are there"})
+	if f.Severity != doctor.Critical || f.Fixable || len(w.all("schema")) != 1 {
+		t.Errorf("finding %+v", f)
+	}
+	w.mends(f, nil)
 }
 
 func TestASchemaOfANewerVersion(t *testing.T) {

@@ -1758,7 +1758,7 @@ SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
     INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
-    VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate < 10000 THEN ceil(1e6 / NEW.key_rate) ELSE 1e6 / NEW.key_rate END);
+    VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) NEW.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) NEW.key_rate END);
     RETURN NULL;
 END
 $txwork$;
@@ -1793,7 +1793,8 @@ END
 $txwork$;
 
 -- Notes a change of the key: it may have room, or a row may be due earlier. If a row comes back, such as a redriven
--- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
+-- one, the fold counts the key anew, since rows before it may have come back too. A row that ends before it has started
+-- gives its start to the next. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION "{{schema}}"."outbox_key_note"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
@@ -1808,9 +1809,10 @@ BEGIN
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
-        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
+        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
         VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END);
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END,
+            CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND (NOT OLD.waiting OR OLD.aside IS NOT NULL) THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
@@ -1823,14 +1825,16 @@ BEGIN
 END
 $txwork$;
 
--- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key.
+-- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key,
+-- whose next row gets its start.
 CREATE FUNCTION "{{schema}}"."outbox_key_leave"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended)
-    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END);
+    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
+    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END,
+        CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND (NOT OLD.waiting OR OLD.aside IS NOT NULL) THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -2156,7 +2160,7 @@ BEGIN
         WHERE m.limited
     ), head AS MATERIALIZED (
         SELECT h.*, greatest(h.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap, floor(h.unused / CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END + 0.001) AS extra,
+            CASE WHEN h.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) h.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) h.key_rate END AS gap, floor(h.unused / CASE WHEN h.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) h.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) h.key_rate END + 0.001) AS extra,
             CASE WHEN h.known_taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."outbox" AS l
                 WHERE l.concurrency_key = h.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN (NOT l.waiting OR l.aside IS NOT NULL) END AND l.key_limit > 0) + (

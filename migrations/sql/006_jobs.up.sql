@@ -2935,7 +2935,7 @@ SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
     INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, unused)
-    VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate < 10000 THEN ceil(1e6 / NEW.key_rate) ELSE 1e6 / NEW.key_rate END);
+    VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) NEW.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) NEW.key_rate END);
     RETURN NULL;
 END
 $txwork$;
@@ -2970,7 +2970,8 @@ END
 $txwork$;
 
 -- Notes a change of the key: it may have room, or a row may be due earlier. If a row comes back, such as a redriven
--- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
+-- one, the fold counts the key anew, since rows before it may have come back too. A row that ends before it has started
+-- gives its start to the next. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION "{{schema}}"."jobs_key_note"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
@@ -2985,9 +2986,10 @@ BEGIN
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
-        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, unused)
         VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting THEN 0 ELSE 1 END);
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting THEN 0 ELSE 1 END,
+            CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND NOT OLD.waiting THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
@@ -3000,14 +3002,16 @@ BEGIN
 END
 $txwork$;
 
--- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key.
+-- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key,
+-- whose next row gets its start.
 CREATE FUNCTION "{{schema}}"."jobs_key_leave"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
-    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting THEN 0 ELSE 1 END);
+    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, unused)
+    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting THEN 0 ELSE 1 END,
+        CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND NOT OLD.waiting THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -3352,7 +3356,7 @@ BEGIN
         WHERE m.limited
     ), head AS MATERIALIZED (
         SELECT h.*, greatest(h.next_at, started) AS first,
-            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END AS gap, floor(h.unused / CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END + 0.001) AS extra,
+            CASE WHEN h.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) h.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) h.key_rate END AS gap, floor(h.unused / CASE WHEN h.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) h.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) h.key_rate END + 0.001) AS extra,
             CASE WHEN h.known_taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."jobs" AS l
                 WHERE l.concurrency_key = h.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (

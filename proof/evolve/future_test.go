@@ -4,6 +4,7 @@ package evolve_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,21 +26,31 @@ func releases(t *testing.T) (present, future string) {
 	t.Helper()
 	dir := t.TempDir()
 	present, future = filepath.Join(dir, "present"), filepath.Join(dir, "future")
-	build(t, present)
-	build(t, future, "-overlay", overlay(t, dir))
+	build(t, present, "./release")
+	build(t, future, "./release", "-overlay", overlay(t, dir, 1))
 	return present, future
 }
 
-func build(t *testing.T, file string, flags ...string) {
+// doctorOf builds the command of the future, whose programs work with tables of the outbox from a version on.
+func doctorOf(t *testing.T, oldest int) string {
 	t.Helper()
-	args := append(append([]string{"build", "-o", file}, flags...), "./release")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "txwork")
+	build(t, file, "github.com/txwork/txwork/cmd/txwork", "-overlay", overlay(t, dir, oldest))
+	return file
+}
+
+func build(t *testing.T, file, program string, flags ...string) {
+	t.Helper()
+	args := append(append([]string{"build", "-o", file}, flags...), program)
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 
-// overlay writes the files of the future, and the file by which the compiler finds them.
-func overlay(t *testing.T, dir string) string {
+// overlay writes the files of the future, whose programs work with tables of the outbox from a version on, and the file
+// by which the compiler finds them.
+func overlay(t *testing.T, dir string, oldest int) string {
 	t.Helper()
 	replace := map[string]string{}
 	put := func(name, text string) {
@@ -63,7 +74,7 @@ func overlay(t *testing.T, dir string) string {
 	put("workqueue/table_version.go", edited(t, "workqueue/table_version.go", "SchemaVersion = 1\n\n	// Oldest",
 		"SchemaVersion = 2\n\n	// Oldest"))
 	put("outbox/spec.go", edited(t, "outbox/spec.go", "		Table:  \"outbox\",\n",
-		"		Table:  \"outbox\",\n		Version: 5, OldestTable: 1, OldestProgram: 4,\n"))
+		fmt.Sprintf("		Table:  \"outbox\",\n		Version: 5, OldestTable: %d, OldestProgram: 4,\n", oldest)))
 	put("migrations/catalog/objects.json", snapshot(t))
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -207,9 +207,18 @@ func (view) After(at, micros string) string {
 		"'9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END", at, micros, most)
 }
 
-// Gap is how many microseconds lie between two starts at a rate.
+// Gap is how many microseconds lie between two starts at a rate. It does not depend on the search_path.
 func (view) Gap(rate string) string {
-	return fmt.Sprintf("CASE WHEN %[1]s < 10000 THEN ceil(1e6 / %[1]s) ELSE 1e6 / %[1]s END", rate)
+	const each = "1e6 OPERATOR(pg_catalog./) %[1]s"
+	return fmt.Sprintf("CASE WHEN %[1]s OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil("+each+") ELSE "+each+" END",
+		rate)
+}
+
+// NeverStarts is how many microseconds of its key's rate the former version of a row has that does not use them: it was
+// released, and no worker had begun it. What is put back where it was is released, too; what has started waits again.
+func (v view) NeverStarts() string {
+	return fmt.Sprintf("CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 "+
+		"AND %s THEN %s END", v.Released("OLD"), v.Gap("OLD.key_rate"))
 }
 
 // NextAt is until when the burst of a key is used up after a fold; NULL: as before. Starts that were not used count

@@ -150,6 +150,77 @@ func (r *rig) leaveBy(token uuid.UUID, ids []uuid.UUID) {
 	}
 }
 
+// A released row that ends or leaves its key before it has started gives its start to the next row of the key. One that
+// has started does not.
+func TestWhatNeverStartsGivesItsStartToTheNext(t *testing.T) {
+	t.Parallel()
+	putBack := func(r *rig) {
+		token, ids := r.expect(1)
+		_, err := r.queue.Release(context.Background(), token, ids)
+		r.ok(err)
+	}
+	cancel := func(r *rig) { r.cancel(ask[uuid.UUID](r, "SELECT id FROM work WHERE n = 1")) }
+	const drop, change = "DELETE FROM work WHERE n = 1", "UPDATE work SET concurrency_key = 'b' WHERE n = 1"
+	for name, test := range map[string]struct {
+		end  func(*rig)
+		next []int
+	}{
+		"cancelled":                {cancel, []int{2}},
+		"cancelled, put back":      {func(r *rig) { putBack(r); cancel(r) }, []int{2}},
+		"deleted":                  {func(r *rig) { r.exec(drop) }, []int{2}},
+		"deleted, put back":        {func(r *rig) { putBack(r); r.exec(drop) }, []int{2}},
+		"of another key":           {func(r *rig) { r.exec(change) }, []int{1, 2}},
+		"of another key, put back": {func(r *rig) { putBack(r); r.exec(change) }, []int{1, 2}},
+		"cancelled while it waits": {func(r *rig) { r.cancel(ask[uuid.UUID](r, "SELECT id FROM work WHERE n = 2")) },
+			[]int{1}},
+		"done": {func(r *rig) {
+			token, ids := r.expect(1)
+			_, err := r.queue.Ack(context.Background(), token, ids)
+			r.ok(err)
+		}, nil},
+		"cancelled in progress": {func(r *rig) {
+			token, ids := r.expect(1)
+			cancel(r)
+			_, err := r.queue.Ack(context.Background(), token, ids)
+			r.ok(err)
+		}, nil},
+		"cancelled, snoozed": {func(r *rig) {
+			token, ids := r.expect(1)
+			_, err := r.queue.Snooze(context.Background(), token, ids, time.Hour)
+			r.ok(err)
+			cancel(r)
+		}, nil},
+		"deleted, lost its lease": {func(r *rig) {
+			r.expect(1)
+			r.exec("UPDATE work SET locked_until = now() - interval '1 hour'  WHERE n = 1")
+			_, err := r.queue.ReapExpired(context.Background(), 10)
+			r.ok(err)
+			r.exec(drop)
+		}, nil},
+		"a dead letter that is deleted": {func(r *rig) {
+			token, ids := r.expect(1)
+			_, err := r.queue.Fail(context.Background(), token, ids, "broken")
+			r.ok(err)
+			r.fold()
+			r.exec(drop)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			for n := 1; n <= 3; n++ {
+				r.insert(row(n, slowly(1)))
+			}
+			r.fold()
+			test.end(r)
+			r.fold()
+			r.expect(test.next...)
+			r.expect()
+			r.isKnownRight()
+		})
+	}
+}
+
 // However often rows are left, every start is used once. A row that has waited in its worker may start late, so the
 // next row may, in its place: then it does so beside a burst, as the first would have.
 func TestUnusedStartsAreUsedOnce(t *testing.T) {

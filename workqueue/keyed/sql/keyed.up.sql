@@ -265,7 +265,8 @@ END
 $txwork$;
 
 -- Notes a change of the key: it may have room, or a row may be due earlier. If a row comes back, such as a redriven
--- one, the fold counts the key anew, since rows before it may have come back too. No search_path is pinned; every name
+-- one, the fold counts the key anew, since rows before it may have come back too. A row that ends before it has started
+-- gives its start to the next. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION {{.Named "key_note"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
@@ -280,9 +281,10 @@ BEGIN
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
-        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
         VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END);
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
+            {{.NeverStarts}});
     END IF;
     IF {{.MustAnnounceNote}} THEN
         PERFORM {{.AnnounceNote}};
@@ -291,14 +293,16 @@ BEGIN
 END
 $txwork$;
 
--- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key.
+-- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key,
+-- whose next row gets its start.
 CREATE FUNCTION {{.Named "key_leave"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
-    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END);
+    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
+    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
+        {{.NeverStarts}});
     IF {{.MustAnnounceNote}} THEN
         PERFORM {{.AnnounceNote}};
     END IF;
