@@ -84,8 +84,8 @@ CREATE UNIQUE INDEX "outbox_unique_idx" ON "{{schema}}"."outbox"
     ("topic", "dedup_key")
     WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL;
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.
@@ -2206,7 +2206,8 @@ BEGIN
             LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox" AS t
-        SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
+        SET waiting = false,
+            due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq

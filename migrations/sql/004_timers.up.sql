@@ -78,8 +78,8 @@ CREATE UNIQUE INDEX "timers_unique_idx" ON "{{schema}}"."timers"
     ("key")
     WHERE "key" IS NOT NULL;
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.
@@ -1276,8 +1276,8 @@ CREATE UNIQUE INDEX "timers_schedule_unique_idx" ON "{{schema}}"."timers_schedul
     ("name")
     WHERE "name" IS NOT NULL;
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.

@@ -104,8 +104,8 @@ CREATE UNIQUE INDEX "jobs_unique_idx" ON "{{schema}}"."jobs"
     ("unique_key")
     WHERE "unique_key" IS NOT NULL;
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.
@@ -3416,7 +3416,8 @@ BEGIN
             LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs" AS t
-        SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."queue", t."priority")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
+        SET waiting = false,
+            due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."queue", t."priority")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq
@@ -3819,8 +3820,8 @@ CREATE UNIQUE INDEX "jobs_schedule_unique_idx" ON "{{schema}}"."jobs_schedule"
     ("name")
     WHERE "name" IS NOT NULL;
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.

@@ -68,11 +68,8 @@ func Open(o Options) (*Alarms, error) {
 	return &Alarms{options: o, timers: t, statements: render(o.Schema)}, nil
 }
 
-// Timers returns the timers of the same schema, which fire the alarms.
+// Timers returns the timers of the same schema, which fire the alarms. Their tables are those for the reaper.
 func (a *Alarms) Timers() *timers.Timers { return a.timers }
-
-// Tables returns the tables for the reaper: those of the timers.
-func (a *Alarms) Tables() []*workqueue.Table { return a.timers.Tables() }
 
 // A Store has the operations on alarms. They run on a pool ([Alarms.On]) or inside an application's transaction
 // ([Alarms.In]). A Store on a pool is safe for concurrent use; one in a transaction is as safe as the transaction.

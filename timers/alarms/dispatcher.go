@@ -132,7 +132,7 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 func (d *Dispatcher) Workers() []*workqueue.Worker { return d.worker.Workers() }
 
 // Tables returns the tables for the reaper.
-func (d *Dispatcher) Tables() []*workqueue.Table { return d.store.alarms.Tables() }
+func (d *Dispatcher) Tables() []*workqueue.Table { return d.store.alarms.timers.Tables() }
 
 // SetConcurrency changes how many deliveries run at once, also while the dispatcher runs, see
 // [workqueue.Worker.SetConcurrency].

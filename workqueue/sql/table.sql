@@ -83,8 +83,8 @@ CREATE UNIQUE INDEX {{.Named "unique_idx"}} ON {{.Table}}
     WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}};
 {{- end}}
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.

@@ -179,8 +179,8 @@ BEGIN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
         VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
             NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
-        IF {{.MustAnnounceNote}} THEN
-            PERFORM {{.AnnounceNote}};
+        IF {{.Announce.MustNote}} THEN
+            PERFORM {{.Announce.Note}};
         END IF;
     ELSE -- a restored row in progress is released already
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited)
@@ -257,8 +257,8 @@ BEGIN
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     END IF;
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
+    IF {{.Announce.MustNote}} THEN
+        PERFORM {{.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -284,8 +284,8 @@ BEGIN
         VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
             CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END);
     END IF;
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
+    IF {{.Announce.MustNote}} THEN
+        PERFORM {{.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -299,8 +299,8 @@ AS $txwork$
 BEGIN
     INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
     VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END);
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
+    IF {{.Announce.MustNote}} THEN
+        PERFORM {{.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -333,8 +333,8 @@ AS $txwork$
 BEGIN
     INSERT INTO {{$.Named "key_note"}} (at, concurrency_key, limited, ended, due)
     VALUES (now(), NEW.concurrency_key, true, 0, NEW.due_at);
-    IF {{$.MustAnnounceNote}} THEN
-        PERFORM {{$.AnnounceNote}};
+    IF {{$.Announce.MustNote}} THEN
+        PERFORM {{$.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -437,9 +437,9 @@ BEGIN
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
-            PERFORM {{.AnnounceFronts}};
+            PERFORM {{.Announce.Fronts}};
         END IF;
-        PERFORM {{.AnnounceFolded}};
+        PERFORM {{.Announce.Folded}};
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())
@@ -499,7 +499,7 @@ BEGIN
             ORDER BY f.concurrency_key, f.key_seq
             LIMIT 1) AS o ON true
     ), through AS MATERIALIZED (
-        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}})
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Announce.Front "t"}})
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM head AS h
             CROSS JOIN LATERAL (
@@ -632,7 +632,8 @@ BEGIN
             LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE {{.Table}} AS t
-        SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
+        SET waiting = false,
+            due_at = greatest(t.due_at, {{.Announce.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq
