@@ -47,11 +47,12 @@ CREATE TABLE {{.Table}} (
     {{- end}}
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
-    -- completed_at and failed_at (3).
+    -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
     CONSTRAINT {{.Named "state_check"}} CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
         AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
-        AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
+        AND CASE WHEN locked_until IS NULL THEN completed_at IS NOT NULL OR cancelled_at IS NULL
+            ELSE owner_token IS NOT NULL AND NOT waiting END
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
     -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
