@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,18 +63,11 @@ type DispatcherOptions struct {
 }
 
 func (o DispatcherOptions) withDefaults() DispatcherOptions {
-	setDefault(&o.Tick, DefaultTick)
-	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.Batch, DefaultBatch)
-	setDefault(&o.Concurrency, DefaultConcurrency)
+	o.Tick = cmp.Or(o.Tick, DefaultTick)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Batch = cmp.Or(o.Batch, DefaultBatch)
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (o DispatcherOptions) worker() timers.WorkerOptions {

@@ -1,4 +1,4 @@
--- The rows that have run for longer than they should, the longest first, among the rows that running.sql reads. $1 is
+-- The rows that have run for longer than they should, the longest first, among the rows that the template "running" reads. $1 is
 -- for how many seconds a row may run if its worker did not say.
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT r.id::text AS id, coalesce({{.Label}}, '') AS label, {{template "names" .}} AS lane,
