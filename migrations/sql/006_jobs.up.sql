@@ -73,9 +73,10 @@ CREATE TABLE "{{schema}}"."jobs" (
     -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
     CONSTRAINT "jobs_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
-        AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
-        AND CASE WHEN locked_until IS NULL THEN completed_at IS NOT NULL OR cancelled_at IS NULL
-            ELSE owner_token IS NOT NULL AND NOT waiting END
+        AND CASE WHEN completed_at IS NOT NULL THEN locked_until IS NULL
+            ELSE failed_at IS NULL AND CASE WHEN locked_until IS NULL THEN cancelled_at IS NULL
+                ELSE owner_token IS NOT NULL AND NOT waiting END
+            END
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
     -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
@@ -3790,9 +3791,10 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
     CONSTRAINT "jobs_schedule_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
-        AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
-        AND CASE WHEN locked_until IS NULL THEN completed_at IS NOT NULL OR cancelled_at IS NULL
-            ELSE owner_token IS NOT NULL AND NOT waiting END
+        AND CASE WHEN completed_at IS NOT NULL THEN locked_until IS NULL
+            ELSE failed_at IS NULL AND CASE WHEN locked_until IS NULL THEN cancelled_at IS NULL
+                ELSE owner_token IS NOT NULL AND NOT waiting END
+            END
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
     -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
