@@ -47,10 +47,10 @@ func queues(parts ...Part) (names []string) {
 		for _, w := range p.Workers() {
 			lanes := w.Lanes()
 			if len(lanes) == 0 {
-				names = append(names, w.Table().Name())
+				names = append(names, w.Tables()[0].Name())
 			}
 			for _, lane := range lanes {
-				names = append(names, fmt.Sprintf("%s %v", w.Table().Name(), lane))
+				names = append(names, fmt.Sprintf("%s %v", w.Tables()[0].Name(), lane))
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func twice(names []string) (name string, found bool) {
 // describe says what workers serve: for each its table, its first lane, and its number of handlers.
 func describe(workers []*workqueue.Worker) (serves []string) {
 	for _, w := range workers {
-		text := w.Table().Name()
+		text := w.Tables()[0].Name()
 		if lanes := w.Lanes(); len(lanes) > 0 {
 			text += fmt.Sprintf(" %v", lanes[0][0])
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/txwork/txwork/workqueue/internal/announce"
 )
 
 // A row that a fold releases has been due for a while, because it had to wait for its key. If it kept its own due time,
@@ -138,15 +140,12 @@ func readFronts(text string) (at fronts, err error) {
 	return at, err
 }
 
-// onlyLane is the label of a table without lanes.
-const onlyLane = "all"
-
-// laneLabel identifies a lane in fronts. [Spec.Front] computes the same label in the database. It is a digest because
-// every login can listen for notifications, and the names of queues may be names of customers. It is empty if Go cannot
-// reproduce how PostgreSQL writes the values. Such a lane has no front, which does no harm.
+// laneLabel identifies a lane in fronts. Front of package announce computes the same label in the database. It is a
+// digest because every login can listen for notifications, and the names of queues may be names of customers. It is
+// empty if Go cannot reproduce how PostgreSQL writes the values. Such a lane has no front, which does no harm.
 func (t *Table) laneLabel(values []any) string {
 	if len(values) == 0 {
-		return onlyLane
+		return announce.OnlyLane
 	}
 	parts := make([]string, len(values))
 	for i, value := range values {

@@ -149,6 +149,6 @@
 // table of the domain. A function of the domain, the fold, applies the notes later, in short transactions of its own
 // and in one session at a time. List the function in [Spec].Folds; its contract is [Fold].
 //
-// Workers should fold as soon as there is a note. If the SQL condition [Spec.MustAnnounceNote] holds, the trigger must
-// PERFORM [Spec.AnnounceNote].
+// Workers should fold as soon as there is a note: the trigger ends with the statement [Spec.AnnounceNote]. Statements
+// of a domain that make rows claimable, and folds that release rows, call [Spec.Announce].
 package workqueue

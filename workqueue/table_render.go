@@ -206,10 +206,10 @@ func (v view) SeesAll() string { return sqltext.SeesAll(v.Table) }
 func (v view) Announce() string { return v.spec.Announce() }
 
 // AnnounceFrom is that call for rows that are due no earlier than a time.
-func (v view) AnnounceFrom(due string) string { return v.spec.announceFrom(due) }
+func (v view) AnnounceFrom(due string) string { return v.spec.announcing().Rows(due) }
 
-// MustAnnounce is its condition, see [Spec.MustAnnounce].
-func (v view) MustAnnounce() string { return v.spec.MustAnnounce() }
+// MustAnnounce is its condition, see [announce.Table.Must].
+func (v view) MustAnnounce() string { return v.spec.announcing().Must() }
 
 // RedriveWaits is the condition under which a redriven row waits.
 func (v view) RedriveWaits() string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
@@ -402,104 +403,21 @@ func (s Spec) Name() string {
 // channel is the LISTEN channel on which inserts into the table are announced.
 func (s Spec) channel() string { return s.Name() }
 
+// announcing is the table for the SQL of its announcements.
+func (s Spec) announcing() announce.Table { return announce.Table{Name: s.Name(), Lanes: s.Lanes} }
+
 // Announce is the SQL call that wakes the table's workers when its transaction commits, for the statements of a
-// domain that make rows claimable. Its payload is the transaction's start in microseconds: no row that the
-// transaction makes claimable is due earlier, so a claim cursor that is past that time can move back to it.
-// PostgreSQL folds equal notifications of a transaction into one.
-func (s Spec) Announce() string { return s.announceFrom("pg_catalog.now()") }
+// domain that make rows claimable, also for a fold that has released rows. Its payload is the transaction's start in
+// microseconds: no row that the transaction makes claimable is due earlier, so a claim cursor that is past that time
+// can move back to it. PostgreSQL folds equal notifications of a transaction into one.
+func (s Spec) Announce() string { return s.announcing().Rows("pg_catalog.now()") }
 
-// announceFrom announces rows that are due no earlier than a time, which is given as an SQL expression.
-func (s Spec) announceFrom(due string) string {
-	return "pg_catalog.pg_notify('" + s.channel() +
-		"', (extract(epoch FROM " + due + ") OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
-}
-
-// foldPayload begins the payload of a notification of rows that a fold released.
-const foldPayload = "fold:"
-
-// AnnounceFolded is [Spec.Announce] for rows that a fold has released. The process that folded wakes its own workers
-// without it, and it is no sign of busy producers.
-func (s Spec) AnnounceFolded() string {
-	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + foldPayload +
-		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
-}
-
-// frontPayload begins the payload of a notification of where a fold has put the rows that it released, see front.go.
-const frontPayload = "front:"
-
-// AnnounceFronts is what a fold PERFORMs before [Spec.AnnounceFolded] if it has released rows by its argument fronts,
-// see [Fold]: other processes move their claims back to where these rows are.
-func (s Spec) AnnounceFronts() string {
-	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + frontPayload + "', fronts))"
-}
-
-// Front is the earliest due time that a fold may give a row that it releases, by its argument fronts, see [Fold]: just
-// beyond the last claim of the row's lane, or now.
-func (s Spec) Front(row string) string {
-	lane := make([]string, len(s.Lanes))
-	for i, name := range s.Lanes {
-		lane[i] = row + "." + quote(name)
-	}
-	label := "'" + onlyLane + "'"
-	if len(lane) > 0 {
-		label = "left(encode(sha256(convert_to(jsonb_build_array(" + strings.Join(lane, ", ") +
-			")::text, 'UTF8')), 'hex'), 16)"
-	}
-	return "least((fronts ->> " + label + ")::timestamptz, now())"
-}
-
-// announcerLock is the advisory lock that a table's announcer holds exclusively while it is awake.
-func (s Spec) announcerLock() string {
-	return "pg_catalog.hashtextextended('" + s.Name() + " announcer', 0)"
-}
-
-// silentLock is the advisory lock of transactions that may have left their notification to the announcer. They hold it
-// in shared mode until their rows are visible.
-func (s Spec) silentLock() string {
-	return "pg_catalog.hashtextextended('" + s.Name() + " silent', 0)"
-}
-
-// silentWithin is the greatest age at which a transaction leaves its notification to the announcer. The announcer looks
-// that far back for rows that become visible late.
-const silentWithin = 500 * time.Millisecond
-
-// MustAnnounce is the condition of [Spec.Announce]: no announcer is awake that announces what this transaction makes
-// claimable. A transaction that it tells to be silent keeps a lock until its rows are visible. The announcer sees such
-// locks, and so knows of the transaction.
-//
-// To test the announcer's lock, the condition tries to take it in shared mode, and gives it back at once. The second
-// test is the one that counts; the first spares transactions the other lock if no announcer is awake.
-// docs/model/announcer.pml checks the protocol.
-func (s Spec) MustAnnounce() string {
-	lock := s.announcerLock()
-	nobody := "(CASE WHEN pg_catalog.pg_try_advisory_lock_shared(" + lock +
-		") THEN pg_catalog.pg_advisory_unlock_shared(" + lock + ") ELSE false END)"
-	return "(CASE\n        WHEN " + nobody + " THEN true" +
-		"\n        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) " +
-		"(pg_catalog.now() OPERATOR(pg_catalog.+) '" + silentWithin.String() + "'::pg_catalog.interval) THEN true" +
-		"\n        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + s.silentLock() + ") THEN " + nobody +
-		"\n        ELSE true END)"
-}
-
-// notePayload begins the payload of a notification that announces notes.
-const notePayload = "note:"
+// AnnounceNote is the statement in PL/pgSQL that ends a trigger which has written a note, see [Fold]: unless the
+// transaction is that of a worker, which folds by itself, it has the workers fold when the transaction commits.
+func (s Spec) AnnounceNote() string { return s.announcing().NoteStatement() }
 
 // foldPromise is the setting of a transaction whose owner folds this table's notes right after its commit.
-func (s Spec) foldPromise() string { return conn.SetLocal("txwork.folds", s.Name()) }
-
-// AnnounceNote is what a trigger PERFORMs that has written a note, see [Fold], if [Spec.MustAnnounceNote]: it has the
-// workers fold when the transaction commits.
-func (s Spec) AnnounceNote() string {
-	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + notePayload +
-		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
-}
-
-// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is not that of a worker, which folds by
-// itself, and no announcer announces the note, see [Spec.MustAnnounce].
-func (s Spec) MustAnnounceNote() string {
-	return "(CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '" + s.Name() +
-		"' THEN false ELSE " + s.MustAnnounce() + " END)"
-}
+func (s Spec) foldPromise() string { return conn.SetLocal(announce.FoldsSetting, s.Name()) }
 
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would
 // need escaping, so this keeps reserved words usable.

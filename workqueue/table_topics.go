@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/txwork/txwork/internal/sqltext"
+
+	"github.com/txwork/txwork/workqueue/internal/aside"
 )
 
 // Topics say to which topic a row belongs. An operator can pause a topic, and a worker gives each no more than a share
@@ -30,9 +32,6 @@ const maxAside = 1000
 // topicPayload is the notification of a changed state of a topic.
 const topicPayload = "topic"
 
-// asideColumn marks rows that wait in the lane of their topic.
-const asideColumn = "aside"
-
 func (s Spec) hasTopics() bool { return len(s.Topics.Columns) > 0 }
 
 func (s Spec) validateTopics() error {
@@ -53,7 +52,7 @@ func (s Spec) validateTopics() error {
 	if s.Admission != "" {
 		return invalid("topics", "are not for a table whose claims ask rules (Admission)")
 	}
-	for _, name := range []string{asideColumn, "busy", "open", "open_due", "open_id", "room", "asks"} {
+	for _, name := range []string{aside.Column, "busy", "open", "open_due", "open_id", "room", "asks"} {
 		if _, taken := s.column(name); taken {
 			return invalid("column", "%q is a name that a table with topics needs", name)
 		}
@@ -82,23 +81,6 @@ func pickTopic(columns []int, values []any) (topic string) {
 		}
 	}
 	return topic
-}
-
-// AsideOr is a condition that also holds for rows of the table which are set aside, see [Spec].Topics: the packages
-// that made a row wait, and let it through, leave it alone then. NotAside is its opposite.
-func (s Spec) AsideOr(row, condition string) string {
-	if !s.hasTopics() {
-		return condition
-	}
-	return "(" + condition + " OR " + prefixed(row, asideColumn) + " IS NOT NULL)"
-}
-
-// NotAside is a condition that does not hold for rows which are set aside, see [Spec.AsideOr].
-func (s Spec) NotAside(row, condition string) string {
-	if !s.hasTopics() {
-		return condition
-	}
-	return condition + " AND " + prefixed(row, asideColumn) + " IS NULL"
 }
 
 func prefixed(row, column string) string {
@@ -155,7 +137,7 @@ func (v view) OpenArgument(i int) int { return 6 + len(v.Lanes) + i }
 
 // IsAside is the condition of rows that are set aside, in the lanes of the claim's topics.
 func (v view) IsAside(row string) string {
-	is := row + ".completed_at IS NULL AND " + row + "." + asideColumn + " AND " + row + ".status = 0"
+	is := row + ".completed_at IS NULL AND " + row + "." + aside.Column + " AND " + row + ".status = 0"
 	for _, lane := range v.TopicLane() {
 		is += " AND " + row + "." + lane.Quoted + " = (" + v.TopicLaneArgument() + ")[1]"
 		if lane.Cast {

@@ -32,9 +32,10 @@ type Fold struct {
 	Notes string
 
 	// Fronts says that the function takes a third argument, fronts jsonb: how far the claims of the caller's process
-	// have come in each lane, as an object of times. The function makes a row that it releases due at [Spec.Front],
-	// which reads them, unless the row's own due time is later: claims then find it in its turn. If it became due now,
-	// it would queue up behind all rows that are already due.
+	// have come in each lane, as an object of times. The function makes a row that it releases due just beyond the last
+	// claim of the row's lane, unless the row's own due time is later: claims then find it in its turn. If it became
+	// due now, it would queue up behind all rows that are already due. It is for package keyed: the keys of the object
+	// are internal.
 	Fronts bool
 
 	// Column is a column that is not NULL in rows that write notes when they are settled.

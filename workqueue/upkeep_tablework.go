@@ -25,7 +25,7 @@ type tableWork struct {
 
 	announcer *announcer
 
-	leads   atomic.Bool   // this process sweeps the table, see elect.go
+	leads   atomic.Bool   // this process sweeps the table, see upkeep_elect.go
 	follows atomic.Bool   // another process sweeps it
 	elected chan struct{} // signals that this process leads from now on
 
@@ -44,7 +44,7 @@ type tableWork struct {
 
 	unfitUntil time.Time // until then another process may sweep: the sweeps have failed here
 
-	sifting  bool // see sift.go
+	sifting  bool // see wake_sift.go
 	unsifted bool // a notification has come since the last look began
 	sifters  sync.WaitGroup
 }

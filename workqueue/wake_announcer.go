@@ -39,7 +39,7 @@ const lingering = 5 * time.Second
 // Each listener counts notifications. At more than some tens a second, its announcer takes the lock that tells
 // producers to be silent, unless another announcer has it; at lower rates it releases the lock. It has a connection
 // only while it is awake. When that session ends, its lock is released, and the server ends a session that has been
-// idle for a second. [Spec.MustAnnounce] is the producers' side of the protocol, and docs/model/announcer.pml its
+// idle for a second. [announce.Table.Must] is the producers' side of the protocol, and docs/model/announcer.pml its
 // model.
 //
 // An announcer that cannot look, because its role lacks a right or its version does not fit the schema, stands aside

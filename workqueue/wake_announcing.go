@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
@@ -32,7 +33,7 @@ const (
 
 	// lookBack is how far before the horizon it looks: the age at which a transaction may still turn silent, and a
 	// margin for the time between the two locks of such a transaction.
-	lookBack = silentWithin + 500*time.Millisecond
+	lookBack = announce.SilentWithin + 500*time.Millisecond
 
 	// againEvery is how often it announces a ready row that no worker claims.
 	againEvery = 250 * time.Millisecond
@@ -93,7 +94,7 @@ type announcedLane struct {
 func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 	pid := strconv.FormatUint(uint64(d.conn.PgConn().PID()), 10)
 	take := "SELECT CASE WHEN pg_backend_pid() = " + pid + " AND NOT (" + d.table.hides() + ")" +
-		" THEN pg_try_advisory_lock(" + d.table.spec.announcerLock() + ") ELSE false END"
+		" THEN pg_try_advisory_lock(" + d.table.spec.announcing().Lock() + ") ELSE false END"
 	set := func(name, value string) string {
 		return "pg_catalog.set_config('" + name + "', '" + value + "', false)"
 	}
@@ -205,7 +206,7 @@ func (d *announcing) rest(ctx context.Context, start time.Time, every time.Durat
 // may have seen the lock taken have ended; if it is blind, it announces only then. Its last announcement moves every
 // listener back to what these transactions may have written, and makes workers ask again when the next row is due.
 func (d *announcing) fallAsleep(ctx context.Context) error {
-	err := d.exec(ctx, "SELECT pg_advisory_unlock("+d.table.spec.announcerLock()+")")
+	err := d.exec(ctx, "SELECT pg_advisory_unlock("+d.table.spec.announcing().Lock()+")")
 	if err != nil {
 		return err
 	}
@@ -277,7 +278,7 @@ func (d *announcing) sample(ctx context.Context) (horizon time.Time, err error) 
 
 // silent returns the open transactions that may be silent, and a time before it looked.
 func (d *announcing) silent(ctx context.Context) (now time.Time, transactions []string, err error) {
-	lock := d.table.spec.silentLock()
+	lock := d.table.spec.announcing().SilentLock()
 	var micros int64
 	var list string
 	err = d.within(ctx, func(ctx context.Context) error {
@@ -428,7 +429,7 @@ func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, er
 		return rows.Err()
 	})
 	if err == nil && !first.IsZero() {
-		err = d.announce(ctx, notePayload+strconv.FormatInt(first.UnixMicro(), 10))
+		err = d.announce(ctx, announce.PayloadNote+strconv.FormatInt(first.UnixMicro(), 10))
 	}
 	return news, err
 }
@@ -467,7 +468,7 @@ func (d *announcing) announceFrom(ctx context.Context, due time.Time) error {
 	payload := strconv.FormatInt(max(due.UnixMicro(), 0), 10)
 	err := d.announce(ctx, payload)
 	if err == nil && len(d.notes) > 0 {
-		err = d.announce(ctx, notePayload+payload)
+		err = d.announce(ctx, announce.PayloadNote+payload)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 
 	"github.com/jackc/pgx/v5"
@@ -288,12 +289,12 @@ func (t *tableWork) notified(session uint32, payload string) {
 		}
 		return
 	}
-	if where, ok := strings.CutPrefix(payload, frontPayload); ok {
+	if where, ok := strings.CutPrefix(payload, announce.PayloadFront); ok {
 		t.heardFronts(where)
 		return
 	}
-	at, isNote := strings.CutPrefix(payload, notePayload)
-	at, isFold := strings.CutPrefix(at, foldPayload)
+	at, isNote := strings.CutPrefix(payload, announce.PayloadNote)
+	at, isFold := strings.CutPrefix(at, announce.PayloadFold)
 	micros, err := strconv.ParseInt(at, 10, 64)
 	switch {
 	case err != nil || micros < 0: // any login may send anything; no row is due before 1970
@@ -313,7 +314,7 @@ func (t *tableWork) notified(session uint32, payload string) {
 
 // isOfFold reports whether a fold has sent the payload.
 func isOfFold(payload string) bool {
-	return strings.HasPrefix(payload, foldPayload) || strings.HasPrefix(payload, frontPayload)
+	return strings.HasPrefix(payload, announce.PayloadFold) || strings.HasPrefix(payload, announce.PayloadFront)
 }
 
 // heardFronts moves claims back to where a fold has put the rows that it released. The fold's next notification wakes

@@ -36,9 +36,6 @@ func (w *Worker) Workers() []*Worker { return []*Worker{w} }
 // Tables returns the worker's table, which makes the worker a part of a service.
 func (w *Worker) Tables() []*Table { return []*Table{w.table} }
 
-// Table is the worker's table.
-func (w *Worker) Table() *Table { return w.table }
-
 // Lanes are the lanes that the worker serves, see [Domain].
 func (w *Worker) Lanes() [][]any { return w.lanes }
 

@@ -172,6 +172,7 @@ var everyWay = []test{
 	{"operator/redrive effect", redriveEffect},
 	{"operator/redrive only failed", redriveOnlyFailed},
 	{"table/constraints", constraintsHold},
+	{"table/states", constraintsKnowTheStates},
 	{"table/announcements", announces},
 	{"waiting/not claimed", waitingIsNotClaimed},
 	{"waiting/released", waitingIsReleased},

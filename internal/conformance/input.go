@@ -337,7 +337,7 @@ func constraintsHold(s *suite) {
 		"status = 2, completed_at = now(), locked_until = now()",
 		"attempts = -1", "attempts = NULL", "attempts = max_attempts + 1", "max_attempts = 0", "max_attempts = NULL",
 		"status = 1, attempts = 1, owner_token = gen_random_uuid(), locked_until = now(), waiting = true",
-		"waiting = NULL",
+		"waiting = NULL", "cancelled_at = now()", "cancelled_at = now(), waiting = true",
 		`retry = '{}'`, `retry = '{"base_us": -1, "cap_us": 1}'`, `retry = '{"base_us": 1, "cap_us": 1, "jitter": 2}'`,
 		"attempts = max_attempts", // a Ready row that no claim could start would block every claim
 	} {

@@ -50,11 +50,13 @@ CREATE TABLE "{{schema}}"."outbox" (
     aside boolean, -- true: the row waits in the lane of its topic
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
-    -- completed_at and failed_at (3).
+    -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
     CONSTRAINT "outbox_state_check" CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
-        AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
-        AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
+        AND CASE WHEN completed_at IS NOT NULL THEN locked_until IS NULL
+            ELSE failed_at IS NULL AND CASE WHEN locked_until IS NULL THEN cancelled_at IS NULL
+                ELSE owner_token IS NOT NULL AND NOT waiting END
+            END
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
     -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
@@ -84,8 +86,8 @@ CREATE UNIQUE INDEX "outbox_unique_idx" ON "{{schema}}"."outbox"
     ("topic", "dedup_key")
     WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL;
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.
@@ -2210,7 +2212,8 @@ BEGIN
             LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox" AS t
-        SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
+        SET waiting = false,
+            due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq

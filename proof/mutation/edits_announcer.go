@@ -10,14 +10,14 @@ var (
 
 // announcerEdits are these guards. docs/model has variants of those that only matter between two steps.
 var announcerEdits = []edit{
-	{name: "a producer is silent although nobody announces", file: "workqueue/table_spec.go",
+	{name: "a producer is silent although nobody announces", file: "workqueue/internal/announce/announce.go",
 		old: `WHEN " + nobody + " THEN true" +`, new: `WHEN " + nobody + " THEN false" +`, suites: announcing},
-	{name: "an old transaction is silent", file: "workqueue/table_spec.go",
+	{name: "an old transaction is silent", file: "workqueue/internal/announce/announce.go",
 		old: `'::pg_catalog.interval) THEN true" +`, new: `'::pg_catalog.interval) THEN false" +`, suites: announcing},
-	{name: "a silent transaction does not take the silent lock", file: "workqueue/table_spec.go",
-		old: `WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + s.silentLock() + ") THEN "`,
-		new: `WHEN " + s.silentLock() + " IS NOT NULL THEN "`, suites: announcing},
-	{name: "a transaction that could not take the silent lock is silent", file: "workqueue/table_spec.go",
+	{name: "a silent transaction does not take the silent lock", file: "workqueue/internal/announce/announce.go",
+		old: `WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + t.SilentLock() + ") THEN "`,
+		new: `WHEN " + t.SilentLock() + " IS NOT NULL THEN "`, suites: announcing},
+	{name: "a transaction that could not take the silent lock is silent", file: "workqueue/internal/announce/announce.go",
 		old: `"\n        ELSE true END)"`, new: `"\n        ELSE false END)"`, suites: announcing},
 	{name: "notifications are not counted", file: "workqueue/wake_listen.go",
 		old: "			t.announcer.heard(n.PID, time.Now())\n", new: "			_ = n.PID\n", suites: announcing},

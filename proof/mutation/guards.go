@@ -84,7 +84,7 @@ var sources = listSources(
 	in("timers/sql", beside("timers", "Occurrences|Schedules"), "live"),
 	// its triggers
 	but(columnCheck, in("timers/sql", beside("timers", "Rearm|WhileItFires|DuringTheFiring|DuringOneFiring"), "table")),
-	in("timers/alarms/sql", beside("timers/alarms", "Cancel|Claim|Mark|Stale|Settled|Delivered"), "begin", "cancel",
+	in("timers/alarms/sql", beside("timers/alarms", "Cancel|Begun|Stale|Settled|Delivered|Failures|Series|Redriven"), "begin", "cancel",
 		"failed", "fired", "reschedule", "retry", "revoked", "skip"),
 	in("timers/alarms/sql", beside("timers/alarms", "Owner|PostingAKey|Cancel"), "find", "get", "list"),
 	in("timers/alarms/sql", beside("timers/alarms", "Repair"), "stranded"),

@@ -2,7 +2,6 @@ package alarms
 
 import (
 	"context"
-	"errors"
 
 	"github.com/txwork/txwork/workqueue/validate"
 
@@ -11,12 +10,6 @@ import (
 
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
-)
-
-var (
-	// ErrEnded says that the alarm ended, for example because it was cancelled, before its delivery was settled. The
-	// alarm was not changed.
-	ErrEnded = errors.New("the alarm has ended")
 )
 
 // Options configure [Alarms]. The zero value is usable, and matches txwork's own migrations and CLI.
@@ -75,11 +68,8 @@ func Open(o Options) (*Alarms, error) {
 	return &Alarms{options: o, timers: t, statements: render(o.Schema)}, nil
 }
 
-// Timers returns the timers of the same schema, which fire the alarms.
+// Timers returns the timers of the same schema, which fire the alarms. Their tables are those for the reaper.
 func (a *Alarms) Timers() *timers.Timers { return a.timers }
-
-// Tables returns the tables for the reaper: those of the timers.
-func (a *Alarms) Tables() []*workqueue.Table { return a.timers.Tables() }
 
 // A Store has the operations on alarms. They run on a pool ([Alarms.On]) or inside an application's transaction
 // ([Alarms.In]). A Store on a pool is safe for concurrent use; one in a transaction is as safe as the transaction.
@@ -99,8 +89,7 @@ func (a *Alarms) On(pool *pgxpool.Pool) *Store {
 }
 
 // In returns a Store whose operations run inside an application's transaction, and take effect when it commits. After
-// an error that is neither [workqueue.ErrNotFound] nor [workqueue.ErrInvalid], roll the transaction back. The
-// dispatcher's operations return an error here, because they need transactions of their own.
+// an error that is neither [workqueue.ErrNotFound] nor [workqueue.ErrInvalid], roll the transaction back.
 func (a *Alarms) In(tx workqueue.Tx) *Store {
 	return &Store{alarms: a, do: func(_ context.Context, work func(workqueue.Tx) error) error {
 		if tx == nil {

@@ -146,6 +146,7 @@ func TestHostileErrorsAreFailedDeliveries(t *testing.T) {
 		status string
 	}{
 		"nil pointer":       {(*hostileError)(nil), alarms.StatusActive},
+		"empty":             {errors.New(""), alarms.StatusActive},
 		"hostile":           {&hostileError{"oh"}, alarms.StatusActive},
 		"permanent hostile": {workqueue.Permanent(&hostileError{"oh"}), alarms.StatusFailed},
 		"permanent nil":     {workqueue.Permanent((*hostileError)(nil)), alarms.StatusFailed},

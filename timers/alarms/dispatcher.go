@@ -1,14 +1,14 @@
 package alarms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/txwork/txwork/workqueue/validate"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Defaults of [DispatcherOptions].
@@ -61,18 +62,11 @@ type DispatcherOptions struct {
 }
 
 func (o DispatcherOptions) withDefaults() DispatcherOptions {
-	setDefault(&o.Tick, DefaultTick)
-	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.Batch, DefaultBatch)
-	setDefault(&o.Concurrency, DefaultConcurrency)
+	o.Tick = cmp.Or(o.Tick, DefaultTick)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Batch = cmp.Or(o.Batch, DefaultBatch)
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (o DispatcherOptions) worker() timers.WorkerOptions {
@@ -131,7 +125,7 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 func (d *Dispatcher) Workers() []*workqueue.Worker { return d.worker.Workers() }
 
 // Tables returns the tables for the reaper.
-func (d *Dispatcher) Tables() []*workqueue.Table { return d.store.alarms.Tables() }
+func (d *Dispatcher) Tables() []*workqueue.Table { return d.store.alarms.timers.Tables() }
 
 // SetConcurrency changes how many deliveries run at once, also while the dispatcher runs, see
 // [workqueue.Worker.SetConcurrency].
@@ -156,6 +150,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return err
 }
 
+// foreignDelay is how long a timer of another topic is left to its own worker.
+const foreignDelay = 5 * time.Second
+
+// errForeign is the last error of such a timer.
+var errForeign = errors.New("a dispatcher of alarms leaves timers of other topics to their workers")
+
 // Deliver is the handler for the alarms' timers. Register it if a [timers.Worker] of your own serves other topics, too:
 //
 //	worker.Handle(alarms.Topic, dispatcher.Deliver)
@@ -168,22 +168,30 @@ func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 	}
 	logger := d.logger.With(slog.String("topic", t.Topic), slog.String("id", t.ID.String()),
 		slog.String("alarm", id.String()))
-	list, err := d.store.beginAll(ctx, []uuid.UUID{id})
+	alarm, active, err := d.store.begin(ctx, id)
 	if err != nil {
 		logger.WarnContext(ctx, "an alarm could not be read", slog.Any("error", err))
 		return workqueue.Snooze(unreadDelay) // nothing was delivered, so this is no failed attempt
 	}
-	if len(list) == 0 {
-		return workqueue.Cancelled(ErrEnded.Error())
+	if !active {
+		return workqueue.Cancelled(errEnded.Error())
 	}
-	due := Due{Alarm: list[0], Nominal: t.ScheduledAt.UTC(), Attempt: t.Attempt, most: t.MaxAttempts, tx: deliveryTx(t),
-		logger: logger}
-	f := d.wake(ctx, newWake(due))
+	firing := due{Alarm: alarm, alarms: d.store.alarms, delivery: t, logger: logger}
+	f := d.wake(ctx, newWake(firing))
 	if interrupted(ctx) {
 		return errors.Join(f.cause, context.Cause(ctx)) // the delivery did not fail, it was interrupted
 	}
 	f.cause = d.redacted(ctx, f.cause)
-	return d.settle(ctx, due, f)
+	return d.settle(ctx, firing, f)
+}
+
+// alarmID returns the id of the alarm to which the timer with the key belongs.
+func alarmID(key string) (uuid.UUID, error) {
+	id, found := strings.CutPrefix(key, KeyPrefix)
+	if !found {
+		return uuid.Nil, validate.Errorf("key", "%q does not begin with %q", clip(key), KeyPrefix)
+	}
+	return uuid.Parse(id)
 }
 
 // unreadDelay is how long an alarm is snoozed if it could not be read from the database.
@@ -249,14 +257,14 @@ const (
 
 // settle repeats conclude while the database fails. If only the reply to an earlier try was lost, the next try finds
 // that the claim is settled.
-func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error) {
+func (d *Dispatcher) settle(ctx context.Context, firing due, f failure) (err error) {
 	for try := 1; ; try++ {
-		err = d.conclude(ctx, due, f)
+		err = d.conclude(ctx, firing, f)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, ErrEnded):
-			due.logger.InfoContext(ctx, "alarm ended during its delivery")
+		case errors.Is(err, errEnded):
+			firing.logger.InfoContext(ctx, "alarm ended during its delivery")
 			return nil
 		case errors.Is(err, workqueue.ErrLeaseLost) || ctx.Err() != nil || try == settleTries:
 			return err
@@ -269,42 +277,42 @@ func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error)
 }
 
 // conclude decides what a successful or failed delivery means for the alarm. No other code does.
-func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
-	if f.cause != nil && !f.permanent && !due.last() {
-		due.logger.WarnContext(ctx, "wake failed and will be repeated", slog.Int("attempt", due.Attempt),
+func (d *Dispatcher) conclude(ctx context.Context, firing due, f failure) error {
+	if f.cause != nil && !f.permanent && !firing.last() {
+		firing.logger.WarnContext(ctx, "wake failed and will be repeated", slog.Int("attempt", firing.delivery.Attempt),
 			slog.Any("error", detail(f.cause)))
-		return d.store.RecordRetry(ctx, due, min(max(Ladder.Delay(due.FailureCount+1), f.after), MaxDelay), f.cause)
+		return firing.retry(ctx, min(max(Ladder.Delay(firing.FailureCount+1), f.after), MaxDelay), f.cause)
 	}
-	next, ok, err := d.next(ctx, due)
+	next, ok, err := d.next(ctx, firing)
 	switch {
 	case err != nil:
 		return err
 	case f.cause == nil && ok:
-		return d.store.Reschedule(ctx, due, next)
+		return firing.reschedule(ctx, next)
 	case f.cause == nil:
-		return d.store.MarkFired(ctx, due)
+		return firing.fired(ctx)
 	}
 	ok = ok && !f.permanent
-	due.logger.ErrorContext(ctx, "wake failed for good", slog.Int("attempt", due.Attempt),
+	firing.logger.ErrorContext(ctx, "wake failed for good", slog.Int("attempt", firing.delivery.Attempt),
 		slog.Bool("series goes on", ok), slog.Any("error", detail(f.cause)))
 	if ok {
-		return d.store.RescheduleAfterFailure(ctx, due, next, f.cause)
+		return firing.skip(ctx, next, f.cause)
 	}
-	return d.store.MarkFailed(ctx, due, f.cause)
+	return firing.failed(ctx, f.cause)
 }
 
 // next returns the next time of a cron alarm; a once alarm has none.
-func (d *Dispatcher) next(ctx context.Context, due Due) (next time.Time, ok bool, err error) {
-	if due.Kind != KindCron {
+func (d *Dispatcher) next(ctx context.Context, firing due) (next time.Time, ok bool, err error) {
+	if firing.Kind != KindCron {
 		return time.Time{}, false, nil
 	}
 	err = d.store.do(ctx, func(tx workqueue.Tx) error {
 		now, err := clock(ctx, tx)
-		next, ok = due.next(due.Nominal, now)
+		next, ok = firing.next(firing.nominal(), now)
 		return err
 	})
 	if err == nil && !ok {
-		due.logger.WarnContext(ctx, "the series has no next time and ends")
+		firing.logger.WarnContext(ctx, "the series has no next time and ends")
 	}
 	return next, ok, err
 }

@@ -25,7 +25,7 @@ func TestALostClaimDoesNotUseUpTheLastDelivery(t *testing.T) {
 	f := newAlarms(t)
 	n := once()
 	n.MaxFailures = 1
-	a, _ := f.dueAlarm(n)
+	a := f.claimed(n)
 	if r := f.lose(); r.Requeued != 1 {
 		t.Fatalf("reaped %+v, want the timer requeued", r)
 	}
@@ -44,16 +44,14 @@ func TestLostClaimsAreNoFailures(t *testing.T) {
 	f := newAlarms(t)
 	n := once()
 	n.MaxFailures = 2
-	a, _ := f.dueAlarm(n)
+	a := f.claimed(n)
 	f.lose()
+	f.dispatch(newRecorder(refused))
 	f.due(a.ID)
-	if err := f.store.RecordRetry(t.Context(), f.claim(), 30*time.Second, errRefused); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.get(a.ID); got.FailureCount != 1 || got.Status != alarms.StatusActive {
+	f.until("the failure is recorded", func() bool { return f.get(a.ID).FailureCount == 1 })
+	if got := f.get(a.ID); got.Status != alarms.StatusActive || got.NextFireAt.Sub(got.UpdatedAt) != 30*time.Second {
 		t.Errorf("got %+v", got)
 	}
-	f.dispatch(newRecorder(refused))
 	f.due(a.ID)
 	f.until("it has failed", func() bool { return f.get(a.ID).Status == alarms.StatusFailed })
 	if got := f.get(a.ID); got.FailureCount != 2 || f.timer(a.ID).Attempts != 3 {
@@ -70,13 +68,13 @@ func TestLostClaimsAreBounded(t *testing.T) {
 	a := f.create(n)
 	for range alarms.MaxLostClaims {
 		f.due(a.ID)
-		f.claim()
+		f.claim(a.ID)
 		if r := f.lose(); r.Requeued != 1 {
 			t.Fatalf("reaped %+v, want the timer requeued", r)
 		}
 	}
 	f.due(a.ID)
-	f.claim()
+	f.claim(a.ID)
 	if r := f.lose(); r.Failed != 1 {
 		t.Fatalf("reaped %+v after %d claims, want the timer failed", r, alarms.MaxLostClaims+1)
 	}
@@ -95,7 +93,7 @@ func TestAFailureAfterTheLastClaimEndsTheAlarm(t *testing.T) {
 	a := f.create(n)
 	for range alarms.MaxLostClaims + 1 {
 		f.due(a.ID)
-		f.claim()
+		f.claim(a.ID)
 		f.lose()
 	}
 	f.dispatch(newRecorder(refused))

@@ -135,10 +135,4 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	if _, err := a.In(nil).ListAlarms(t.Context(), alice, 0); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("nil transaction: %v", err)
 	}
-	if _, err := a.In(workqueue.Pgx(nil)).ClaimDue(t.Context(), 1, time.Minute); err == nil {
-		t.Error("ClaimDue inside a transaction is accepted")
-	}
-	if err := a.In(workqueue.Pgx(nil)).MarkFired(t.Context(), alarms.Due{}); err == nil {
-		t.Error("a Due of no claim is accepted")
-	}
 }

@@ -91,16 +91,20 @@ func TestACancelledAlarmIsNotRedriven(t *testing.T) {
 func TestARedrivenAlarmCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	a, d := f.dueAlarm(once())
-	if err := f.store.MarkFailed(t.Context(), d, errRefused); err != nil {
-		t.Fatal(err)
-	}
+	h := newHanging()
+	f.dispatch(h)
+	a := f.create(once())
+	f.due(a.ID)
+	receive(t, h.begun)
+	h.answer <- workqueue.Permanent(errRefused)
+	f.until("it has failed", func() bool { return f.get(a.ID).Status == alarms.StatusFailed })
 	f.redrive(a.ID)
-	due := f.claim()
-	if due.Status != alarms.StatusActive || due.FailureCount != 0 || due.Attempt != 1 {
-		t.Errorf("claimed %+v", due)
+	w := receive(t, h.begun)
+	if got := f.get(a.ID); w.Attempt != 1 || got.Status != alarms.StatusActive || got.FailureCount != 0 {
+		t.Errorf("%+v is delivered, %+v", got, w)
 	}
 	if got, err := f.store.CancelAlarm(t.Context(), a.ID, alice); err != nil || got.Status != alarms.StatusCancelled {
 		t.Errorf("cancelled: %+v, %v", got, err)
 	}
+	h.answer <- nil
 }

@@ -16,7 +16,7 @@ func (f *fixture) strand(n alarms.New) alarms.Alarm {
 	a := f.create(n)
 	f.exec("UPDATE " + f.timers + " SET attempts = max_attempts - 1 WHERE status = 0")
 	f.due(a.ID)
-	f.claim()
+	f.claim(a.ID)
 	if r := f.lose(); r.Failed != 1 {
 		f.Fatalf("reaped %+v", r)
 	}

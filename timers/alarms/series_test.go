@@ -27,8 +27,8 @@ func TestASeriesGoesOnFromItsNominalTime(t *testing.T) {
 		got.Status != alarms.StatusActive {
 		t.Errorf("nominal %v, fired as %v, next %v, want %v", nominal, first.FireAt, got.NextFireAt, want)
 	}
-	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(got.NextFireAt) || timer.Status != workqueue.Ready ||
-		timer.Attempts != 0 {
+	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(got.NextFireAt) || !timer.DueAt.Equal(got.NextFireAt) ||
+		timer.Status != workqueue.Ready || timer.Attempts != 0 {
 		t.Errorf("timer %+v", timer)
 	}
 	f.due(a.ID)
@@ -68,6 +68,9 @@ func TestASeriesSkipsWhatCannotBeDelivered(t *testing.T) {
 	if got.Status != alarms.StatusActive || got.LastError != "refused" || got.LastFiredAt != nil ||
 		got.NextFireAt.Minute() != 0 || got.ClaimedAt != nil {
 		t.Errorf("got %+v", got)
+	}
+	if timer := f.timer(a.ID); timer.Status != workqueue.Ready || !timer.DueAt.Equal(got.NextFireAt) {
+		t.Errorf("timer %+v", timer)
 	}
 	healthy.Store(true)
 	f.due(a.ID)

@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -102,12 +103,12 @@ func NewServer(store *Store, auth Authenticator, o ServerOptions) (*Server, erro
 	case o.MaxBody < 0 || o.Burst < 0 || o.MaxConnections < 0:
 		return nil, validate.Errorf("server options", "are negative")
 	}
-	setDefault(&o.MaxBody, DefaultMaxBody)
-	setDefault(&o.Rate, DefaultRate)
-	setDefault(&o.Burst, DefaultBurst)
-	setDefault(&o.MaxConnections, DefaultMaxConnections)
-	setDefault(&o.Version, "unknown")
-	setDefault(&o.Logger, slog.Default())
+	o.MaxBody = cmp.Or(o.MaxBody, DefaultMaxBody)
+	o.Rate = cmp.Or(o.Rate, DefaultRate)
+	o.Burst = cmp.Or(o.Burst, DefaultBurst)
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	o.Version = cmp.Or(o.Version, "unknown")
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	s := &Server{store: store, auth: auth, options: o}
 	if o.Rate > 0 {
 		s.buckets = newBuckets(o.Rate, o.Burst)

@@ -4,86 +4,93 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The methods below change the alarm and settle its timer in one transaction. Each returns [ErrEnded] if the alarm has
-// ended meanwhile, for example because it was cancelled: the timer is settled, and the alarm is not changed. Each
-// returns [workqueue.ErrLeaseLost] if the claim is no longer valid: then nothing was changed. After either error there
-// is nothing left to settle.
-
-// MarkFired ends an alarm that was delivered.
-func (s *Store) MarkFired(ctx context.Context, d Due) error {
-	return s.settle(ctx, d, result{}, nil, s.alarms.statements.fired)
+// A due is a due alarm in the hands of the worker that has claimed its timer.
+type due struct {
+	Alarm
+	alarms   *Alarms
+	delivery *timers.Delivery
+	logger   *slog.Logger
 }
 
-// Reschedule moves a cron alarm to its next time after an occurrence was delivered.
-func (s *Store) Reschedule(ctx context.Context, d Due, next time.Time) error {
-	return s.settle(ctx, d, result{}, &next, s.alarms.statements.reschedule, next)
+// nominal returns the nominal time of this firing: retries never change it.
+func (d due) nominal() time.Time { return d.delivery.ScheduledAt.UTC() }
+
+// last reports whether a failure of this delivery ends the firing: because it exhausts the failures that are allowed,
+// or because so many deliveries were lost that the timer has no attempt left.
+func (d due) last() bool {
+	return d.FailureCount+1 >= d.MaxFailures || d.delivery.Attempt >= d.delivery.MaxAttempts
 }
 
-// RecordRetry records a failed delivery, to be repeated after a delay, such as that of [Ladder]: 0 to [MaxDelay]. The
-// nominal time does not change. It returns an error if this delivery was the last one.
-func (s *Store) RecordRetry(ctx context.Context, d Due, delay time.Duration, cause error) error {
-	switch {
-	case d.last():
-		return validate.Errorf("attempt", "%d is the last: %d of %d failures have been recorded before it", d.Attempt,
-			d.FailureCount, d.MaxFailures)
-	case delay < 0 || delay > MaxDelay:
-		return validate.Errorf("delay", "is %v, it must be between 0 and %v", delay, MaxDelay)
-	}
-	return s.settle(ctx, d, result{resultRetry, delay, storable(cause)}, nil,
-		s.alarms.statements.retry, delay.Microseconds(), d.FailureCount+1, storable(cause).Error())
+// errEnded says that the alarm ended, for example because it was cancelled, before its delivery was settled. Then its
+// timer is settled, and the alarm is not changed.
+var errEnded = errors.New("the alarm has ended")
+
+// The methods below change the alarm and settle its timer in one transaction. Each returns errEnded if the alarm has
+// ended meanwhile, and [workqueue.ErrLeaseLost] if the claim is no longer valid: then nothing was changed. After either
+// error there is nothing left to settle.
+
+// fired ends an alarm that was delivered.
+func (d due) fired(ctx context.Context) error {
+	return d.settle(ctx, nil, nil, d.alarms.statements.fired)
 }
 
-// MarkFailed ends an alarm whose deliveries are used up or cannot succeed.
-func (s *Store) MarkFailed(ctx context.Context, d Due, cause error) error {
-	return s.settle(ctx, d, result{kind: resultFail, cause: storable(cause)}, nil,
-		s.alarms.statements.failed, d.FailureCount+1, storable(cause).Error())
+// reschedule moves a cron alarm to its next time after an occurrence was delivered.
+func (d due) reschedule(ctx context.Context, next time.Time) error {
+	return d.settle(ctx, nil, &next, d.alarms.statements.reschedule, next)
 }
 
-// RescheduleAfterFailure moves a cron alarm to its next time after the deliveries of an occurrence are used up. The
-// next occurrence has all its deliveries again. The error stays the alarm's last error.
-func (s *Store) RescheduleAfterFailure(ctx context.Context, d Due, next time.Time, cause error) error {
-	return s.settle(ctx, d, result{kind: resultFail, cause: storable(cause)}, &next,
-		s.alarms.statements.skip, next, storable(cause).Error())
+// retry records a failed delivery, to be repeated after a delay. The nominal time does not change.
+func (d due) retry(ctx context.Context, delay time.Duration, cause error) error {
+	cause = storable(cause)
+	return d.settle(ctx, workqueue.RetryAfter(delay, cause), nil, d.alarms.statements.retry, delay.Microseconds(),
+		d.FailureCount+1, cause.Error())
+}
+
+// failed ends an alarm whose deliveries are used up or cannot succeed.
+func (d due) failed(ctx context.Context, cause error) error {
+	cause = storable(cause)
+	return d.settle(ctx, workqueue.Permanent(cause), nil, d.alarms.statements.failed, d.FailureCount+1, cause.Error())
+}
+
+// skip moves a cron alarm to its next time after the deliveries of an occurrence are used up. The next occurrence has
+// all its deliveries again. The error stays the alarm's last error.
+func (d due) skip(ctx context.Context, next time.Time, cause error) error {
+	cause = storable(cause)
+	return d.settle(ctx, workqueue.Permanent(cause), &next, d.alarms.statements.skip, next, cause.Error())
 }
 
 // settle locks the alarm before the timer, as CancelAlarm does, to avoid deadlocks. If there is a next time, it sets
 // the timer again before it settles the timer: the settle then makes it ready for that time.
-func (s *Store) settle(ctx context.Context, d Due, r result, next *time.Time, statement string, args ...any) error {
-	if d.tx == nil {
-		return errors.New("txwork: this Due was not claimed, so there is nothing to settle")
-	}
-	id, err := uuid.Parse(d.ID)
-	if err != nil {
-		return notFound(d.ID)
-	}
+func (d due) settle(ctx context.Context, outcome error, next *time.Time, statement string, args ...any) error {
 	ended := false
-	err = d.tx(ctx, func(tx pgx.Tx) (result, error) {
-		n, err := workqueue.Pgx(tx).Exec(ctx, statement, append([]any{id}, args...)...)
+	err := d.delivery.Tx(ctx, func(tx pgx.Tx) error {
+		n, err := workqueue.Pgx(tx).Exec(ctx, statement, append([]any{d.ID}, args...)...)
 		if err != nil {
-			return result{}, err
+			return err
 		}
 		if ended = n == 0; ended {
-			return result{kind: resultEnded}, nil
+			return workqueue.Cancelled(errEnded.Error())
 		}
 		if next != nil {
-			err = s.alarms.arm(ctx, workqueue.Pgx(tx), d.Alarm, *next)
+			if err := d.alarms.arm(ctx, workqueue.Pgx(tx), d.Alarm, *next); err != nil {
+				return err
+			}
 		}
-		return r, err
+		return outcome
 	})
 	if err == nil && ended {
-		return fmt.Errorf("txwork: %w: %s", ErrEnded, d.ID)
+		return errEnded
 	}
 	return err
 }
@@ -108,9 +115,6 @@ const maxError = 2 << 10
 // storable returns the error with a text that PostgreSQL accepts: valid UTF-8 without NUL, of limited length, and never
 // empty.
 func storable(cause error) error {
-	if cause == nil {
-		return errors.New("no reason given")
-	}
 	text := strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(cause), "\x00", ""), "\uFFFD")
 	if len(text) > maxError {
 		text = strings.ToValidUTF8(text[:maxError], "") + "…"

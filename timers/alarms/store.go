@@ -164,6 +164,15 @@ func (s *Store) CancelAlarm(ctx context.Context, id, ownerDID string) (a Alarm, 
 	return a, err
 }
 
+// begin records in an alarm that its delivery begins. It returns false if the alarm is no longer active.
+func (s *Store) begin(ctx context.Context, id uuid.UUID) (a Alarm, active bool, err error) {
+	err = s.do(ctx, func(tx workqueue.Tx) error {
+		a, active, err = s.one(ctx, tx, s.alarms.statements.begin, id)
+		return err
+	})
+	return a, active, err
+}
+
 // one returns the only row of a statement, if there is one.
 func (s *Store) one(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (Alarm, bool, error) {
 	list, err := s.read(ctx, tx, statement, args...)

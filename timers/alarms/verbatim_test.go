@@ -119,7 +119,7 @@ func TestPathsThatAreNotClean(t *testing.T) {
 func TestAViewAfterAReap(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	a, _ := f.dueAlarm(once())
+	a := f.claimed(once())
 	f.lose()
 	timer := f.timer(a.ID)
 	list, err := f.store.ListAlarms(t.Context(), alice, 1)
@@ -134,7 +134,11 @@ func TestAViewAfterAReap(t *testing.T) {
 		}
 	}
 	f.due(a.ID)
-	if got := f.claim(); got.ClaimedAt == nil || f.get(a.ID).ClaimedAt == nil {
+	h := newHanging()
+	f.dispatch(h)
+	receive(t, h.begun)
+	if got := f.get(a.ID); got.ClaimedAt == nil {
 		t.Errorf("got %+v", got)
 	}
+	h.answer <- nil
 }

@@ -48,7 +48,7 @@ type WakerFunc func(ctx context.Context, w Wake) error
 // Wake calls the function.
 func (f WakerFunc) Wake(ctx context.Context, w Wake) error { return f(ctx, w) }
 
-func newWake(d Due) Wake {
+func newWake(d due) Wake {
 	return Wake{
 		UserID:         d.UserID,
 		ConversationID: d.ConversationID,
@@ -56,7 +56,7 @@ func newWake(d Due) Wake {
 		Payload:        d.Payload,
 		AlarmID:        d.ID,
 		Origin:         Origin,
-		FireAt:         d.Nominal,
-		Attempt:        d.Attempt,
+		FireAt:         d.nominal(),
+		Attempt:        d.delivery.Attempt,
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/internal/announce"
+	"github.com/txwork/txwork/workqueue/internal/aside"
 )
 
 // Column is the domain column that tells the table's triggers that a row is a step of a join. A domain adds it to the
@@ -125,12 +127,10 @@ func (v view) Function(name string) string { return v.qualified("_join_" + name)
 // Named is a name that derives from the domain table's, quoted.
 func (v view) Named(suffix string) string { return fmt.Sprintf(`"%s_%s"`, v.spec.Table, suffix) }
 
-// AnnounceFolded notifies the domain table's workers of released rows.
-func (v view) AnnounceFolded() string { return v.spec.AnnounceFolded() }
-
-// AnnounceNote makes workers fold. MustAnnounceNote is true unless the writer of a note folds itself.
-func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }
-func (v view) MustAnnounceNote() string { return v.spec.MustAnnounceNote() }
+// Announce is the SQL that tells workers of notes, and of the rows that a fold has released.
+func (v view) Announce() announce.Table {
+	return announce.Table{Name: v.spec.Name(), Lanes: v.spec.Lanes}
+}
 
 // FoldLock is the advisory lock that lets only one session fold at a time.
 func (v view) FoldLock() string {
@@ -163,7 +163,7 @@ func (v view) WaitsForJoin(row string) string {
 	if v.Keyed {
 		condition += " AND " + row + "." + seqColumn + " IS NULL"
 	}
-	return v.spec.NotAside(row, condition)
+	return aside.Not(len(v.spec.Topics.Columns) > 0, row, condition)
 }
 
 // Stranded is the condition that row t waits for a join that is gone.

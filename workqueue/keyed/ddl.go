@@ -11,6 +11,8 @@ import (
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/internal/announce"
+	"github.com/txwork/txwork/workqueue/internal/aside"
 )
 
 //go:embed sql/*.sql
@@ -84,17 +86,10 @@ func (v view) Named(suffix string) string { return fmt.Sprintf("%q.%q", v.schema
 // Constraint is Named without the schema, as in the definition of a constraint, a trigger or an index.
 func (v view) Constraint(suffix string) string { return fmt.Sprintf("%q", v.table+"_"+suffix) }
 
-// AnnounceFolded notifies workers of the rows that a fold has released.
-func (v view) AnnounceFolded() string { return v.spec.AnnounceFolded() }
-
-// AnnounceFronts moves the cursors of claims back to the rows that a fold has released. Front is the earliest due time
-// that the fold may give a row.
-func (v view) AnnounceFronts() string  { return v.spec.AnnounceFronts() }
-func (v view) Front(row string) string { return v.spec.Front(row) }
-
-// AnnounceNote makes workers fold. MustAnnounceNote is true unless the writer of a note folds itself.
-func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }
-func (v view) MustAnnounceNote() string { return v.spec.MustAnnounceNote() }
+// Announce is the SQL that tells workers of notes, and of the rows that a fold has released.
+func (v view) Announce() announce.Table {
+	return announce.Table{Name: v.spec.Name(), Lanes: v.spec.Lanes}
+}
 
 // WriterLock is the advisory lock that the writers of an ordered key hold until they commit.
 func (v view) WriterLock(key string) string {
@@ -161,8 +156,14 @@ func (v view) Live(row string) string {
 
 // WaitsForKey is the condition that a row which has a place waits for its key, and Released that it does not. A
 // released row that a claim has set aside, because its topic may not start it now, is still a released one.
-func (v view) WaitsForKey(row string) string { return v.spec.NotAside(row, column(row, "waiting")) }
-func (v view) Released(row string) string    { return v.spec.AsideOr(row, "NOT "+column(row, "waiting")) }
+func (v view) WaitsForKey(row string) string {
+	return aside.Not(v.hasTopics(), row, column(row, "waiting"))
+}
+func (v view) Released(row string) string {
+	return aside.Or(v.hasTopics(), row, "NOT "+column(row, "waiting"))
+}
+
+func (v view) hasTopics() bool { return len(v.spec.Topics.Columns) > 0 }
 
 func column(row, name string) string {
 	if row == "" {
@@ -287,7 +288,7 @@ func (v view) Priority() string { return fmt.Sprintf("%q", v.spec.PriorityColumn
 // ChangesKey is the condition of an update by which a Ready row leaves its key for another. A row that its topic has
 // set aside is none of these.
 func (v view) ChangesKey() string {
-	return v.spec.NotAside("NEW", "OLD.status = 0 AND NEW.status = 0") +
+	return aside.Not(v.hasTopics(), "NEW", "OLD.status = 0 AND NEW.status = 0") +
 		" AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key" +
 		" OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0))"
 }

@@ -47,11 +47,13 @@ CREATE TABLE {{.Table}} (
     {{- end}}
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
-    -- completed_at and failed_at (3).
+    -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
     CONSTRAINT {{.Named "state_check"}} CHECK (
         status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
-        AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
-        AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
+        AND CASE WHEN completed_at IS NOT NULL THEN locked_until IS NULL
+            ELSE failed_at IS NULL AND CASE WHEN locked_until IS NULL THEN cancelled_at IS NULL
+                ELSE owner_token IS NOT NULL AND NOT waiting END
+            END
     ),
     -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
     -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
@@ -83,8 +85,8 @@ CREATE UNIQUE INDEX {{.Named "unique_idx"}} ON {{.Table}}
     WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}};
 {{- end}}
 
--- Notifies workers, unless an announcer does so for this transaction: see Spec.MustAnnounce. A trigger of another
--- table, which no announcer watches, passes an argument so that it always notifies.
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
 --
 -- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
 -- a transaction that inserts one row.

@@ -1,4 +1,4 @@
--- The claims that have rows with expired leases, the oldest first, among the rows that running.sql reads.
+-- The claims that have rows with expired leases, the oldest first, among the rows that the template "running" reads.
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT coalesce(r.owner_token::text, '') AS owner, count(*) AS rows,
        extract(epoch FROM now() - min(r.locked_until))::float8 AS ended,

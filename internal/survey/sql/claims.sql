@@ -1,4 +1,4 @@
--- The claims that hold rows, those with expired leases first, among the rows that running.sql reads.
+-- The claims that hold rows, those with expired leases first, among the rows that the template "running" reads.
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT r.owner_token::text AS owner, count(*) AS rows, count(*) FILTER (WHERE r.locked_until < now()) AS expired,
        extract(epoch FROM min(r.locked_until) - now())::float8 AS ends, coalesce(min({{.Label}}), '') AS label,

@@ -1,5 +1,5 @@
--- The rows that have run for longer than they should, the longest first, among the rows that running.sql reads. $1 is
--- for how many seconds a row may run if its worker did not say.
+-- The rows that have run for longer than they should, the longest first, among the rows that the template "running"
+-- reads. $1 is for how many seconds a row may run if its worker did not say.
 {{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT r.id::text AS id, coalesce({{.Label}}, '') AS label, {{template "names" .}} AS lane,
        r.owner_token::text AS owner, r.attempts, {{.RunningFor "r"}} AS ran,

@@ -1,12 +1,10 @@
--- Records that deliveries begin, and reads the alarms to deliver. The claim itself is on the timer; claimed_at only
--- informs readers. The rows are locked in the order of their ids. An alarm that was delivered or cancelled is not
--- returned. One that has failed has a timer to claim only because somebody has redriven it: failed -> active, with
--- fresh attempts.
+-- Records that the delivery of an alarm begins, and reads the alarm. The claim itself is on the timer; claimed_at only
+-- informs readers. An alarm that was delivered or cancelled is not returned. One that has failed has a timer to claim
+-- only because somebody has redriven it: failed -> active, with fresh attempts.
 WITH held AS (
     SELECT h.id, h.status
     FROM {{.Table}} AS h
-    WHERE h.id = ANY ($1::uuid[]) AND h.status IN ('active', 'failed')
-    ORDER BY h.id
+    WHERE h.id = $1::uuid AND h.status IN ('active', 'failed')
     FOR NO KEY UPDATE
 )
 UPDATE {{.Table}} AS a

@@ -10,7 +10,7 @@ WITH s AS (
     SELECT clock_timestamp(), s.id FROM s WHERE s.expected = 0
     UNION ALL
     SELECT greatest(s.deadline, clock_timestamp()), s.id FROM s WHERE s.deadline IS NOT NULL
-    RETURNING (SELECT {{.AnnounceNote}})
+    RETURNING (SELECT {{.Announce.Note}})
 )
 INSERT INTO {{.Join}} (id, policy, expected, on_complete, on_fail, deadline, label, look_at, retention)
 SELECT s.id, s.policy, s.expected, s.on_complete, s.on_fail, s.deadline, s.label, now() + interval '1 minute',

@@ -7,6 +7,6 @@ WITH s AS (
 ), noted AS (
     INSERT INTO {{.Note}} (member_id, gone)
     SELECT s.member_id, CASE s.status WHEN 2 THEN 1 ELSE 2 END FROM s WHERE s.status IN (2, 3)
-    RETURNING (SELECT {{.AnnounceNote}})
+    RETURNING (SELECT {{.Announce.Note}})
 )
 INSERT INTO {{.Member}} (member_id, join_id) SELECT s.member_id, s.join_id FROM s

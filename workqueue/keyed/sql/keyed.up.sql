@@ -179,8 +179,8 @@ BEGIN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
         VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
             NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
-        IF {{.MustAnnounceNote}} THEN
-            PERFORM {{.AnnounceNote}};
+        IF {{.Announce.MustNote}} THEN
+            PERFORM {{.Announce.Note}};
         END IF;
     ELSE -- a restored row in progress is released already
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited)
@@ -257,8 +257,8 @@ BEGIN
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     END IF;
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
+    IF {{.Announce.MustNote}} THEN
+        PERFORM {{.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -286,8 +286,8 @@ BEGIN
             CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
             {{.NeverStarts}});
     END IF;
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
+    IF {{.Announce.MustNote}} THEN
+        PERFORM {{.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -303,8 +303,8 @@ BEGIN
     INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
     VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
         {{.NeverStarts}});
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
+    IF {{.Announce.MustNote}} THEN
+        PERFORM {{.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -337,8 +337,8 @@ AS $txwork$
 BEGIN
     INSERT INTO {{$.Named "key_note"}} (at, concurrency_key, limited, ended, due)
     VALUES (now(), NEW.concurrency_key, true, 0, NEW.due_at);
-    IF {{$.MustAnnounceNote}} THEN
-        PERFORM {{$.AnnounceNote}};
+    IF {{$.Announce.MustNote}} THEN
+        PERFORM {{$.Announce.Note}};
     END IF;
     RETURN NULL;
 END
@@ -441,9 +441,9 @@ BEGIN
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
-            PERFORM {{.AnnounceFronts}};
+            PERFORM {{.Announce.Fronts}};
         END IF;
-        PERFORM {{.AnnounceFolded}};
+        PERFORM {{.Announce.Folded}};
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())
@@ -503,7 +503,7 @@ BEGIN
             ORDER BY f.concurrency_key, f.key_seq
             LIMIT 1) AS o ON true
     ), through AS MATERIALIZED (
-        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}})
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Announce.Front "t"}})
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM head AS h
             CROSS JOIN LATERAL (
@@ -636,7 +636,8 @@ BEGIN
             LIMIT greatest(room.rows, 0)) AS f
     ), through AS MATERIALIZED (
         UPDATE {{.Table}} AS t
-        SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
+        SET waiting = false,
+            due_at = greatest(t.due_at, {{.Announce.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.concurrency_key, t.key_seq

@@ -99,7 +99,7 @@ BEGIN
     {{- end}}
 
     IF released > 0 THEN
-        PERFORM {{.AnnounceFolded}};
+        PERFORM {{.Announce.Folded}};
     END IF;
     RETURN released;
 END

@@ -23,8 +23,8 @@ BEGIN
     {{- end}}
     END IF;
     INSERT INTO {{.Note}} (member_id, gone) VALUES (OLD.id, gone);
-    IF {{.MustAnnounceNote}} THEN
-        PERFORM {{.AnnounceNote}};
+    IF {{.Announce.MustNote}} THEN
+        PERFORM {{.Announce.Note}};
     END IF;
     RETURN NULL;
 END

@@ -30,7 +30,7 @@ BEGIN
     ) AS l;
     IF pending IS NOT NULL THEN
         INSERT INTO {{.Note}} (join_id) SELECT u.id FROM unnest(pending) AS u (id);
-        PERFORM {{.AnnounceNote}};
+        PERFORM {{.Announce.Note}};
         UPDATE {{.Join}} AS j
         SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
         WHERE j.id = ANY (pending);
