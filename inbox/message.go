@@ -3,8 +3,9 @@ package inbox
 import (
 	"cmp"
 	"crypto/sha256"
-	"github.com/txwork/txwork/internal/input"
 	"time"
+
+	"github.com/txwork/txwork/internal/input"
 )
 
 // A Key identifies a message for [Inbox.Process] and [Inbox.Begin]. Consumer, Source and MessageID are required: 1 to

@@ -5,10 +5,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Options configure an [Inbox]. Only DedupWindow is required.

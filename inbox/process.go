@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // ErrCommitUnknown says that the reply to a COMMIT was lost: whether the message was processed is unknown.

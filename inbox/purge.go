@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // purgeBatch is how many rows Purge handles in one transaction, which takes a few milliseconds.

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/txwork/txwork/internal/apptx"
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A sender stops after a 2xx, repeats after a 5xx, and gives up after a 4xx. Only messages that may still fail must be

@@ -3,11 +3,10 @@ package inbox
 import (
 	"cmp"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A RefusedError says why the inbox cannot accept a message, for example because it has no id or its payload is too

@@ -3,13 +3,12 @@ package inbox
 import (
 	"cmp"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // WorkerOptions configure a [Worker]. They are those of a [workqueue.Worker], and the consumer.

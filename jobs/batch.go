@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // batchHeader is the header that holds the id of a job's batch.

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // prepare validates all jobs of a call before any is written. The core refuses invalid rows, too, but it sees one chunk

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // SetProgress records how far the job is, in per cent, with a note of at most [MaxNote] bytes. It is visible at once,

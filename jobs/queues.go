@@ -5,11 +5,10 @@ import (
 	"context"
 	"math"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Limits bound a queue over all workers and processes. The zero value means no limits.

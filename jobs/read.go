@@ -7,13 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/codec"
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // An Info is a job as it is stored. Times are the database's.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/txwork/txwork/internal/input"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/input"
 )
 
 // Stepper is the job that a handler works on: a *[Job] of any type, or a *[Delivery].

@@ -6,11 +6,10 @@ import (
 	"encoding/base64"
 	"fmt"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Unique prevents a job from being enqueued while another job holds the same key. A unique index decides: of any number

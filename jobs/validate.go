@@ -3,9 +3,8 @@ package jobs
 import (
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 func checkOptionalName(field, name string, limit int) error {

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // QueueOptions say how a worker serves one queue.

@@ -7,13 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A plan is a workflow that has been checked.

@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/codec"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/join"
 )
 

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 //go:embed roles/*.sql roles/producer/*.sql

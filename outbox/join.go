@@ -4,12 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A Join is a set of messages that are delivered concurrently, and a message that is delivered when all of them have

@@ -3,10 +3,9 @@ package outbox
 import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // DefaultClaimLimit is how many messages the first claim of a relay asks for at most. Messages are small and most

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A batch holds validated messages as rows, and the rules of those that are ordered by key.

@@ -9,8 +9,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -20,6 +18,7 @@ import (
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/metrics"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Names of the gauges.

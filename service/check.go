@@ -10,13 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // ErrRights says that the role lacks rights that the parts need.

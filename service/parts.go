@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A member is a part of a service, from the time when it is added until it has ended.

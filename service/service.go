@@ -8,12 +8,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A Part is something that runs in a service: an outbox.Relay, an inbox.Worker, a timers.Worker, a jobs.Worker, an

@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/validate"
-
-	"github.com/txwork/txwork/workqueue"
 )
 
 // A Filter selects timers. The zero value selects the first [MaxPage].

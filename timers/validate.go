@@ -5,11 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // check refuses the first timer that the table could not hold, before anything is written.

@@ -3,11 +3,10 @@ package timers
 import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
 	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // WorkerOptions configure a [Worker]. They are those of a worker of the core, and NoSchedules. The zero value is

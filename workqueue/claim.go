@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue/internal/conn"
-
-	"github.com/google/uuid"
 )
 
 // A claimRequest is one claim call. Its lanes are read one after the other, each behind its own position, until

@@ -5,10 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/txwork/txwork/internal/contain"
-
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"

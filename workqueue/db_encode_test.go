@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txwork/txwork/internal/postgres"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // InTx calls fn with a READ COMMITTED transaction of the pool, which it commits, or rolls back if fn returns an

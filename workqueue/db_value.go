@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/txwork/txwork/internal/postgres"
-
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // columnValue brings a domain value into the one form that its column's type is sent in: string, []byte,

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txwork/txwork/internal/postgres"
-
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 

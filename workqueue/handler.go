@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 )
 
 // A Domain binds a [Table] to the Go type of its domain columns.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue/internal/conn"
-
-	"github.com/google/uuid"
 )
 
 // An insertion is the values of one insert, by column.

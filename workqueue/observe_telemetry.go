@@ -11,9 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/internal/contain"
-	"github.com/txwork/txwork/internal/header"
-
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -22,6 +19,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/internal/scope"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )

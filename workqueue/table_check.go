@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/txwork/txwork/internal/postgres"
-
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // Bounds of a due time. A value outside them is a unit mistake, such as milliseconds taken for seconds.

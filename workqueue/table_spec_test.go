@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txwork/txwork/internal/postgres"
-
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/txwork/txwork/internal/sqltext"
-
 	"github.com/txwork/txwork/workqueue/internal/aside"
 )
 

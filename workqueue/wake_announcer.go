@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/postgres"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // The rates at which an announcer wakes up and falls asleep. On a disk that takes 10 ms to flush, only 100 transactions

@@ -9,14 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/conn"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // listenerHeartbeat is how long the listener trusts a silent connection before it sends a ping. Without the ping, a

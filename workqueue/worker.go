@@ -13,9 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/txwork/txwork/workqueue/dispatch"
-
 	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"

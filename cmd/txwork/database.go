@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A database is the schema that a command works on.

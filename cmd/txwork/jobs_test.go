@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 type greeting struct {

@@ -6,13 +6,12 @@ import (
 	"io"
 	"os"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // defaultSendBatch is large enough that many lines share the wait of a commit for the disk, and small enough that a bad

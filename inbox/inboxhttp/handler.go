@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/propagation"
@@ -24,6 +22,7 @@ import (
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A Message is passed to a [Handler]. A test of a handler can construct one.

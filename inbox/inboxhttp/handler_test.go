@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,6 +16,7 @@ import (
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/inbox/inboxhttp"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 func nothing(context.Context, *inboxhttp.Message) error { return nil }

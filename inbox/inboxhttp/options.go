@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/webhook"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Defaults of [Options].

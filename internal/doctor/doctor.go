@@ -8,14 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A Report is what one examination has found.

@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/migrations"
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 const (

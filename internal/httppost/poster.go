@@ -10,12 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/internal/header"
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Defaults of [PosterOptions].

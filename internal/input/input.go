@@ -6,9 +6,8 @@ import (
 	"cmp"
 	"iter"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Name refuses an empty text, one that cannot be stored, and one longer than limit bytes.

@@ -6,9 +6,8 @@ import (
 	"context"
 	"reflect"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Of returns a row's payload: the value, encoded, or the given bytes. It returns nil if there is neither.

@@ -3,13 +3,12 @@ package alarms
 import (
 	"context"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Options configure [Alarms]. The zero value is usable, and matches txwork's own migrations and CLI.

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/httppost"
 	"github.com/txwork/txwork/webhook"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // DefaultWakeTimeout is how long one delivery over HTTP may take, from dialling to the end of the answer.

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A New is an alarm to create. OwnerDID, UserID, Kind and WakeMessage are required. A once alarm also needs either

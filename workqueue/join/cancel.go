@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // CancelOptions configure a [Joins.Cancel].

@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Bounds of a deadline. A value outside them is a unit mistake, such as milliseconds taken for seconds.

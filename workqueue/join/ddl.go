@@ -8,12 +8,11 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/aside"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Column is the domain column that tells the table's triggers that a row is a step of a join. A domain adds it to the

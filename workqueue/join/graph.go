@@ -5,11 +5,10 @@ import (
 	"context"
 	"slices"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // checkTaken refuses ids of joins that exist and rows that continue other joins.

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 var (

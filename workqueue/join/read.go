@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Get reads a join. The error is [workqueue.ErrNotFound] if it was never started or has been purged.

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Start starts joins over existing rows in the application's transaction, and returns their ids in order. It checks

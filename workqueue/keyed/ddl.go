@@ -7,12 +7,11 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/aside"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 //go:embed sql/*.sql

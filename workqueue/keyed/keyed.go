@@ -8,12 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // MaxKey is the maximal length of a key in bytes. Keys are indexed.

@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // MaxBackfill is how many occurrences one [Plan.Backfill] writes at most. It refuses larger ranges, so that a wrong

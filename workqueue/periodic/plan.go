@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // MaxLead bounds [Options].Lead.

@@ -9,10 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // maxVanished is how often in a row a schedule may be deleted and created again while Put tries to change it.

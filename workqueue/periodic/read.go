@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // MaxPage bounds the schedules of one [Plan.List], and is its default.

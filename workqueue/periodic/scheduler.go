@@ -7,15 +7,14 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 const (

@@ -1,5 +1,3 @@
-// Package aside has the SQL about rows that a claim has set aside, because their topic may not start them now, see
-// Topics of workqueue.Spec. The packages that made such a row wait, or let it through, leave it alone.
 package aside
 
 // Column marks rows that wait in the lane of their topic. Only tables with topics have it.

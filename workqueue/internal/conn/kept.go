@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/workqueue/internal/fault"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // keptSettings are the settings of every transaction of ours. A session of our own keeps them, so that its transactions

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/txwork/txwork/internal/postgres"
-
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // RunLast runs the last calls of a transaction of ours, in one round trip. Its settings need not be restored, because

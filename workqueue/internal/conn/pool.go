@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/workqueue/internal/fault"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
 // maxConflictRetries bounds how often a transaction that lost a conflict is run again.
