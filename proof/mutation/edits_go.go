@@ -42,7 +42,7 @@ var goEdits = []edit{
 	{name: "rows of a topic that hangs stay claimed", file: "workqueue/internal/flow/shares.go",
 		old: "now.Sub(s.progress) < stallTime {", new: "true {", suites: topical},
 	{name: "claims bring rows of a topic that hangs", file: "workqueue/claim_topics.go",
-		old: "		q.busy = append(q.busy, topic)\n", new: "", suites: topical},
+		old: "		q.busy = append(q.busy, topic)\n", new: "		_ = topic\n", suites: topical},
 	{name: "rows that others have set aside are not looked for", file: "workqueue/claim_topics.go",
 		old: "looks: !now.Before(s.look)}", new: "looks: false}", suites: topical},
 	{name: "one token for every claim", file: "workqueue/claim_cursor.go",
