@@ -116,7 +116,7 @@ func unqualifiedCalls(body string) (calls []string) {
 	body = qualifiedOperator.ReplaceAllString(text.ReplaceAllString(body, "''"), ",")
 	calls = append(operator.FindAllString(body, -1), unqualifiedType.FindAllString(body, -1)...)
 	for _, m := range call.FindAllStringSubmatch(body, -1) {
-		if !slices.Contains([]string{"extract", "values", "if", "case", "when", "then", "else", "or"},
+		if !slices.Contains([]string{"extract", "values", "if", "case", "when", "then", "else", "and", "or"},
 			strings.ToLower(m[2])) {
 			calls = append(calls, m[2])
 		}
@@ -164,6 +164,7 @@ func TestUnqualifiedCallsAreFound(t *testing.T) {
 		`PERFORM "s"."f"(1), pg_catalog.now()`: 0,
 		"RETURN lower ('x')":                   1,
 		"RETURN 1 * 2":                         1,
+		"RETURN a AND (b OR (c)) AND lower(d)": 1,
 		"RETURN pg_catalog.now()::text":        1,
 	} {
 		if got := unqualifiedCalls(body); len(got) != want {
