@@ -174,7 +174,6 @@ var unplanned = map[string]string{
 	"workqueue/sql/next_due.sql":      ofLanes,
 	"workqueue/sql/topics.sql":        "an element is a topic, or a row that one claim sets aside",
 	"workqueue/sql/unlocked.sql":      looksUp,
-	"timers/alarms/sql/begin.sql":     looksUp,
 	"timers/sql/list.sql":             "an element is a state",
 	"reaper/sql/elect.sql":            ofTables,
 	"reaper/sql/unserved.sql":         ofTables,
