@@ -195,7 +195,7 @@ var notFollowed = map[string][]string{
 	},
 	"it tells the program's author what to write": {
 		"use POST", "set a retention that outlasts the wait", "to undo the writes, return an error", "make a new one",
-		"use Alarms.On", "call Tx once", "use a fresh one for every claim", "call Handle or HandleAll before Run",
+		"call Tx once", "use a fresh one for every claim", "call Handle or HandleAll before Run",
 		"register handlers before Run", "run what has to run at the start of a process", "name the zone",
 		"leave out \"right/\"",
 	},
