@@ -130,14 +130,20 @@ func (f *fixture) process(k inbox.Key) inbox.Result {
 // receive stores messages in a transaction of their own.
 func (f *fixture) receive(msgs ...inbox.Message) (results []inbox.Result) {
 	f.Helper()
-	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) (err error) {
-		results, err = f.box.Receive(f.Context(), workqueue.Pgx(tx), msgs...)
+	f.inTx(func(tx workqueue.Tx) (err error) {
+		results, err = f.box.Receive(f.Context(), tx, msgs...)
 		return err
 	})
+	return results
+}
+
+// inTx runs do in a transaction of its own.
+func (f *fixture) inTx(do func(workqueue.Tx) error) {
+	f.Helper()
+	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error { return do(workqueue.Pgx(tx)) })
 	if err != nil {
 		f.Fatal(err)
 	}
-	return results
 }
 
 // worker runs a worker of the consumer billing until the test ends.

@@ -15,15 +15,6 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// inTx runs do in a transaction of its own.
-func (f *fixture) inTx(do func(workqueue.Tx) error) {
-	f.Helper()
-	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error { return do(workqueue.Pgx(tx)) })
-	if err != nil {
-		f.Fatal(err)
-	}
-}
-
 // topics lists the topics as text: consumer, topic, whether it is paused, and how many messages are aside.
 func (f *fixture) topics() (texts []string) {
 	f.Helper()

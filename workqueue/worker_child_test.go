@@ -24,7 +24,7 @@ const (
 	childEnv        = "TXWORK_TEST_CHILD_URL"
 	childSchemaEnv  = "TXWORK_TEST_CHILD_SCHEMA"
 	childNameEnv    = "TXWORK_TEST_CHILD_NAME"    // of a process that sweeps
-	childWorkersEnv = "TXWORK_TEST_CHILD_WORKERS" // how many; default: 1
+	childWorkersEnv = "TXWORK_TEST_CHILD_WORKERS" // how many, with the default lease; default: 1, with a short one
 	childRows       = 1000
 	poisoned        = 9 // the exit code of a process that a row has ended
 )
@@ -85,12 +85,15 @@ func childWork(ctx context.Context) error {
 		}
 		select {}
 	}
-	workers, _ := strconv.Atoi(os.Getenv(childWorkersEnv))
+	workers, lease := 1, 2*time.Second // which the parent waits for
+	if several := os.Getenv(childWorkersEnv); several != "" {
+		workers, _ = strconv.Atoi(several)
+		lease = workqueue.DefaultLease
+	}
 	var group errgroup.Group
-	workers = max(workers, 1)
 	for range workers {
 		w, err := workqueue.NewWorker(pool, noteDomain(table), handle, workqueue.WorkerOptions{Concurrency: int(rows),
-			ClaimLimit: 100 / (workers * workers), Lease: 2 * time.Second, Runtime: runtime})
+			ClaimLimit: 100 / (workers * workers), Lease: lease, Runtime: runtime})
 		if err != nil {
 			return err
 		}
@@ -101,6 +104,22 @@ func childWork(ctx context.Context) error {
 
 // childName is the application_name of the connections of a process on the schema's table.
 func childName(schema string) string { return "child " + schema }
+
+// awaitChild waits until a worker process has ended. Meanwhile it reaps, as in production: if the reply to a claim is
+// lost, the process does not know of the rows.
+func (r *rig) awaitChild(child *exec.Cmd) error {
+	r.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Second):
+			reap(r, childRows)
+		}
+	}
+}
 
 // startChild starts a worker process on the rig's table and returns when all its handlers run.
 func (r *rig) startChild(env ...string) *exec.Cmd {

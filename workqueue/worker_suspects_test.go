@@ -40,7 +40,7 @@ func TestPoisonHarmsNoNeighbour(t *testing.T) {
 				}
 				child, _ := r.spawnChild(childWorkersEnv + "=" + strconv.Itoa(c.workers))
 				var exit *exec.ExitError
-				if err := child.Wait(); !errors.As(err, &exit) || exit.ExitCode() != poisoned {
+				if err := r.awaitChild(child); !errors.As(err, &exit) || exit.ExitCode() != poisoned {
 					t.Fatalf("the process ended with %v", err)
 				}
 				// Its last claim may still be on its way: a server ends the statement of a client that is gone.

@@ -171,7 +171,7 @@ func TestApplicationPackagesStaySmall(t *testing.T) {
 // line needs, which has a module of its own.
 func TestTheLibraryHasNoDependencyOfTheCommandLine(t *testing.T) {
 	required := func(file string) []string {
-		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
 		}

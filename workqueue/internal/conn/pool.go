@@ -140,7 +140,7 @@ func beginFor(calls []Call) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED"
 }
 
-// Settings returns the statement that sets what the transaction needs beside the settings that its session keeps; text
+// settings returns the statement that sets what the transaction needs beside the settings that its session keeps; text
 // is empty if that is nothing. The commit does not wait for the disk if every call allows that.
 func (p Pool) settings(ctx context.Context, conn *pgx.Conn, calls []Call) (text string, args []any) {
 	var sets []string
