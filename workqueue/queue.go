@@ -95,7 +95,7 @@ func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration,
 	if q.table.spec.hasTopics() {
 		req.topics = &topicQuestion{anybody: true}
 	}
-	claimed, err := q.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]claimedRow, error) {
+	claimed, err := q.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]*delivery, error) {
 		return q.claim(ctx, req)
 	})
 	return publicRows(claimed), err
