@@ -66,7 +66,8 @@ func (o *Outcome) stored() string {
 
 // settleCalls makes at most one statement for each kind of transition.
 func (t *Table) settleCalls(batch []settlement, done *changes) []conn.Call {
-	var acks, retries, snoozes, leaves, releases, fails []settlement
+	acks := make([]settlement, 0, len(batch)) // as nearly all are
+	var retries, snoozes, leaves, releases, fails []settlement
 	for _, s := range batch {
 		switch s.outcome.kind {
 		case outcomeAck:
