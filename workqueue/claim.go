@@ -72,9 +72,8 @@ type claimedRow struct {
 	unreadable error // why body could not be filled
 }
 
-// claim returns the rows in claim order. They have committed when it returns.
-func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, error) {
-	var claimed []claimedRow
+// claim returns the rows in claim order, as deliveries without a worker. They have committed when it returns.
+func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*delivery, error) {
 	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.telemetry.labels.claimed,
 		topics: q.table.topics}
 	c := conn.Call{
@@ -83,14 +82,10 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 		Lazy:      true,
 		Writes:    true,
 		Reset: func() {
-			claimed = make([]claimedRow, 0, req.limit)
+			scanner.rows = make([]*delivery, 0, req.limit)
 			req.topics.reset()
 		},
-		Row: func(scan func(...any) error) error {
-			row, err := scanner.scan(scan)
-			claimed = append(claimed, row)
-			return err
-		},
+		Row: scanner.scan,
 	}
 	if req.rule != nil {
 		c.Writes = false // in a function, which writes nothing if the rule lets no row pass
@@ -109,11 +104,11 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 	if err := q.exec.run(ctx, calls...); err != nil {
 		return nil, err
 	}
-	return inClaimOrder(claimed), nil // RETURNING has no order
+	return inClaimOrder(scanner.rows), nil // RETURNING has no order
 }
 
-func inClaimOrder(rows []claimedRow) []claimedRow {
-	slices.SortFunc(rows, func(a, b claimedRow) int {
+func inClaimOrder(rows []*delivery) []*delivery {
+	slices.SortFunc(rows, func(a, b *delivery) int {
 		return cmp.Or(a.lane-b.lane, a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return rows
@@ -156,30 +151,45 @@ type claimScanner struct {
 	lanes   laneIndex
 	labels  []int // where they are among the columns
 	topics  []int // where the topic is
-	row     claimedRow
+	rows    []*delivery
+	slab    []delivery // of the next rows, see next
 	headers *string
 	dest    []any
 }
 
+// slabSize is how many deliveries are allocated at once. One that is kept, because its handler runs for long, keeps the
+// memory of the others, but not that of their payloads.
+const slabSize = 32
+
+func (s *claimScanner) next() *delivery {
+	if len(s.slab) == 0 {
+		s.slab = make([]delivery, min(slabSize, max(s.req.limit-len(s.rows), 1)))
+	}
+	d := &s.slab[0]
+	s.slab = s.slab[1:]
+	return d
+}
+
 // scan reads a row. A row with a column that cannot be read has been claimed all the same, as have the other rows. It
 // is marked, so that only its own delivery fails.
-func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
+func (s *claimScanner) scan(scan func(...any) error) error {
+	row := s.next()
+	s.rows = append(s.rows, row)
 	body, domain := s.req.target()
-	s.row = claimedRow{body: body}
-	s.row.Token = s.req.owner
-	s.dest = append(s.dest[:0], &s.row.ID, &s.row.DueAt, &s.row.CreatedAt, &s.row.Attempt, &s.row.MaxAttempts,
-		&s.headers, &s.row.noted)
+	row.body, row.Token = body, s.req.owner
+	s.dest = append(s.dest[:0], &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts, &s.headers,
+		&row.noted)
 	s.dest = append(s.dest, domain...)
 	err := scan(s.dest...)
 	if err != nil {
-		s.row.unreadable = fmt.Errorf("txwork: the row cannot be read: %w", err)
+		row.unreadable = fmt.Errorf("txwork: the row cannot be read: %w", err)
 		err = s.scanEach(scan)
 	}
-	s.row.lane = s.lanes.of(s.dest[claimedColumns:])
-	s.row.labels = pickLabels(s.labels, s.dest[claimedColumns:])
-	s.row.topic = pickTopic(s.topics, s.dest[claimedColumns:])
-	s.row.Headers = header.Read(s.headers)
-	return s.row, err
+	row.lane = s.lanes.of(s.dest[claimedColumns:])
+	row.labels = pickLabels(s.labels, s.dest[claimedColumns:])
+	row.topic = pickTopic(s.topics, s.dest[claimedColumns:])
+	row.Headers = header.Read(s.headers)
+	return err
 }
 
 // scanEach reads the columns of a row one by one, and skips those that cannot be read. Only an unreadable id is an
@@ -208,7 +218,7 @@ func (t *Table) anyTarget() (any, []any) {
 	return values, dest
 }
 
-func publicRows(claimed []claimedRow) []Row {
+func publicRows(claimed []*delivery) []Row {
 	rows := make([]Row, len(claimed))
 	for i, c := range claimed {
 		rows[i] = c.Row
@@ -217,7 +227,7 @@ func publicRows(claimed []claimedRow) []Row {
 	return rows
 }
 
-func rowIDs(claimed []claimedRow) []uuid.UUID {
+func rowIDs(claimed []*delivery) []uuid.UUID {
 	ids := make([]uuid.UUID, len(claimed))
 	for i, c := range claimed {
 		ids[i] = c.ID

@@ -48,7 +48,7 @@ func (r *rule) due() time.Duration {
 
 // admitted claims the rows that the rule of the lanes, or the state of their topics, lets pass. One statement asks it
 // and claims.
-func (c *claimer) admitted(ctx context.Context, req *claimRequest) ([]claimedRow, error) {
+func (c *claimer) admitted(ctx context.Context, req *claimRequest) ([]*delivery, error) {
 	if c.queue.table.spec.hasTopics() {
 		return c.byTopic(ctx, req)
 	}
@@ -67,7 +67,7 @@ func (c *claimer) admitted(ctx context.Context, req *claimRequest) ([]claimedRow
 	return rows, nil
 }
 
-func (c *claimer) byTopic(ctx context.Context, req *claimRequest) ([]claimedRow, error) {
+func (c *claimer) byTopic(ctx context.Context, req *claimRequest) ([]*delivery, error) {
 	start := time.Now()
 	if req.topics = c.topics.question(req.limit); req.topics == nil {
 		return c.queue.claim(ctx, *req)

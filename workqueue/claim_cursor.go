@@ -85,7 +85,7 @@ func newClaimer(w *Worker) *claimer {
 }
 
 // claim takes up to limit rows. If it returns fewer, this claimer knows of no more.
-func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
+func (c *claimer) claim(ctx context.Context, limit int) ([]*delivery, error) {
 	lanes := c.order()
 	start := time.Now()
 	cursors, swept := c.begin(start, lanes)
@@ -146,7 +146,7 @@ func (c *claimer) begin(now time.Time, lanes []*lane) (cursors []claimLane, swee
 }
 
 // advance moves the cursors to the last rows of a claim. A full claim may have left rows.
-func (c *claimer) advance(lanes []*lane, rows []claimedRow, swept, full bool, took time.Duration) {
+func (c *claimer) advance(lanes []*lane, rows []*delivery, swept, full bool, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if swept {

@@ -43,7 +43,7 @@ type fronts map[string]time.Time
 // moveFronts records how far a claim came that began at the given time of the database's clock. A full claim ended at
 // its last row: it may have left due rows behind that row in the same lane, and it did not reach the lanes after it.
 // From all other lanes it has taken everything that was due.
-func moveFronts(lanes []*lane, rows []claimedRow, full bool, began time.Time) {
+func moveFronts(lanes []*lane, rows []*delivery, full bool, began time.Time) {
 	now := time.Now()
 	if full && len(rows) > 0 {
 		last := rows[len(rows)-1]

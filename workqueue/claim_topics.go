@@ -60,7 +60,7 @@ type topicQuestion struct {
 	paused   int
 	more     bool // rows may be left that could have been claimed
 	cut      bool // in particular, in the lanes of topics
-	reached  []claimedRow
+	reached  []*delivery
 	fromLane []fromLane
 	aside    []string // topics with rows aside
 }
@@ -197,8 +197,8 @@ func (q *topicQuestion) before(row func(func(...any) error) error, columns int) 
 		case topicVerdict:
 			q.paused, q.more, q.cut = *n, *lane > 0, *lane > 1
 		case topicReached:
-			place := claimedRow{lane: *lane - 1}
-			place.DueAt, place.ID = *due, *id
+			place := new(delivery)
+			place.lane, place.DueAt, place.ID = *lane-1, *due, *id
 			q.reached = append(q.reached, place)
 		case topicHasAside, topicSetAside:
 			q.aside = append(q.aside, *topic)
@@ -214,7 +214,7 @@ func (q *topicQuestion) before(row func(func(...any) error) error, columns int) 
 
 // places are the rows by which the cursors of the lanes move: those that the claim took there, and the places that it
 // came to. Rows from the lanes of topics are not among them.
-func (q *topicQuestion) places(rows []claimedRow) []claimedRow {
+func (q *topicQuestion) places(rows []*delivery) []*delivery {
 	if q == nil {
 		return rows
 	}
@@ -222,6 +222,6 @@ func (q *topicQuestion) places(rows []claimedRow) []claimedRow {
 	for _, row := range q.fromLane {
 		of[row.place.id] = true
 	}
-	places := slices.DeleteFunc(slices.Clone(rows), func(row claimedRow) bool { return of[row.ID] })
+	places := slices.DeleteFunc(slices.Clone(rows), func(row *delivery) bool { return of[row.ID] })
 	return inClaimOrder(append(places, q.reached...))
 }

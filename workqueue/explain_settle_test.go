@@ -46,13 +46,14 @@ func batchIDs(n int) string {
 func (p *planner) settles(n int) (list []query) {
 	repeated := func(value, typ string) string { return fmt.Sprintf("array_fill(%s::%s, ARRAY[%d])", value, typ, n) }
 	arguments := map[string]string{
-		"tokens": repeated("'"+batchToken+"'", "uuid"), "delays": repeated("0", "bigint"),
+		"tokens": repeated("'"+batchToken+"'", "uuid"), "owner_token": "'" + batchToken + "'",
+		"delays": repeated("0", "bigint"),
 		"within": repeated("0", "bigint"), "claimed": "'30 s'", "errors": repeated("'e'",
 			"text"),
 		"cancelled": repeated("false", "boolean"), "lease": "'30 seconds'", "ids": someIDs,
 	}
 	s := renderStatements(p.spec)
-	for _, stmt := range []conn.Statement{s.ack, s.abandon, s.snooze, s.fail, s.extend} {
+	for _, stmt := range []conn.Statement{s.ack, s.ackOne, s.abandon, s.snooze, s.fail, s.extend} {
 		q := query{name: stmt.Name, text: stmt.Text}
 		for _, param := range stmt.Params {
 			q.args = append(q.args, arguments[param])

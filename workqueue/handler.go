@@ -124,8 +124,11 @@ func (d *delivery) abort(cause error) {
 	d.cancel(cause)
 }
 
-// errGoexit is the result of a handler that ended its goroutine without returning.
-var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
+// errGoexit is the error of a handler that ended its goroutine without returning, and ended its outcome.
+var (
+	errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
+	ended     = retried(errGoexit)
+)
 
 // run calls the handler and finishes the delivery, with a nil outcome if Tx has settled the claim. It does so in a
 // deferred function, which also runs if the handler ends its goroutine.
@@ -138,7 +141,7 @@ func (d *delivery) run() {
 	start := time.Now()
 	tel.starting(d.ctx, d.claimedRow, d.worker.dbClock.of(start))
 	ctx, span := tel.processing(d.ctx, d.claimedRow)
-	result := retried(errGoexit)
+	result := ended
 	defer func() {
 		settled := d.settled.Load()
 		o := d.conclude(result)

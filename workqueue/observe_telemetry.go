@@ -236,8 +236,8 @@ func (t *telemetry) start(ctx context.Context, op operation, count int,
 
 // claim is transition for claims. The span is made when the claim has ended, because a claim of an empty table gets
 // none. It is linked to the producers of the rows.
-func (t *telemetry) claim(ctx context.Context, limit int, run func(context.Context) ([]claimedRow,
-	error)) ([]claimedRow, error) {
+func (t *telemetry) claim(ctx context.Context, limit int, run func(context.Context) ([]*delivery,
+	error)) ([]*delivery, error) {
 	start := time.Now()
 	rows, err := run(ctx)
 	ended, span := ctx, noSpan
@@ -350,7 +350,7 @@ func producerLink(headers map[string]string) (trace.Link, bool) {
 	return trace.Link{SpanContext: sc}, sc.IsValid()
 }
 
-func producerLinks(rows []claimedRow) []trace.Link {
+func producerLinks(rows []*delivery) []trace.Link {
 	var links []trace.Link
 	for _, row := range rows {
 		if link, ok := producerLink(row.Headers); ok {

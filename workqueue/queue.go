@@ -95,7 +95,7 @@ func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration,
 	if q.table.spec.hasTopics() {
 		req.topics = &topicQuestion{anybody: true}
 	}
-	claimed, err := q.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]claimedRow, error) {
+	claimed, err := q.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]*delivery, error) {
 		return q.claim(ctx, req)
 	})
 	return publicRows(claimed), err
@@ -389,13 +389,14 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 }
 
 func collectIDs(stmt conn.Statement, args map[string]any, ids *[]uuid.UUID) conn.Call {
+	var id uuid.UUID
+	dest := []any{&id} // once for all rows
 	return conn.Call{
 		Statement: stmt,
 		Args:      args,
 		Reset:     func() { *ids = nil },
 		Row: func(scan func(...any) error) error {
-			var id uuid.UUID
-			if err := scan(&id); err != nil {
+			if err := scan(dest...); err != nil {
 				return err
 			}
 			*ids = append(*ids, id)

@@ -66,7 +66,8 @@ func (o *Outcome) stored() string {
 
 // settleCalls makes at most one statement for each kind of transition.
 func (t *Table) settleCalls(batch []settlement, done *changes) []conn.Call {
-	var acks, retries, snoozes, leaves, releases, fails []settlement
+	acks := make([]settlement, 0, len(batch)) // as nearly all are
+	var retries, snoozes, leaves, releases, fails []settlement
 	for _, s := range batch {
 		switch s.outcome.kind {
 		case outcomeAck:
@@ -89,7 +90,11 @@ func (t *Table) settleCalls(batch []settlement, done *changes) []conn.Call {
 			calls = append(calls, settleCall(stmt, group, args, t.spec.foldPromise(), done))
 		}
 	}
-	add(t.statements.ack, acks, nil)
+	if ofOneClaim(acks) {
+		add(t.statements.ackOne, acks, map[string]any{"owner_token": acks[0].token})
+	} else {
+		add(t.statements.ack, acks, nil)
+	}
 	add(t.statements.abandon, retries, map[string]any{"delays": delays(retries), "errors": notes(retries)})
 	add(t.statements.snooze, snoozes, map[string]any{"delays": delays(snoozes), "errors": notes(snoozes)})
 	add(t.statements.leave, leaves, map[string]any{"delays": delays(leaves), "errors": notes(leaves)})
@@ -137,6 +142,15 @@ func (c *changes) note(id uuid.UUID, at standing) {
 // the transaction's.
 func anyFolds(batch []settlement) bool {
 	return slices.ContainsFunc(batch, func(s settlement) bool { return s.folds })
+}
+
+func ofOneClaim(batch []settlement) bool {
+	for _, s := range batch {
+		if s.token != batch[0].token {
+			return false
+		}
+	}
+	return len(batch) > 0
 }
 
 func refsOf(batch []settlement) []claimRef {

@@ -36,7 +36,7 @@ type statements struct {
 	findUnique, findIDs                    conn.Statement
 	claim, admitted, byTopic               conn.Statement
 	look, nextDue, nextWake, stats         conn.Statement
-	ack, abandon, fail, extend             conn.Statement
+	ack, ackOne, abandon, fail, extend     conn.Statement
 	snooze, leave, release                 conn.Statement
 	classify, cancel, redrive, reapExpired conn.Statement
 	unlocked, fold                         conn.Statement
@@ -54,6 +54,7 @@ func renderStatements(spec Spec) statements {
 		nextWake:    v.statement("next_wake"),
 		stats:       v.statement("stats"),
 		ack:         v.statement(v.ackFile()),
+		ackOne:      v.statement(v.ackFile() + "_one"),
 		abandon:     v.statement("abandon"),
 		snooze:      v.statement("snooze"),
 		leave:       v.statement("leave"),

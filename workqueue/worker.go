@@ -387,9 +387,9 @@ func waitFor(done <-chan struct{}, limit time.Duration) bool {
 
 // claim is not cancelled with ctx: a claim that is broken off could leave rows claimed by nobody until their leases
 // expire. It gives up after a third of the lease, so that the rest is still of use.
-func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {
+func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []*delivery, err error) {
 	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) (err error) {
-		rows, err = w.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]claimedRow, error) {
+		rows, err = w.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]*delivery, error) {
 			return c.claim(ctx, limit)
 		})
 		return err
@@ -399,23 +399,20 @@ func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claim
 
 // hand gives claimed rows to the handlers. Their claim has committed by then: a handler that is faster than the commit
 // would find nothing to ack.
-func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
-	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
-	w.inFlight.add(deliveries)
-	w.flow.Add(deliveries, wanted)
+func (w *Worker) hand(ctx context.Context, rows []*delivery, wanted int, claimedAt time.Time) {
+	w.receive(ctx, rows, int64(claimedAt.Sub(w.epoch)))
+	w.flow.Add(rows, wanted)
 }
 
-// deliveries makes the deliveries of claimed rows. claimedAt is a time of the worker's clock.
-func (w *Worker) deliveries(ctx context.Context, rows []claimedRow, claimedAt int64) []*delivery {
+// receive makes the worker responsible for claimed rows. claimedAt is a time of the worker's clock.
+func (w *Worker) receive(ctx context.Context, rows []*delivery, claimedAt int64) {
 	base := context.WithoutCancel(ctx)
-	deliveries := make([]*delivery, len(rows))
-	for i, row := range rows {
-		d := &delivery{claimedRow: row, worker: w, claimed: claimedAt}
+	for _, d := range rows {
+		d.worker, d.claimed = w, claimedAt
 		d.ctx, d.cancel = context.WithCancelCause(base)
 		d.expires.Store(claimedAt + int64(w.options.Lease))
-		deliveries[i] = d
 	}
-	return deliveries
+	w.inFlight.add(rows)
 }
 
 // execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends

@@ -274,10 +274,9 @@ func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (handled 
 	d.turn++
 	start := w.clock()
 	rows, err := w.claim(ctx, c, limit)
-	deliveries := w.deliveries(ctx, rows, start)
-	w.inFlight.add(deliveries)
+	w.receive(ctx, rows, start)
 	detached := context.WithoutCancel(ctx)
-	deliveries, back := d.narrow(deliveries)
+	deliveries, back := d.narrow(rows)
 	s.settle(detached, back) // before a suspect can end the process
 	s.settle(detached, d.handle(deliveries))
 	return len(deliveries), c.left, err

@@ -50,7 +50,8 @@ func beside(dir, run string) []suite {
 var sources = listSources(
 	in("workqueue/sql", slices.Concat(core("claim|waiting"), topical), "candidates", "claim"),
 	in("workqueue/sql", topical, "topics"),
-	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "fail", "put_back"),
+	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "ack_delete_one", "ack_one", "fail",
+		"put_back"),
 	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
 	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive"),
 	in("workqueue/sql", beside("jobs", "Redriven|DeadLetter"), "may_retake"),

@@ -40,6 +40,7 @@ var breakages = map[string]breakage{
 	"the token is not checked": {
 		edits: []edit{
 			{"workqueue/sql/ack.sql", settleGuard, " AND"},
+			{"workqueue/sql/ack_one.sql", " t.owner_token = @owner_token::uuid AND", " @owner_token::uuid IS NOT NULL AND"},
 			{"workqueue/sql/abandon.sql", settleGuard, " AND"},
 			{"workqueue/sql/put_back.sql", settleGuard, " AND"},
 			{"workqueue/sql/fail.sql", settleGuard, " AND"},

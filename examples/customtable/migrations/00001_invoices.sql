@@ -251,8 +251,7 @@ UPDATE "billing"."invoices" AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
-FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+WHERE t.id = ANY ($2::uuid[]) AND t.owner_token = $1::uuid AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
