@@ -39,6 +39,13 @@ const (
 
 func (d Difference) String() string { return d.Object + " " + d.Problem }
 
+// Pending reports that it is a migration which is to be applied, or several of them, see [Differences.Causes].
+func (d Difference) Pending() bool { return d.cause.kind == pendingMigration }
+
+// Unrecorded reports that it is a migration which was applied, and whose record is gone: its DDL brings that back. As
+// long as one is unrecorded, nothing can be migrated.
+func (d Difference) Unrecorded() bool { return d.cause.kind == unrecordedMigration }
+
 // Differences are the differences of a schema.
 type Differences []Difference
 
@@ -65,7 +72,8 @@ func (all Differences) Causes() Differences {
 			continue
 		case !known:
 			i, at[kind] = len(combined), len(combined)
-			combined = append(combined, Difference{Object: d.Object, Problem: d.Problem, DDL: []string{}})
+			combined = append(combined, Difference{Object: d.Object, Problem: d.Problem, DDL: []string{},
+				cause: cause{kind: kind}})
 		}
 		c := &combined[i]
 		if c.DDL = append(c.DDL, d.DDL...); !d.cause.names {

@@ -253,9 +253,7 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 // recorded first.
 func (a *app) pending(ctx context.Context, m *migrations.Migrator, n int) error {
 	differences, err := m.Differences(ctx)
-	if err == nil && slices.ContainsFunc(differences, func(d migrations.Difference) bool {
-		return strings.HasPrefix(d.Object, "migration ") && len(d.DDL) > 0
-	}) {
+	if err == nil && slices.ContainsFunc(differences, migrations.Difference.Unrecorded) {
 		return fmt.Errorf("migrations are not recorded, although their tables are there: run the SQL that %s prints",
 			a.command("migrate", "validate"))
 	}

@@ -103,7 +103,7 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 	for _, d := range differences.Causes() {
 		switch {
 		case d.Harmless, strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid": // that has its own check
-		case strings.HasPrefix(d.Object, "migration") && len(d.DDL) == 0:
+		case d.Pending():
 			all = append(all, x.pendingMigrations(ctx, m, d))
 		default:
 			all = append(all, x.difference(d))
@@ -131,7 +131,7 @@ func (x *examination) difference(d migrations.Difference) Finding {
 		Fixable: len(d.DDL) > 0 && strings.HasPrefix(d.Object, "index ") && onlyIndexes(d.DDL),
 	}
 	switch {
-	case strings.HasPrefix(d.Object, "migration"):
+	case d.Unrecorded():
 		f.Meaning = "Nothing can be migrated: a migration fails on what it finds."
 	case len(d.DDL) == 0:
 		f.Remedy = Remedy{Do: "No statement repairs this: upgrade the library, or restore what is missing from a " +

@@ -4,6 +4,7 @@ package outage
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -147,6 +148,7 @@ const (
 	Away          // no answer
 	ReadOnly      // the server does not write
 	Refused       // the server does not accept the role or its password
+	Misfit        // the server answers, in sessions that are refused here
 )
 
 // kinds are what is logged and told of each kind.
@@ -157,7 +159,12 @@ var kinds = []struct{ state, begins, ends string }{
 		"database is read-only; the work goes on when it can be written", "database can be written again"},
 	Refused: {"the database refuses the role: check its password, and pg_hba.conf",
 		"database refuses the role; the work goes on when it does not", "database accepts the role again"},
+	Misfit: {"the database's sessions do not fit: the log says what to change",
+		"sessions of the database do not fit; the work goes on when they do", "sessions of the database fit again"},
 }
+
+// ErrSession is [workqueue.ErrSession]. It is here because no statement works while sessions do not fit.
+var ErrSession = errors.New("the session does not fit")
 
 // String says what the state is, and what to do. It is empty for [None].
 func (k Kind) String() string {
@@ -181,6 +188,8 @@ func Of(err error) Kind {
 	}
 	pg, ok := contain.As[*pgconn.PgError](err)
 	switch {
+	case contain.Is(err, ErrSession):
+		return Misfit
 	case !ok:
 		return Away
 	case postgres.IsReadOnly(err):

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/txwork/txwork/internal/localpg"
 )
 
 // slow tells whether this machine is so slow, or so busy, that a process may stand still for a second, see [isSlow].
@@ -19,6 +21,9 @@ var Lease = onSlow(4*time.Second, time.Second)
 
 // waiting is how many tests of a package run at once. Most of them wait for the server, a lease or a notification.
 var waiting = onSlow(4, 10)
+
+// sharedWaiting is waiting on a server of the user, which allows fewer connections than a private one.
+const sharedWaiting = 4
 
 func onSlow[T any](slowly, otherwise T) T {
 	if slow {
@@ -50,7 +55,11 @@ func init() {
 		return // a program that is not a test binary
 	}
 	testing.Init()
-	if err := flag.Set("test.parallel", strconv.Itoa(max(waiting, runtime.GOMAXPROCS(0)))); err != nil {
+	parallel := max(waiting, runtime.GOMAXPROCS(0))
+	if os.Getenv(localpg.DatabaseURLEnv) != "" {
+		parallel = sharedWaiting
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
 		panic(err)
 	}
 	if os.Getenv("GOGC") == "" {

@@ -2,7 +2,8 @@
 //
 // [New] creates a new schema and drops it when the test ends. All tests of a process share one private server (see
 // package localpg), which the first of them starts and which ends with the process, so that no TestMain is needed. If
-// TXWORK_DATABASE_URL is set, that server is used and none is started; its user must be allowed to create schemas.
+// TXWORK_DATABASE_URL is set, that server is used and none is started; its user must be allowed to create schemas, and
+// processes and tests take turns, so that it has enough connections for all.
 //
 // Connections of a [DB] have the schema, and only that, as their search_path. [ExecModeEnv] and [PoolerEnv] change how
 // the pools of every test reach the server. Everything here may be used by parallel tests. After a test's cleanup no
@@ -69,11 +70,4 @@ func Direct(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
 		return db.Pool
 	}
 	return pgschema.NewPool(t, db.URL, collect(options).configurePool...)
-}
-
-// URL returns the URL of the server that the tests of this process share. Its search_path is the server's default, so
-// tests that use the URL directly must not leave anything behind.
-func URL(t testing.TB) string {
-	t.Helper()
-	return pgschema.Server(t)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
 )
 
@@ -15,7 +16,7 @@ var (
 	ErrNotFound      = errors.New("not found")
 	ErrSchemaVersion = errors.New("the schema does not fit this library")
 	ErrPoolMode      = errors.New("the pooler does not fit")
-	ErrSession       = errors.New("the session does not fit")
+	ErrSession       = outage.ErrSession
 	ErrReadOnly      = errors.New("database is read-only")
 )
 
