@@ -12,6 +12,7 @@ import (
 
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A claimRequest is one claim call. Its lanes are read one after the other, each behind its own position, until
@@ -65,7 +66,7 @@ func (p position) bound() string {
 type claimedRow struct {
 	Row
 	lane       int // its place in the request's lanes
-	labels     labels
+	labels     telemetry.Labels
 	topic      string // empty: the table has no topics
 	noted      bool   // its settle writes notes
 	body       any
@@ -74,7 +75,7 @@ type claimedRow struct {
 
 // claim returns the rows in claim order, as deliveries without a worker. They have committed when it returns.
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*delivery, error) {
-	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.telemetry.labels.claimed,
+	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.labels.claimed,
 		topics: q.table.topics}
 	c := conn.Call{
 		Statement: q.table.statements.claim,
@@ -186,7 +187,7 @@ func (s *claimScanner) scan(scan func(...any) error) error {
 		err = s.scanEach(scan)
 	}
 	row.lane = s.lanes.of(s.dest[claimedColumns:])
-	row.labels = pickLabels(s.labels, s.dest[claimedColumns:])
+	row.labels = telemetry.Pick(s.labels, s.dest[claimedColumns:])
 	row.topic = pickTopic(s.topics, s.dest[claimedColumns:])
 	row.Headers = header.Read(s.headers)
 	return err

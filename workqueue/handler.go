@@ -17,6 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A Domain binds a [Table] to the Go type of its domain columns.
@@ -112,7 +113,7 @@ func (d *delivery) folds() bool {
 
 func (d *delivery) settlement(ctx context.Context, o *Outcome) settlement {
 	return settlement{
-		claimRef: d.ref(), outcome: o, message: d.worker.stored(ctx, o), labels: d.labels,
+		claimRef: d.ref(), outcome: o, message: d.worker.stored(ctx, o), row: &d.claimedRow,
 	}
 }
 
@@ -137,16 +138,19 @@ func (d *delivery) run() {
 		d.worker.finish(d, o)
 		return
 	}
-	tel := d.worker.table.telemetry
 	start := time.Now()
-	tel.starting(d.ctx, d.claimedRow, d.worker.dbClock.of(start))
-	ctx, span := tel.processing(d.ctx, d.claimedRow)
+	ctx, call := d.worker.table.telemetry.Handle(d.ctx, d.row(), start, d.worker.dbClock.of(start).Sub(d.DueAt))
 	result := ended
 	defer func() {
 		settled := d.settled.Load()
 		o := d.conclude(result)
 		told := cmp.Or(settled, o)
-		tel.processed(ctx, span, d.claimedRow, told, d.worker.stored(ctx, told), time.Since(start))
+		e := telemetry.Handled{Left: told.kind == outcomeLeave}
+		if told.kind == outcomeRetry || told.kind == outcomeFail {
+			e = telemetry.Handled{Failed: true, Dead: told.kind == outcomeFail || d.Attempt >= d.MaxAttempts,
+				Type: told.errorType, Error: d.worker.stored(ctx, told)}
+		}
+		call.End(e)
 		if settled != nil {
 			o = nil
 		}
@@ -249,17 +253,9 @@ func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error)
 		return aborted(result)
 	}
 	o := outcomeOf(result)
-	count, err := d.settleIn(ctx, tx, o)
-	if err != nil {
+	if err := d.settleIn(ctx, tx, o); err != nil {
 		return err
 	}
-	d.settling.Store(true)
-	if err := tx.Commit(ctx); err != nil {
-		d.settling.Store(false)
-		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
-	}
-	d.settled.Store(o)
-	count()
 	d.worker.noteSettled(o)
 	return nil
 }
@@ -311,26 +307,36 @@ func (handlerTx) Commit(context.Context) error {
 	return errors.New("txwork: Claim.Tx commits the transaction, together with the settle")
 }
 
-// settleIn settles the claim in the handler's transaction. A settle that changes nothing is an error even if it was
-// applied before: the writes were then committed with it, and must not be written twice. Call count once the
-// transaction has committed.
-func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) (count func(), err error) {
+// settleIn settles the claim in the handler's transaction, and commits it. A settle that changes nothing is an error
+// even if it was applied before: the writes were then committed with it, and must not be written twice.
+func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) error {
 	w := d.worker
-	about := func(uuid.UUID) labels { return d.labels }
-	err = w.table.telemetry.transitionOf(ctx, opSettle, 1, about, func(ctx context.Context) (changed []uuid.UUID,
-		err error) {
-		q := &Queue{table: w.table, exec: begunTx{w.executorOf(tx), tx, d.ID}, later: &count}
-		batch := []settlement{d.settlement(ctx, o)}
-		changed, err = q.settle(ctx, batch)
-		if err == nil && len(changed) == 0 {
-			err = &SettleError{Table: w.table.Name(), Lost: []uuid.UUID{d.ID}}
+	ctx, call := w.table.telemetry.Start(ctx, telemetry.Settle, 1)
+	q := &Queue{table: w.table, exec: begunTx{w.executorOf(tx), tx, d.ID}}
+	done, err := q.settle(ctx, []settlement{d.settlement(ctx, o)})
+	if err == nil && len(done.ids) == 0 {
+		err = &SettleError{Table: w.table.Name(), Lost: []uuid.UUID{d.ID}}
+	}
+	if fault.IsVoid(err) {
+		d.abort(ErrLeaseLost)
+	}
+	if err == nil {
+		if err = d.commit(ctx, tx, o); err != nil {
+			done = settled{}
 		}
-		if fault.IsVoid(err) {
-			d.abort(ErrLeaseLost)
-		}
-		return changed, err
-	})
-	return count, err
+	}
+	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
+	return err
+}
+
+func (d *delivery) commit(ctx context.Context, tx pgx.Tx, o *Outcome) error {
+	d.settling.Store(true)
+	if err := tx.Commit(ctx); err != nil {
+		d.settling.Store(false)
+		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
+	}
+	d.settled.Store(o)
+	return nil
 }
 
 // executorOf runs the settle of a handler's transaction. In a transaction of the application the settings would outlive

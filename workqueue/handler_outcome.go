@@ -113,7 +113,7 @@ func (o *Outcome) RetryDelay() (time.Duration, bool) {
 // interrupted that of handlers that end because of a shutdown. An Outcome does not change once it is made.
 var (
 	acked       = &Outcome{kind: outcomeAck}
-	released    = &Outcome{kind: outcomeRelease}
+	released    = &Outcome{kind: outcomeRelease, delay: unnamedDelay}
 	interrupted = &Outcome{kind: outcomeInterrupt, delay: unnamedDelay}
 )
 
@@ -149,11 +149,19 @@ func (o *Outcome) read() *Outcome {
 }
 
 func (k outcomeKind) String() string {
-	return [...]string{"ack", "abandon", "snooze", "release", "release", "release", "fail", "cancel"}[k]
+	return [...]string{"ack", "abandon", "snooze", "release", "leave", "release", "fail", "cancel"}[k]
 }
 
 // A Redactor rewrites an error's text before it is stored, to keep secrets out of the table.
 type Redactor func(ctx context.Context, message string) string
+
+// errorTypeOf is the error of a handler as metrics and spans report it: its Go type.
+func errorTypeOf(err error) string {
+	if err == errGoexit { // errors.Is would call the application's error
+		return "goexit"
+	}
+	return fmt.Sprintf("%T", err)
+}
 
 // text is an error's message. It goes through fmt because the error is the application's: a panic in its Error
 // method becomes a part of the message.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // renewalChunk bounds the rows of one renewal.
@@ -51,17 +53,16 @@ func (w *Worker) renewDue(ctx context.Context, all bool) {
 
 // reportNotReturning logs which of the renewed rows run for longer than they should.
 func (w *Worker) reportNotReturning(renewed []*delivery) {
-	var ids []uuid.UUID
-	rows := map[uuid.UUID]labels{}
+	var overdue deliveries
 	for _, d := range renewed {
 		within := d.runsWithin()
 		if late := within > 0 && w.clock()-d.claimed > int64(within); late && !d.overdue {
 			d.overdue = true
-			ids, rows[d.ID] = append(ids, d.ID), d.labels
+			overdue = append(overdue, d)
 		}
 	}
-	if len(ids) > 0 {
-		w.table.telemetry.notReturning(w.logger, ids, func(id uuid.UUID) labels { return rows[id] })
+	if len(overdue) > 0 {
+		w.table.telemetry.NotReturning(w.logger, overdue, processName())
 	}
 }
 
@@ -80,12 +81,11 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	expires := w.clock() + int64(w.options.Lease)
 	var x extension
 	err := w.within(ctx, w.options.Lease/3, func(ctx context.Context) error {
-		about := func(id uuid.UUID) labels { return byID[id].labels }
-		return w.table.telemetry.transitionOf(ctx, opExtend, len(refs), about, func(ctx context.Context) (_ []uuid.UUID,
-			err error) {
-			x, err = w.renewing.extend(ctx, refs, w.options.Lease, within)
-			return x.ids, w.reallyLost(byID, err)
-		})
+		ctx, call := w.table.telemetry.Start(ctx, telemetry.Extend, len(refs))
+		extended, err := w.renewing.extend(ctx, refs, w.options.Lease, within)
+		x, err = extended, w.reallyLost(byID, err)
+		call.End(telemetry.Event{IDs: x.ids, Rows: deliveries(chunk), Err: err})
+		return err
 	})
 	for _, id := range x.ids {
 		byID[id].expires.Store(expires)
@@ -128,16 +128,14 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 // succeeded: another worker may have claimed them since.
 func (w *Worker) abortExpired() {
 	now := w.clock()
-	var lapsed []uuid.UUID
-	rows := map[uuid.UUID]labels{}
+	var lapsed deliveries
 	w.inFlight.each(func(d *delivery) {
 		if d.expires.Load() < now && !d.lost.Load() && d.settled.Load() == nil {
-			lapsed = append(lapsed, d.ID)
-			rows[d.ID] = d.labels
+			lapsed = append(lapsed, d)
 			d.abort(ErrLeaseLost)
 		}
 	})
 	if len(lapsed) > 0 {
-		w.table.telemetry.leasesLapsed(w.logger, lapsed, func(id uuid.UUID) labels { return rows[id] })
+		w.table.telemetry.LeasesLapsed(w.logger, lapsed)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A NewRow is a row to enqueue. The zero value of every field but Values is usable.
@@ -40,7 +41,7 @@ type NewRow struct {
 // Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for
 // none: for the statements of a domain that replace an existing row.
 func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) {
-	h, err := header.Encode(r.Headers, traceHeaders(ctx))
+	h, err := header.Encode(r.Headers, telemetry.TraceHeaders(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,28 +110,28 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, 
 	if err != nil {
 		return nil, err
 	}
+	ctx, call := t.telemetry.Start(ctx, telemetry.Enqueue, len(rows))
 	var inserted []Enqueued
-	err = t.telemetry.transition(ctx, opEnqueue, len(rows), func(ctx context.Context) (ids []uuid.UUID, err error) {
-		if err := batch.setHeaders(ctx, rows); err != nil {
-			return nil, err
-		}
+	var ids []uuid.UUID
+	if err = batch.setHeaders(ctx, rows); err == nil {
 		inserted, ids, err = t.insert(ctx, tx, rows, batch)
-		return ids, err
-	})
-	if err == nil {
-		t.countSent(ctx, rows, inserted)
 	}
+	call.End(telemetry.Event{IDs: ids, Rows: t.sent(rows, inserted, err), Err: err})
 	return inserted, err
 }
 
-func (t *Table) countSent(ctx context.Context, rows []NewRow, inserted []Enqueued) {
-	var written []labels
+// sent returns the rows that were written; none after an error.
+func (t *Table) sent(rows []NewRow, inserted []Enqueued, err error) sentRows {
+	if err != nil {
+		return nil
+	}
+	sent := make(sentRows, 0, len(inserted))
 	for i, row := range inserted {
 		if !row.Duplicate {
-			written = append(written, pickLabels(t.telemetry.labels.written, rows[i].Values))
+			sent = append(sent, sentRow{row.ID, telemetry.Pick(t.labels.written, rows[i].Values)})
 		}
 	}
-	t.telemetry.countRows(ctx, t.telemetry.sent, opEnqueue, len(written), func(i int) labels { return written[i] })
+	return sent
 }
 
 // insert writes rows and looks up the rows that have their ids or hold their unique values. Such a row may be deleted

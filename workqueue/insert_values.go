@@ -8,6 +8,7 @@ import (
 
 	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // An insertion is the values of one insert, by column.
@@ -149,7 +150,7 @@ func (t *Table) holdsUnique(row NewRow) bool {
 }
 
 func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
-	trace := traceHeaders(ctx)
+	trace := telemetry.TraceHeaders(ctx)
 	for i, row := range rows {
 		headers, err := header.Encode(row.Headers, trace)
 		if err != nil {

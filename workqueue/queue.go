@@ -13,6 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // Status is the state of a row.
@@ -61,7 +62,6 @@ type Queue struct {
 	table *Table
 	exec  executor
 	tried trial
-	later *func() // if set, takes the function that counts what was settled; it is called after the commit
 }
 
 // A Row is a claimed row.
@@ -95,15 +95,15 @@ func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration,
 	if q.table.spec.hasTopics() {
 		req.topics = &topicQuestion{anybody: true}
 	}
-	claimed, err := q.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]*delivery, error) {
-		return q.claim(ctx, req)
-	})
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Claim, limit)
+	claimed, err := q.claim(ctx, req)
+	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: deliveries(claimed), Err: err})
 	return publicRows(claimed), err
 }
 
 // Ack settles rows as Done.
 func (q *Queue) Ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, opAck, owner, ids, &Outcome{kind: outcomeAck})
+	return q.settleOp(ctx, telemetry.Ack, owner, ids, &Outcome{kind: outcomeAck})
 }
 
 // Abandon settles rows as a failed attempt: Ready again after the delay, or Failed where the attempts
@@ -113,18 +113,19 @@ func (q *Queue) Abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, d
 	if err := checkDelay(delay); err != nil {
 		return nil, err
 	}
-	return q.settleOp(ctx, opAbandon, owner, ids, &Outcome{kind: outcomeRetry, delay: delay, cause: message(cause)})
+	return q.settleOp(ctx, telemetry.Abandon, owner, ids, &Outcome{kind: outcomeRetry, delay: delay,
+		cause: message(cause)})
 }
 
 // Retry is [Queue.Abandon] with the delay of the table's own backoff.
 func (q *Queue) Retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, opAbandon, owner, ids, &Outcome{kind: outcomeRetry, delay: unnamedDelay,
+	return q.settleOp(ctx, telemetry.Abandon, owner, ids, &Outcome{kind: outcomeRetry, delay: unnamedDelay,
 		cause: message(cause)})
 }
 
 // Fail settles rows as Failed, whatever attempts are left.
 func (q *Queue) Fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, opFail, owner, ids, &Outcome{kind: outcomeFail, cause: message(cause)})
+	return q.settleOp(ctx, telemetry.Fail, owner, ids, &Outcome{kind: outcomeFail, cause: message(cause)})
 }
 
 // Snooze puts rows back for the delay and gives their attempt back.
@@ -133,7 +134,7 @@ func (q *Queue) Snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, de
 	if err := checkDelay(delay); err != nil {
 		return nil, err
 	}
-	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeSnooze, delay: delay})
+	return q.settleOp(ctx, telemetry.Snooze, owner, ids, &Outcome{kind: outcomeSnooze, delay: delay})
 }
 
 // Leave puts rows back for the delay that have not started, for other workers, see [LeaveFor]. The cause is stored as
@@ -143,25 +144,25 @@ func (q *Queue) Leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, del
 	if err := checkDelay(delay); err != nil {
 		return nil, err
 	}
-	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeLeave, delay: delay, cause: message(cause)})
+	return q.settleOp(ctx, telemetry.Snooze, owner, ids, &Outcome{kind: outcomeLeave, delay: delay,
+		cause: message(cause)})
 }
 
 // Release puts rows back where they were that have not started, and gives their attempt back. Limits and rates do not
 // count them as started.
 func (q *Queue) Release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, opSnooze, owner, ids, released)
+	return q.settleOp(ctx, telemetry.Snooze, owner, ids, released)
 }
 
-func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids []uuid.UUID,
-	o *Outcome) (changed []uuid.UUID, err error) {
+func (q *Queue) settleOp(ctx context.Context, op telemetry.Operation, owner uuid.UUID, ids []uuid.UUID,
+	o *Outcome) ([]uuid.UUID, error) {
 	if err := checkBatch(ids); err != nil {
 		return nil, err
 	}
-	err = q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
-		changed, err = q.settle(ctx, settleAll(owner, ids, o))
-		return changed, err
-	})
-	return changed, err
+	ctx, call := q.table.telemetry.Start(ctx, op, len(ids))
+	done, err := q.settle(ctx, settleAll(owner, ids, o))
+	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
+	return done.ids, err
 }
 
 // Extend moves the end of the rows' lease to lease from now. Rows that are locked this moment, because
@@ -171,13 +172,10 @@ func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, le
 	if err := cmp.Or(checkLease(lease), checkBatch(ids)); err != nil {
 		return nil, err
 	}
-	var changed []uuid.UUID
-	err := q.table.telemetry.transition(ctx, opExtend, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
-		extended, err := q.extend(ctx, claimRefs(owner, ids), lease, nil)
-		changed = extended.ids
-		return changed, err
-	})
-	return changed, err
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Extend, len(ids))
+	extended, err := q.extend(ctx, claimRefs(owner, ids), lease, nil)
+	call.End(telemetry.Event{IDs: extended.ids, Err: err})
+	return extended.ids, err
 }
 
 // Cancel ends Ready rows as Failed with cancelled_at set. For rows in progress it records the request and tells the
@@ -187,7 +185,7 @@ func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]u
 	if err := checkBatch(ids); err != nil {
 		return nil, err
 	}
-	return q.idsOp(ctx, opCancel, q.table.statements.cancel, ids, map[string]any{
+	return q.idsOp(ctx, telemetry.Cancel, q.table.statements.cancel, ids, map[string]any{
 		"reason": conn.Note(conn.Storable("cancelled: " + text(message(reason)))),
 	})
 }
@@ -204,7 +202,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 		return nil, err
 	}
 	stmt := q.table.statements.redrive
-	changed, err := q.idsOp(ctx, opRedrive, stmt, ids, map[string]any{
+	changed, err := q.idsOp(ctx, telemetry.Redrive, stmt, ids, map[string]any{
 		"actor": conn.OptionalNote(conn.Storable(actor)),
 	})
 	if stmt.Retakes && fault.IsTaken(err) {
@@ -215,17 +213,13 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 }
 
 // idsOp need not sort the ids: the scan of the primary key visits those of any array in its own order.
-func (q *Queue) idsOp(ctx context.Context, op operation, stmt conn.Statement, ids []uuid.UUID,
+func (q *Queue) idsOp(ctx context.Context, op telemetry.Operation, stmt conn.Statement, ids []uuid.UUID,
 	args map[string]any) ([]uuid.UUID, error) {
 	args["ids"] = ids
 	var changed []uuid.UUID
-	err := q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
-		err := q.exec.run(ctx, collectIDs(stmt, args, &changed))
-		return changed, err
-	})
-	if err == nil {
-		q.table.telemetry.countMoved(ctx, op, len(changed))
-	}
+	ctx, call := q.table.telemetry.Start(ctx, op, len(ids))
+	err := q.exec.run(ctx, collectIDs(stmt, args, &changed))
+	call.End(telemetry.Event{IDs: changed, Err: err})
 	return changed, err
 }
 
@@ -253,18 +247,14 @@ func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 	var r Reaped
 	var cancelled int
 	var dead []byte
-	err := q.table.telemetry.count(ctx, opReap, limit, func(ctx context.Context) (int, error) {
-		err := q.exec.run(ctx, conn.Call{
-			Statement: q.table.statements.reapExpired,
-			Args:      map[string]any{"max_rows": limit},
-			Row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled, &dead) },
-		})
-		return r.Requeued + r.Failed, err
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Reap, limit)
+	err := q.exec.run(ctx, conn.Call{
+		Statement: q.table.statements.reapExpired,
+		Args:      map[string]any{"max_rows": limit},
+		Row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled, &dead) },
 	})
-	if err == nil {
-		q.table.telemetry.countReaped(ctx, r, r.Failed-cancelled)
-		q.table.telemetry.deadInReap(ctx, dead)
-	}
+	call.End(telemetry.Event{Changed: r.Requeued + r.Failed, Failed: r.Failed, Cancelled: cancelled, DeadLetters: dead,
+		Err: err})
 	return r, err
 }
 
@@ -284,13 +274,9 @@ func (q *Queue) purge(ctx context.Context, stmt conn.Statement, state string, ag
 		return 0, err
 	}
 	var deleted []uuid.UUID
-	err := q.table.telemetry.count(ctx, opPurge, limit, func(ctx context.Context) (int, error) {
-		err := q.exec.run(ctx, collectIDs(stmt, map[string]any{"age": conn.Interval(age), "max_rows": limit}, &deleted))
-		return len(deleted), err
-	})
-	if err == nil {
-		q.table.telemetry.countPurged(ctx, state, len(deleted))
-	}
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Purge, limit)
+	err := q.exec.run(ctx, collectIDs(stmt, map[string]any{"age": conn.Interval(age), "max_rows": limit}, &deleted))
+	call.End(telemetry.Event{IDs: deleted, State: state, Err: err})
 	return len(deleted), err
 }
 

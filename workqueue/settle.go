@@ -12,15 +12,19 @@ import (
 
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A settlement is one claim with the outcome it is to have.
 type settlement struct {
 	claimRef
 	outcome *Outcome
-	message string // the cause as it is stored
-	labels  labels
-	folds   bool // it writes notes, and the worker that settles it folds them
+	message string      // the cause as it is stored
+	row     *claimedRow // nil: only its id is known
+	folds   bool        // it writes notes, and the worker that settles it folds them
+
+	at   standing
+	told string // what became of it, as telemetry tells it; empty: nothing
 }
 
 // A standing is the state of a row.
@@ -33,7 +37,13 @@ type standing struct {
 type changes struct {
 	ids   []uuid.UUID
 	stand map[uuid.UUID]standing // their states since then, except of those that were acked
-	found []uuid.UUID            // changed by an earlier try, whose reply was lost
+	found int                    // how many of these an earlier try has changed, whose reply was lost
+}
+
+// A settled is what a settle has done.
+type settled struct {
+	ids  []uuid.UUID  // the rows that it changed
+	rows []settlement // those of which is known what became
 }
 
 // A trial says whether a settle is repeated if it fails.
@@ -180,26 +190,26 @@ func cancelled(group []settlement) []bool {
 	return out
 }
 
-// settle applies the batch and returns the ids that it changed. Rows that it did not change are looked
+// settle applies the batch and returns what it changed. Rows that it did not change are looked
 // at once more: a repeated settle whose first reply was lost is a success, the others are a SettleError.
 //
 // The batch is sorted by id, so that all settles lock rows in the same order. A statement returns the ids that it
 // changed but not their claims, so of two claims of one row the second is settled by itself.
-func (q *Queue) settle(ctx context.Context, batch []settlement) ([]uuid.UUID, error) {
+func (q *Queue) settle(ctx context.Context, batch []settlement) (settled, error) {
 	if len(batch) == 0 {
-		return nil, nil
+		return settled{}, nil
 	}
 	slices.SortFunc(batch, func(a, b settlement) int {
 		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), bytes.Compare(a.token[:], b.token[:]))
 	})
 	batch, again := splitRepeated(batch)
-	changed, err := q.settleOnce(ctx, batch)
+	done, err := q.settleOnce(ctx, batch)
 	var refused *SettleError
 	if len(again) == 0 || err != nil && !errors.As(err, &refused) {
-		return changed, err
+		return done, err
 	}
 	more, err := q.settle(ctx, again)
-	return append(changed, more...), refused.merge(err)
+	return settled{append(done.ids, more.ids...), append(done.rows, more.rows...)}, refused.merge(err)
 }
 
 // splitRepeated takes the second claim of a row out of a sorted batch, and drops duplicates.
@@ -217,28 +227,96 @@ func splitRepeated(batch []settlement) (once, again []settlement) {
 	return once, again
 }
 
-func (q *Queue) settleOnce(ctx context.Context, batch []settlement) ([]uuid.UUID, error) {
+func (q *Queue) settleOnce(ctx context.Context, batch []settlement) (settled, error) {
 	done := changes{ids: make([]uuid.UUID, 0, len(batch))}
 	err := q.exec.run(ctx, q.table.settleCalls(batch, &done)...)
 	if err != nil {
-		return nil, err
+		return settled{}, err
 	}
 	if len(done.ids) < len(batch) {
 		err = q.explainUnchanged(ctx, batch, &done)
 	}
-	// A settle that is repeated finds then what this try has changed.
-	if q.tried == triedOnce || !fault.IsUnsettled(err) {
-		q.count(ctx, batch, done)
+	if q.tried != triedOnce && fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
+		return settled{ids: done.ids}, err
 	}
-	return done.ids, err
+	return settled{done.ids, done.tell(batch, err)}, err
 }
 
-func (q *Queue) count(ctx context.Context, batch []settlement, done changes) {
-	if q.later != nil {
-		*q.later = func() { q.table.telemetry.countSettled(ctx, batch, done) }
-		return
+// tell returns the settlements of which is known what became, with that.
+func (c *changes) tell(batch []settlement, err error) []settlement {
+	all := len(c.ids)+c.found == len(batch)
+	if !all {
+		for _, id := range c.ids {
+			if _, known := c.stand[id]; !known {
+				c.note(id, standing{status: Done})
+			}
+		}
 	}
-	q.table.telemetry.countSettled(ctx, batch, done)
+	var lost, gone []uuid.UUID
+	if err != nil {
+		lost, gone = refusedRows(err)
+	}
+	told := batch[:0]
+	for _, s := range batch {
+		at, known := c.stand[s.id]
+		switch {
+		case known:
+			s.at, s.told = at, s.end(at)
+		case all:
+			s.at, s.told = standing{status: Done}, telemetry.OutcomeAck
+		case slices.Contains(lost, s.id):
+			s.told = telemetry.OutcomeLost
+		case slices.Contains(gone, s.id):
+			s.told = telemetry.OutcomeGone
+		default:
+			continue
+		}
+		told = append(told, s)
+	}
+	return told
+}
+
+// end is what became of a settled row: its outcome, or exhausted if that was its last attempt, or cancel if a cancel of
+// the row had been asked for.
+func (s settlement) end(at standing) string {
+	switch kind := s.outcome.kind; {
+	case kind == outcomeFail || at.status != Failed:
+		return kind.String()
+	case at.cancelled:
+		return telemetry.OutcomeCancel
+	}
+	return telemetry.OutcomeExhausted
+}
+
+// reason is why an attempt follows, or why the row is a dead letter; empty if neither is so.
+func (s settlement) reason() string {
+	switch {
+	case s.told == telemetry.OutcomeAbandon:
+		return telemetry.Failed
+	case s.told == telemetry.OutcomeFail && !s.at.cancelled:
+		return telemetry.Permanent
+	case s.told == telemetry.OutcomeExhausted:
+		return telemetry.Exhausted
+	}
+	return ""
+}
+
+// settlements implement [telemetry.Rows].
+type settlements []settlement
+
+func (b settlements) Len() int { return len(b) }
+
+func (b settlements) Row(i int) telemetry.Row {
+	s := &b[i]
+	row := telemetry.Row{ID: s.id, Delay: -1}
+	if s.row != nil {
+		row = s.row.row()
+	}
+	row.State, row.Outcome, row.Reason, row.Error = int16(s.at.status), s.told, s.reason(), s.message
+	if s.at.status == Ready && s.told != telemetry.OutcomeLost && s.told != telemetry.OutcomeGone {
+		row.Delay = s.outcome.delay
+	}
+	return row
 }
 
 func (q *Queue) explainUnchanged(ctx context.Context, batch []settlement, done *changes) error {
@@ -249,7 +327,7 @@ func (q *Queue) explainUnchanged(ctx context.Context, batch []settlement, done *
 	return q.explainMissing(ctx, refsOf(batch), done.ids, func(id uuid.UUID, at standing) bool {
 		applied := outcomes[id].leadsTo(at.status)
 		if applied && q.tried == triedBefore {
-			done.found = append(done.found, id)
+			done.found++
 			done.note(id, at)
 		}
 		return applied

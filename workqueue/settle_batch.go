@@ -2,16 +2,14 @@ package workqueue
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A pendingSettle is an outcome on its way into the table.
@@ -48,42 +46,31 @@ func (w *Worker) settleLimit() time.Duration { return min(w.callLimit(), maxSett
 
 // settleBatch settles in one transaction and returns how many rows that changed. The settle is guarded by its tokens,
 // so repeating one whose reply was lost changes nothing.
-func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLimits) (changed int, err error) {
-	settlements := make([]settlement, len(batch))
-	for i, p := range batch {
-		settlements[i] = p.settlement
+func (w *Worker) settleBatch(ctx context.Context, pending []pendingSettle, l TxLimits) (changed int, err error) {
+	batch := make([]settlement, len(pending))
+	for i, p := range pending {
+		batch[i] = p.settlement
 	}
-	if anyFolds(settlements) {
+	if anyFolds(batch) {
 		defer w.folder.settles()() // also where the reply was lost
 	}
-	repeated := !batch[0].isNew()
+	repeated := !pending[0].isNew()
 	limit := l.Statement + w.settleLimit() // the server's limit ends first, which shows that the server is there
 	err = w.within(ctx, limit, func(ctx context.Context) error {
-		return w.table.telemetry.transitionOf(ctx, opSettle, len(batch), aboutThe(batch), func(ctx context.Context) (
-			[]uuid.UUID, error) {
-			ids, err := w.settleOver(ctx, settlements, l, repeated)
-			if repeated && fault.IsUnsettled(err) {
-				err = &repeatedError{err}
-			}
-			changed = len(ids)
-			return ids, err
-		})
+		ctx, call := w.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
+		done, err := w.settleOver(ctx, batch, l, repeated)
+		if repeated && fault.IsUnsettled(err) {
+			err = &telemetry.Repeated{Err: err}
+		}
+		changed = len(done.ids)
+		call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
+		return err
 	})
 	return changed, err
 }
 
-// aboutThe finds the labels of a row of a batch, for reports of errors.
-func aboutThe(batch []pendingSettle) func(uuid.UUID) labels {
-	return func(id uuid.UUID) (l labels) {
-		if i := slices.IndexFunc(batch, func(p pendingSettle) bool { return p.id == id }); i >= 0 {
-			l = batch[i].labels
-		}
-		return l
-	}
-}
-
 // settleOver settles over the worker's connections, or in a savepoint of the application's transaction.
-func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits, repeated bool) (ids []uuid.UUID,
+func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits, repeated bool) (done settled,
 	err error) {
 	if w.outer == nil {
 		q := w.settling(l)
@@ -94,14 +81,17 @@ func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits,
 	}
 	var lost error
 	err = pgx.BeginFunc(ctx, w.outer, func(tx pgx.Tx) error {
-		ids, err = w.table.In(Pgx(tx)).settle(ctx, batch)
+		done, err = w.table.In(Pgx(tx)).settle(ctx, batch)
 		if fault.IsUnsettled(err) {
 			return err
 		}
 		lost = err
 		return nil
 	})
-	return ids, errors.Join(err, lost)
+	if err != nil {
+		return settled{}, err
+	}
+	return done, lost
 }
 
 // settling returns the operations on the worker's table, with limits that the server enforces.
@@ -125,14 +115,8 @@ func (w *Worker) done(batch []pendingSettle) {
 // leaveToLease ends the worker's responsibility for rows that cannot be settled: their leases expire.
 func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	for _, p := range rows {
-		w.table.telemetry.logRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
-			p.labels, p.id, slog.Any("error", cause))
+		w.table.telemetry.LogRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
+			p.row.labels, p.id, slog.Any("error", cause))
 		w.left(p.delivery)
 	}
 }
-
-// A repeatedError is the error of a repeated settle, whose first failure has been reported already.
-type repeatedError struct{ cause error }
-
-func (e *repeatedError) Error() string { return e.cause.Error() }
-func (e *repeatedError) Unwrap() error { return e.cause }

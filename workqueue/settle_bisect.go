@@ -234,7 +234,7 @@ func (w *Worker) unlocked(ctx context.Context, part []pendingSettle) (free []uui
 func (b *bisector) postpone(rows []pendingSettle, err error) {
 	kind, now := fault.CauseOf(err), time.Now()
 	if kind != fault.Away && rows[0].waits == 0 && len(b.later) == 0 {
-		b.worker.table.telemetry.logRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].labels,
+		b.worker.table.telemetry.LogRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].row.labels,
 			rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
 	for i := range rows {

@@ -40,7 +40,7 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			changed, err := q.settle(t.Context(), batch)
 
 			var refused *SettleError
-			if !slices.Contains(changed, id) || !slices.Contains(changed, other) || len(changed) != 2 ||
+			if !slices.Contains(changed.ids, id) || !slices.Contains(changed.ids, other) || len(changed.ids) != 2 ||
 				!errors.As(err, &refused) || len(refused.Lost)+len(refused.Gone) != 1 {
 				t.Errorf("changed %v, error %v; want each row changed once and the stale claim refused", changed, err)
 			}

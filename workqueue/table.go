@@ -12,6 +12,7 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A Table is the core instantiated on one domain table: its Spec, its rendered statements and its
@@ -25,7 +26,8 @@ type Table struct {
 	statements statements
 	inserts    insertStatements
 	converters []converter
-	telemetry  *telemetry
+	telemetry  *telemetry.Recorder
+	labels     labelColumns
 	told       atomic.Bool // that a migration is pending
 }
 
@@ -44,6 +46,7 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 		spec: spec, name: spec.Name(), claimed: spec.claimed(), topics: spec.topicColumns(), view: v,
 		statements: renderStatements(spec), inserts: insertStatements{view: v, fields: v.insertFields()},
 		converters: convertersOf(spec.Columns), telemetry: tel,
+		labels: spec.labelColumns(),
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/internal/aside"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // Topics say to which topic a row belongs. An operator can pause a topic, and a worker gives each no more than a share
@@ -70,7 +71,7 @@ func (s Spec) topicColumns() (places []int) {
 // pickTopic is the first of the values that is not empty, as TopicOf in SQL.
 func pickTopic(columns []int, values []any) (topic string) {
 	for _, c := range columns {
-		if topic = labelText(values[c]); topic != "" {
+		if topic = telemetry.LabelText(values[c]); topic != "" {
 			break
 		}
 	}

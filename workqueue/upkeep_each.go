@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // MaxSkipped bounds how many rows that are in the way one run of maintenance skips. It ends that kind of work then, and
@@ -29,44 +30,33 @@ func (s Skipped) String() string { return s.ID.String() + ": " + s.Error }
 // takes longer than ReapExpired, so call it only when that fails. It returns an error if the rows are not the cause,
 // for example because the role lacks a right.
 func (q *Queue) ReapExpiredEach(ctx context.Context, limit int, except []uuid.UUID) (Reaped, []Skipped, error) {
-	e, err := q.each(ctx, opReap, q.table.statements.reapExpired.Name, 0, limit, except)
-	r := Reaped{Requeued: e.done, Failed: e.failed}
-	if err == nil {
-		q.table.telemetry.countReaped(ctx, r, e.failed-e.cancelled)
-		q.table.telemetry.deadInReap(ctx, e.dead)
-	}
-	return r, e.skipped, err
+	e, err := q.each(ctx, telemetry.Reap, q.table.statements.reapExpired.Name, "", 0, limit, except)
+	return Reaped{Requeued: e.done, Failed: e.failed}, e.skipped, err
 }
 
 // PurgeDoneEach is [Queue.PurgeDone] for a table in which rows are in the way, see [Queue.ReapExpiredEach].
 func (q *Queue) PurgeDoneEach(ctx context.Context, age time.Duration, limit int, except []uuid.UUID) (int, []Skipped,
 	error) {
-	return q.purgeEach(ctx, q.table.statements.purgeDone, "done", age, limit, except)
+	e, err := q.each(ctx, telemetry.Purge, q.table.statements.purgeDone.Name, "done", age, limit, except)
+	return e.done, e.skipped, err
 }
 
 // PurgeFailedEach is [Queue.PurgeFailed] for a table in which rows are in the way, see [Queue.ReapExpiredEach].
 func (q *Queue) PurgeFailedEach(ctx context.Context, age time.Duration, limit int, except []uuid.UUID) (int, []Skipped,
 	error) {
-	return q.purgeEach(ctx, q.table.statements.purgeFailed, "dead_letter", age, limit, except)
-}
-
-func (q *Queue) purgeEach(ctx context.Context, s conn.Statement, state string, age time.Duration, limit int,
-	except []uuid.UUID) (int, []Skipped, error) {
-	e, err := q.each(ctx, opPurge, s.Name, age, limit, except)
-	if err == nil {
-		q.table.telemetry.countPurged(ctx, state, e.done)
-	}
+	e, err := q.each(ctx, telemetry.Purge, q.table.statements.purgeFailed.Name, "dead_letter", age, limit, except)
 	return e.done, e.skipped, err
 }
 
 // An eachResult is what the function each of a table has done.
 type eachResult struct {
 	done, failed, cancelled int
-	dead                    []byte // see deadInReap
+	dead                    []byte // see telemetry.Event
 	skipped                 []Skipped
 }
 
-func (q *Queue) each(ctx context.Context, op operation, kind string, age time.Duration, limit int,
+// each does one kind of maintenance. state says which rows a purge deletes.
+func (q *Queue) each(ctx context.Context, op telemetry.Operation, kind, state string, age time.Duration, limit int,
 	except []uuid.UUID) (e eachResult, err error) {
 	if err := cmp.Or(checkDelay(age), checkLimit(limit)); err != nil {
 		return e, err
@@ -88,12 +78,11 @@ func (q *Queue) each(ctx context.Context, op operation, kind string, age time.Du
 			return err
 		},
 	}
-	err = q.table.telemetry.count(ctx, op, limit, func(ctx context.Context) (int, error) {
-		err := q.exec.run(ctx, c)
-		return e.done + e.failed, err
-	})
-	if err != nil {
-		return eachResult{}, err
+	ctx, call := q.table.telemetry.Start(ctx, op, limit)
+	if err = q.exec.run(ctx, c); err != nil {
+		e = eachResult{}
 	}
-	return e, nil
+	call.End(telemetry.Event{Changed: e.done + e.failed, State: state, Failed: e.failed, Cancelled: e.cancelled,
+		DeadLetters: e.dead, Err: err})
+	return e, err
 }

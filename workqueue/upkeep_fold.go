@@ -8,6 +8,7 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A Fold is a function of a domain that applies notes. Effects of a settle on other rows, such as releasing the next
@@ -121,10 +122,9 @@ func (q *Queue) foldOnce(ctx context.Context, since []time.Time, at fronts) (r f
 		Reset:     func() { r = foldResult{again: -1} },
 		Row:       func(scan func(...any) error) error { return r.add(scan) },
 	}
-	err = q.table.telemetry.count(ctx, opFold, foldLimit, func(ctx context.Context) (int, error) {
-		err := q.exec.run(ctx, c)
-		return r.folded, err
-	})
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Fold, foldLimit)
+	err = q.exec.run(ctx, c)
+	call.End(telemetry.Event{Changed: r.folded, Err: err})
 	return r, err
 }
 

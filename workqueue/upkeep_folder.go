@@ -139,7 +139,7 @@ func (f *folder) run(ctx context.Context) {
 		}
 		busy, pause = 0, f.work.foldInterval()
 		if err != nil {
-			logError(f.work.table.telemetry.logger, err)
+			logError(f.work.table.telemetry.Logger(), err)
 		} else if r.again >= 0 {
 			pause = min(pause, r.again)
 		}

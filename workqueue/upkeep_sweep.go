@@ -10,6 +10,7 @@ import (
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // Sweep calls the table's own sweeps (Spec.Sweeps), each in a transaction of its own where the Queue is on a pool, and
@@ -49,10 +50,9 @@ func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, 
 		Args: map[string]any{"max_rows": limit},
 		Row:  func(scan func(...any) error) error { return scan(&n) },
 	}
-	err = q.table.telemetry.count(ctx, opSweep, limit, func(ctx context.Context) (int, error) {
-		err := q.exec.run(ctx, c)
-		return n, err
-	})
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Sweep, limit)
+	err = q.exec.run(ctx, c)
+	call.End(telemetry.Event{Changed: n, Err: err})
 	return n, err
 }
 
@@ -141,7 +141,7 @@ func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
 	})
 	if err != nil {
 		if !t.leaves(err) {
-			logError(t.table.telemetry.logger, err)
+			logError(t.table.telemetry.Logger(), err)
 		}
 		t.stepDown()
 	} else {
@@ -158,7 +158,7 @@ func (t *tableWork) leaves(err error) bool {
 		return false
 	}
 	if !t.refused.Swap(true) {
-		t.table.telemetry.logger.LogAttrs(context.Background(), slog.LevelWarn, "the role may not fold and sweep this "+
+		t.table.telemetry.Log(context.Background(), slog.LevelWarn, "the role may not fold and sweep this "+
 			"table: that is left to processes whose roles see all of its rows and have all rights on them",
 			slog.String("table", t.table.Name()), slog.Any("error", err))
 	}

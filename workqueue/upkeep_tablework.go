@@ -198,7 +198,7 @@ func (t *tableWork) within(ctx context.Context, statement func(context.Context) 
 	t.mu.Lock()
 	limit := t.limit
 	t.mu.Unlock()
-	return t.system.within(ctx, limit, t.table.telemetry.logger, &t.outage, statement)
+	return t.system.within(ctx, limit, t.table.telemetry.Logger(), &t.outage, statement)
 }
 
 // within runs one of our own statements for at most the limit. Otherwise a connection whose peer has vanished would

@@ -175,8 +175,7 @@ func (a *announcer) standsAside(ctx context.Context, err error) bool {
 	a.aside = time.Now().Add(unfitFor)
 	if !a.told {
 		a.told = true
-		defer a.table.telemetry.contain()
-		a.table.telemetry.logger.LogAttrs(ctx, slog.LevelWarn, "announcer stands aside, because it cannot look for rows: "+
+		a.table.telemetry.Log(ctx, slog.LevelWarn, "announcer stands aside, because it cannot look for rows: "+
 			"other processes announce", slog.String("table", a.table.Name()), slog.Any("error", err),
 			slog.Duration("stands_again_in", unfitFor))
 	}
@@ -190,6 +189,5 @@ func closeSoon(ctx context.Context, conn *pgx.Conn) {
 }
 
 func (a *announcer) log(ctx context.Context, what string, more ...slog.Attr) {
-	defer a.table.telemetry.contain()
-	a.table.telemetry.logger.LogAttrs(ctx, slog.LevelDebug, what, more...)
+	a.table.telemetry.Log(ctx, slog.LevelDebug, what, more...)
 }

@@ -475,7 +475,7 @@ func (d *announcing) announceFrom(ctx context.Context, due time.Time) error {
 
 func (d *announcing) announce(ctx context.Context, payload string) error {
 	d.sent++
-	d.table.telemetry.announced(ctx)
+	d.table.telemetry.Announced(ctx)
 	return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))
 }
 

@@ -123,7 +123,7 @@ func (l *listener) tell(ctx context.Context, err error) bool {
 	if len(tables) == 0 || tables[0].outage.Ongoing() {
 		return false
 	}
-	tables[0].table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls",
+	tables[0].table.telemetry.Log(ctx, slog.LevelError, "listening fails; the worker polls",
 		slog.Any("error", err))
 	return true
 }

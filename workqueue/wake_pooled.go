@@ -46,7 +46,7 @@ func (l *listener) checkHears(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if tables := l.list(); !heard && len(tables) > 0 {
 		l.pooled.Do(func() {
-			tables[0].table.telemetry.logger.LogAttrs(ctx, slog.LevelWarn, unheard)
+			tables[0].table.telemetry.Log(ctx, slog.LevelWarn, unheard)
 		})
 	}
 	_, err = conn.Exec(ctx, "UNLISTEN "+probeChannel)

@@ -18,6 +18,7 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // Defaults of [WorkerOptions].
@@ -199,7 +200,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	w := newWorker(domain.Table, pool, o)
 	w.lanes = domain.Lanes
 	if lane := w.lane(); lane != "" {
-		w.logger = w.logger.With(slog.String(w.table.telemetry.lane, lane))
+		w.logger = w.logger.With(slog.String(w.table.spec.Lanes[0], lane))
 	}
 	o.Runtime.expect(w)
 	w.target = func() (any, []any) {
@@ -223,7 +224,7 @@ func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: fault.NewOutage(),
 		dbClock: new(dbClock), cancels: make(chan struct{}, 1),
 	}
-	w.logger = table.telemetry.logger
+	w.logger = table.telemetry.Logger()
 	w.flow = flow.New(flow.Options{Concurrency: o.Concurrency, ClaimLimit: o.ClaimLimit, PerTopic: o.TopicConcurrency},
 		w.release)
 	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
@@ -255,7 +256,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.runtime.leave()
 	defer w.work.leave(w)
 	defer w.system.isolation.Leave(w.flow)
-	defer w.table.telemetry.begin(w)()
+	defer w.table.telemetry.Begin(w.load)()
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -389,9 +390,9 @@ func waitFor(done <-chan struct{}, limit time.Duration) bool {
 // expire. It gives up after a third of the lease, so that the rest is still of use.
 func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []*delivery, err error) {
 	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) (err error) {
-		rows, err = w.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]*delivery, error) {
-			return c.claim(ctx, limit)
-		})
+		ctx, call := w.table.telemetry.Start(ctx, telemetry.Claim, limit)
+		rows, err = c.claim(ctx, limit)
+		call.End(telemetry.Event{IDs: rowIDs(rows), Rows: deliveries(rows), Err: err})
 		return err
 	})
 	return rows, err

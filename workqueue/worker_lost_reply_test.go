@@ -19,7 +19,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A forgetfulConn loses the reply to the next COMMIT, and then ends.
+// A forgetfulConn loses the reply to a settle, and then ends. The settle is committed by then: the server says so, by
+// ReadyForQuery, after it has committed what was sent at once.
 type forgetfulConn struct {
 	net.Conn
 	forget atomic.Bool
@@ -28,7 +29,8 @@ type forgetfulConn struct {
 
 func (c *forgetfulConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.forget.Load() && bytes.Contains(p[:n], []byte("COMMIT\x00")) {
+	if c.forget.Load() && bytes.Contains(p[:n], []byte("UPDATE ")) &&
+		bytes.HasSuffix(p[:n], []byte("Z\x00\x00\x00\x05I")) {
 		c.forget.Store(false)
 		c.lost.Add(1)
 		c.Conn.Close()
@@ -62,13 +64,15 @@ func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
 }
 
 func (settleForgetter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (settleForgetter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (settleForgetter) TraceBatchEnd(_ context.Context, conn *pgx.Conn, _ pgx.TraceBatchEndData) {
+	conn.PgConn().Conn().(*forgetfulConn).forget.Store(false) // in several pieces it was not recognized
+}
 func (settleForgetter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
 func (settleForgetter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A settle was applied before its reply was lost. It is counted like any other, once.
+// A settle was applied before its reply was lost. It is counted and told like any other, once.
 func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool
@@ -116,5 +120,15 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	if got, want := metrics.sums(t, "txwork.dead_letters", "txwork.reason"),
 		map[string]int64{"exhausted": each}; !maps.Equal(got, want) {
 		t.Errorf("dead letters %v, want %v", got, want)
+	}
+	told := map[string]int64{}
+	for id, outcomes := range r.Events.outcomes() {
+		if len(outcomes) != 1 {
+			t.Errorf("of %v are told %+v", id, outcomes)
+		}
+		told[string(outcomes[0].Outcome)]++
+	}
+	if !maps.Equal(told, want) {
+		t.Errorf("told of %v, want %v", told, want)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // The phases of a worker.
@@ -78,4 +80,22 @@ func (w *Worker) Alive() error {
 		}
 	}
 	return nil
+}
+
+// load is what the worker has to do.
+func (w *Worker) load() telemetry.Load {
+	running, concurrency := w.flow.Load()
+	return telemetry.Load{Lane: w.lane(), InFlight: w.inFlight.Count(), Running: running, Concurrency: concurrency}
+}
+
+// lane is the value of the table's first lane that the worker serves; empty where there is none, or where it serves
+// several.
+func (w *Worker) lane() (value string) {
+	for i, lane := range w.lanes {
+		if len(lane) == 0 || i > 0 && telemetry.LabelText(lane[0]) != value {
+			return ""
+		}
+		value = telemetry.LabelText(lane[0])
+	}
+	return value
 }

@@ -75,6 +75,8 @@ var rooms = map[string][]string{
 	"workqueue/internal/fault": {"internal/contain", "internal/outage", "internal/postgres"},
 	"workqueue/internal/flow":  {},
 	"workqueue/internal/conn":  {"internal/postgres", "workqueue/internal/fault"},
+	"workqueue/internal/telemetry": {"internal/contain", "internal/header", "internal/scope", "workqueue/metrics",
+		"workqueue/internal/fault"},
 
 	"workqueue/internal/announce": {},
 	"workqueue/internal/aside":    {},

@@ -1,0 +1,172 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txwork/txwork/internal/header"
+)
+
+// A Handling is a handler's call that is under way.
+type Handling struct {
+	recorder *Recorder
+	ctx      context.Context
+	span     trace.Span
+	row      Row
+	start    time.Time
+}
+
+// Handle begins a handler's call, with its span, which is linked to the producer. delay is for how long the row could
+// have been claimed.
+func (r *Recorder) Handle(ctx context.Context, row Row, start time.Time, delay time.Duration) (context.Context,
+	Handling) {
+	h := Handling{r, ctx, noSpan, row, start}
+	h.begin(max(delay, 0))
+	return h.ctx, h
+}
+
+func (h *Handling) begin(delay time.Duration) {
+	r := h.recorder
+	defer r.contain()
+	if r.delay.Enabled(h.ctx) {
+		r.delay.Record(h.ctx, delay.Seconds(), r.with(series{op: process, labels: h.row.Labels}).record...)
+	}
+	options := r.processSpan
+	if link, ok := producerLink(h.row.Headers); ok {
+		options = append(slices.Clip(options), trace.WithLinks(link))
+	}
+	h.ctx, h.span = r.tracer.Start(h.ctx, r.processName, options...)
+	if h.span.IsRecording() {
+		h.span.SetAttributes(attribute.String("messaging.message.id", h.row.ID.String()),
+			attribute.Int("txwork.attempt", h.row.Attempt))
+		h.span.SetAttributes(r.attributes(h.row.Labels)...)
+	}
+}
+
+// A Handled is how a handler's call ended.
+type Handled struct {
+	Left   bool // to other workers: the row has not started
+	Failed bool
+	Dead   bool   // failed for good
+	Type   string // of the error
+	Error  string // as it is stored
+}
+
+// End ends the call. Failed attempts and dead letters are logged with the first line of the error.
+func (h *Handling) End(e Handled) {
+	r := h.recorder
+	defer r.contain()
+	if r.process.Enabled(h.ctx) && !e.Left {
+		r.process.Record(h.ctx, time.Since(h.start).Seconds(), r.with(series{op: process, labels: h.row.Labels,
+			key: errorTypeKey, value: e.Type}).record...)
+	}
+	if e.Failed {
+		h.fail(e)
+		level, what := slog.LevelInfo, "attempt failed"
+		if e.Dead {
+			level, what = slog.LevelWarn, "dead letter"
+		}
+		h.row.Error = e.Error
+		r.logAttempt(h.ctx, level, what, h.row)
+	}
+	h.span.End()
+}
+
+func (h *Handling) fail(e Handled) {
+	h.span.SetAttributes(errorTypeKey.String(e.Type))
+	h.span.RecordError(errors.New(e.Error))
+	h.span.SetStatus(codes.Error, e.Error)
+}
+
+// propagator carries the W3C trace context in the rows' headers.
+var propagator = propagation.TraceContext{}
+
+// TraceHeaders is the trace context of ctx as headers; none outside a trace.
+func TraceHeaders(ctx context.Context) map[string]string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return nil
+	}
+	carrier := propagation.MapCarrier{}
+	propagator.Inject(ctx, carrier)
+	return carrier
+}
+
+// producerLink links a span to the span that enqueued the row. A link, not a parent: the producer's
+// trace ended long ago, and a batch has many of them.
+func producerLink(headers map[string]string) (trace.Link, bool) {
+	carrier := header.Carrier(headers)
+	if carrier.Get("traceparent") == "" {
+		return trace.Link{}, false
+	}
+	ctx := propagator.Extract(context.Background(), carrier)
+	sc := trace.SpanContextFromContext(ctx)
+	return trace.Link{SpanContext: sc}, sc.IsValid()
+}
+
+func producerLinks(rows Rows) []trace.Link {
+	var links []trace.Link
+	for i := 0; rows != nil && i < rows.Len(); i++ {
+		if link, ok := producerLink(rows.Row(i).Headers); ok {
+			links = append(links, link)
+		}
+	}
+	return links
+}
+
+// AnswerProcessed is the answer of an arrival whose handler has run, AnswerError that of one that failed.
+const (
+	AnswerProcessed = "processed"
+	AnswerError     = "error"
+)
+
+// An Arrival is a message that is processed as it arrives, without a claim.
+type Arrival struct{ Handling }
+
+// Arrive begins the processing of a message, with its span, a child of the span in ctx.
+func (r *Recorder) Arrive(ctx context.Context, l Labels) (context.Context, Arrival) {
+	a := Arrival{Handling{r, ctx, noSpan, Row{Labels: l}, time.Now()}}
+	a.begin()
+	return a.ctx, a
+}
+
+func (a *Arrival) begin() {
+	r := a.recorder
+	defer r.contain()
+	a.ctx, a.span = r.tracer.Start(a.ctx, r.processName,
+		append(slices.Clip(r.processSpan), trace.WithAttributes(r.attributes(a.row.Labels)...))...)
+}
+
+// End tells the answer. A handler ran if the answer is processed or error.
+func (a *Arrival) End(id uuid.UUID, answer string, failure Handled) {
+	a.recorder.CountArrival(a.ctx, a.row.Labels, answer)
+	defer a.recorder.contain()
+	a.span.SetAttributes(answerKey.String(answer))
+	if id != uuid.Nil {
+		a.span.SetAttributes(attribute.String("messaging.message.id", id.String()))
+	}
+	if failure.Failed {
+		a.fail(failure)
+	}
+	if r := a.recorder; (answer == AnswerProcessed || failure.Failed) && r.process.Enabled(a.ctx) {
+		r.process.Record(a.ctx, time.Since(a.start).Seconds(), r.with(series{op: process, labels: a.row.Labels,
+			key: errorTypeKey, value: failure.Type}).record...)
+	}
+	a.span.End()
+}
+
+// CountArrival counts an answer.
+func (r *Recorder) CountArrival(ctx context.Context, l Labels, answer string) {
+	defer r.contain()
+	if r.arrivals.Enabled(ctx) {
+		r.add(ctx, r.arrivals, 1, series{op: process, labels: l, key: answerKey, value: answer})
+	}
+}
