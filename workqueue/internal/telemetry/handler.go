@@ -40,6 +40,9 @@ func (h *Handling) begin(delay time.Duration) {
 	if r.delay.Enabled(h.ctx) {
 		r.delay.Record(h.ctx, delay.Seconds(), r.with(series{op: process, labels: h.row.Labels}).record...)
 	}
+	if !r.traces.Load() { // an SDK that begins to trace does so with the next claim
+		return
+	}
 	options := r.processSpan
 	if link, ok := producerLink(h.row.Headers); ok {
 		options = append(slices.Clip(options), trace.WithLinks(link))

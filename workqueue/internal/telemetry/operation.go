@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -158,6 +159,7 @@ type Recorder struct {
 
 	meter   metric.Meter
 	workers atWork
+	traces  atomic.Bool // the span of the last claim was that of an SDK
 
 	// Made once for all handler calls, because they would be most of what a call allocates.
 	processName string
@@ -246,6 +248,9 @@ func (c *Call) trace(rows int, more ...trace.SpanStartOption) {
 	c.ctx, c.span = r.tracer.Start(c.ctx, c.op.String()+" "+r.table, append(more,
 		trace.WithSpanKind(conventions[c.op].kind), trace.WithAttributes(append(r.describe(c.op),
 			attribute.Int("messaging.batch.message_count", rows))...))...)
+	if c.op == Claim {
+		r.traces.Store(c.span.SpanContext().IsValid())
+	}
 }
 
 // End completes the event of an operation, which has ended, and tells it: metrics, log, span, and whoever subscribes.
