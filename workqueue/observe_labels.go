@@ -71,6 +71,8 @@ func labelText(v any) string {
 		return v
 	case *string:
 		return *v
+	case *orEmpty:
+		return string(*v)
 	case **string:
 		if *v == nil {
 			return ""
