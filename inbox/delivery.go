@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,7 +27,6 @@ type Delivery struct {
 	ReceivedAt  time.Time // when the message was stored
 	DueAt       time.Time // when this attempt became due
 
-	topic    *string
 	codec    codec.Codec
 	envelope codec.Envelope
 }
@@ -44,19 +44,9 @@ type Delivery struct {
 // delivery's span.
 type Handler = func(ctx context.Context, tx pgx.Tx, m *Delivery) error
 
-// fields returns where a claim stores the domain columns of a row. Handlers do not need the hash.
-func (d *Delivery) fields() []any {
-	return []any{&d.Consumer, &d.Source, &d.MessageID, nil, &d.topic, &d.Payload}
-}
-
 // topicOrSource returns the topic that selects the handler. Rows that were inserted by SQL may have none; then it is
 // the source.
-func (d *Delivery) topicOrSource() string {
-	if d.topic == nil {
-		return d.Source
-	}
-	return *d.topic
-}
+func (d *Delivery) topicOrSource() string { return cmp.Or(d.Topic, d.Source) }
 
 // process passes a claimed message to its handler, in the transaction that settles it.
 func (b *Inbox) process(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {

@@ -94,7 +94,9 @@ func (k Key) payload() []byte {
 
 // values returns the columns of the Spec that describe the key in telemetry. Its topic is the source, because a sender
 // could otherwise create any number of time series.
-func (k Key) values() []any { return []any{k.Consumer, k.Source, k.MessageID, nil, k.Source, nil} }
+func (k Key) values() []any {
+	return record{consumer: k.Consumer, source: k.Source, messageID: k.MessageID, topic: k.Source}.values()
+}
 
 func (m Message) hash() []byte {
 	if len(m.BodyHash) == 0 {

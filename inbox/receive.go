@@ -161,6 +161,6 @@ func row(id uuid.UUID, m Message) workqueue.NewRow {
 		DueAt:       m.ScheduledAt,
 		MaxAttempts: m.MaxAttempts,
 		Headers:     m.Headers,
-		Values:      values(m),
+		Values:      m.values(),
 	}
 }

@@ -13,16 +13,9 @@ const stripSweep = "strip"
 // Retention is the window.
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
-		Schema: schema,
-		Table:  "inbox",
-		Columns: []workqueue.Column{
-			{Name: "consumer", Type: "text", NotNull: true},
-			{Name: "source", Type: "text", NotNull: true},
-			{Name: "message_id", Type: "text", NotNull: true},
-			{Name: "body_hash", Type: "bytea", Written: &writtenHash},
-			{Name: "topic", Type: "text", Written: &writtenTopic},
-			{Name: "payload", Type: "bytea", Written: &writtenPayload},
-		},
+		Schema:    schema,
+		Table:     "inbox",
+		Columns:   workqueue.ColumnsOf((*Delivery).columns),
 		Lanes:     []string{"consumer"},
 		Topics:    workqueue.Topics{Columns: []string{"topic", "source"}, Lane: "consumer"},
 		Labels:    []string{"consumer", "topic"},
@@ -36,11 +29,37 @@ func Spec(schema string) workqueue.Spec {
 	}
 }
 
-// values returns a message's domain columns in the order of the Spec.
-func values(m Message) []any {
+// A record is what is written of a message. Its payload is nil only in a tombstone.
+type record struct {
+	consumer, source, messageID, topic string
+	hash, payload                      []byte
+}
+
+// columns lists the columns of a message, which a claim stores in a delivery. Handlers do not need the hash.
+func columns(c *workqueue.Columns, r *record, d *Delivery) {
+	c.Split(workqueue.Column{Name: "consumer", Type: "text", NotNull: true}, &r.consumer, &d.Consumer)
+	c.Split(workqueue.Column{Name: "source", Type: "text", NotNull: true}, &r.source, &d.Source)
+	c.Split(workqueue.Column{Name: "message_id", Type: "text", NotNull: true}, &r.messageID, &d.MessageID)
+	c.Split(workqueue.Column{Name: "body_hash", Type: "bytea", Written: &writtenHash}, &r.hash, nil)
+	c.Split(workqueue.Column{Name: "topic", Type: "text", Written: &writtenTopic}, &r.topic, &d.Topic)
+	c.Split(workqueue.Column{Name: "payload", Type: "bytea", Written: &writtenPayload}, &r.payload, &d.Payload)
+}
+
+// What is not used when rows are written, and when they are read: only the addresses of its fields are taken.
+var (
+	noDelivery Delivery
+	noRecord   record
+)
+
+func (r *record) columns(c *workqueue.Columns)   { columns(c, r, &noDelivery) }
+func (d *Delivery) columns(c *workqueue.Columns) { columns(c, &noRecord, d) }
+
+func (r record) values() []any { return workqueue.ValuesOf(&r, (*record).columns) }
+
+func (m Message) values() []any {
 	payload := m.Payload
 	if payload == nil {
 		payload = []byte{} // a nil slice would be NULL, as in a tombstone
 	}
-	return []any{m.Consumer, m.Source, m.MessageID, m.hash(), m.topic(), payload}
+	return record{m.Consumer, m.Source, m.MessageID, m.topic(), m.hash(), payload}.values()
 }

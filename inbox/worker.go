@@ -51,7 +51,7 @@ func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 		return nil, err
 	}
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
-		Domain: workqueue.Domain[Delivery]{Table: b.table, Fields: (*Delivery).fields, Lanes: [][]any{{o.Consumer}}},
+		Domain: workqueue.Domain[Delivery]{Table: b.table, Columns: (*Delivery).columns, Lanes: [][]any{{o.Consumer}}},
 		Name:   "inbox",
 		Runner: "worker",
 		Topic:  (*Delivery).topicOrSource,

@@ -27,12 +27,11 @@ type Delivery struct {
 	Headers     map[string]string
 	Schedule    string // the schedule that wrote the job; empty for none
 
-	claim    *workqueue.Claim[Delivery]
-	worker   *Worker
-	owner    owner // of the stored bytes; a copy, because handlers may change the fields above
-	args     []byte
-	schedule *string
-	trail    *bool // set if the job has recorded steps
+	claim  *workqueue.Claim[Delivery]
+	worker *Worker
+	owner  owner // of the stored bytes; a copy, because handlers may change the fields above
+	args   []byte
+	trail  *bool // set if the job has recorded steps
 
 	mu     sync.Mutex
 	steps  map[string][]byte // the recorded steps; nil: not read yet
@@ -81,20 +80,11 @@ func (d *Delivery) RunsWithin(limit time.Duration) {
 	}
 }
 
-// fields returns the destinations of a claimed job's domain columns. The last column, the concurrency key, is not
-// read.
-func (d *Delivery) fields() []any {
-	return []any{&d.Kind, &d.Queue, (*int16)(&d.Priority), &d.args, &d.schedule, &d.trail, nil}
-}
-
 // deliver passes a claimed job to its handler.
 func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[Delivery]) error {
 	d := &c.Body
 	d.ID, d.Headers = c.ID, c.Headers
 	d.Attempt, d.MaxAttempts, d.CreatedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
-	if d.schedule != nil {
-		d.Schedule = *d.schedule
-	}
 	d.claim, d.worker = c, w
 	d.owner = owner{d.ID, d.Kind, d.Schedule, maps.Clone(d.Headers)}
 	return w.handle(ctx, d)

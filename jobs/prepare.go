@@ -52,7 +52,7 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 		return prepared{}, err
 	}
 	p.byKey = p.record.byKey
-	p.row = i.row(p.record)
+	p.row = i.row(&p.record)
 	err = cmp.Or(c.check(i, p.record), c.table.Check(&p.row))
 	return p, err
 }
@@ -112,9 +112,9 @@ func (c *Client) check(i Insert, r record) error {
 	)
 }
 
-func (i Insert) row(r record) workqueue.NewRow {
+func (i Insert) row(r *record) workqueue.NewRow {
 	return workqueue.NewRow{
 		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers,
-		Waiting: i.waiting, Once: i.once, Values: r.values(),
+		Waiting: i.waiting, Once: i.once, Values: workqueue.ValuesOf(r, (*record).columns),
 	}
 }

@@ -68,13 +68,13 @@ type replacements struct {
 	rules                           rules
 }
 
-// rules are the columns of [keyed.Columns] except the place, which the database gives.
+// rules are the columns of [keyed.Columns], except the place, which the database gives.
 type rules struct{ keys, limits, policies, rates, bursts []any }
 
 func (r *rules) add(rule keyed.Rule) {
-	v := keyed.Values(rule)
-	r.keys, r.limits, r.policies = append(r.keys, v[0]), append(r.limits, v[1]), append(r.policies, v[2])
-	r.rates, r.bursts = append(r.rates, v[3]), append(r.bursts, v[4])
+	s := keyed.Stored(rule)
+	r.keys, r.limits, r.policies = append(r.keys, s.Key), append(r.limits, s.Limit), append(r.policies, s.Policy)
+	r.rates, r.bursts = append(r.rates, s.Rate), append(r.bursts, s.Burst)
 }
 
 // add appends a challenger. It encodes the args again, because a codec may bind them to the job's id, which is now the

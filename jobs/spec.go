@@ -1,8 +1,6 @@
 package jobs
 
 import (
-	"slices"
-
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
@@ -16,37 +14,13 @@ const (
 	slotSweep     = "slot_sweep" // the function <table>_slot_sweep
 )
 
-// ownColumns are the columns of jobs, in the order of [record].values and, except for the internal ones, of
-// [Delivery].fields.
-var ownColumns = []workqueue.Column{
-	{Name: "kind", Type: "text", NotNull: true},
-	{Name: "queue", Type: "text", NotNull: true, Written: &writtenQueue},
-	{Name: "priority", Type: "smallint", NotNull: true, Written: &writtenPriority},
-	{Name: "args", Type: "bytea", NotNull: true},
-	// NULL once the job has entered a state that does not hold the key
-	{Name: "unique_key", Type: "text", Internal: true, Written: &writtenUniqueKey},
-	// the key of a job that no longer holds it and has not succeeded: a redrive takes it again
-	{Name: "freed_key", Type: "text", Internal: true},
-	// the ended states that hold the key: a bit for each; 2 is a key that is free when the job starts
-	{Name: "unique_states", Type: "smallint", Internal: true, Written: &writtenUniqueStates},
-	{Name: "schedule", Type: "text", Written: &workqueue.Written{}}, // the schedule that wrote the job
-	// the job counts against its queue's limit, see table jobs_slot
-	{Name: "slot", Type: "boolean", Internal: true},
-	// true: steps are recorded; false: they are void; NULL: none
-	{Name: "trail", Type: "boolean", Written: &workqueue.Written{}},
-	{Name: "progress", Type: "smallint", Internal: true}, // per cent
-	{Name: "progress_note", Type: "text", Internal: true},
-	{Name: "output", Type: "bytea", Internal: true},
-	join.Column,
-}
-
 // Spec returns the Spec of the jobs' table in a schema, with every setting at its default, as txwork's own migrations
 // create it. An empty schema means [workqueue.DefaultSchema].
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema:    schema,
 		Table:     tableName,
-		Columns:   slices.Concat(ownColumns, keyed.Columns()),
+		Columns:   workqueue.ColumnsOf((*Delivery).columns),
 		Lanes:     []string{"queue", "priority"},
 		Admission: "queue",
 		Labels:    []string{"kind", "queue"},
@@ -66,7 +40,7 @@ func Spec(schema string) workqueue.Spec {
 	}
 }
 
-// A record is the domain columns of a new job.
+// A record is what is written of a new job.
 type record struct {
 	kind, queue  string
 	priority     Priority
@@ -78,22 +52,39 @@ type record struct {
 	byKey        keyed.Rule
 }
 
-// values returns the columns in the order of the Spec.
-func (r record) values() []any {
-	args := r.args
-	if args == nil {
-		args = []byte{} // a nil slice would be NULL
-	}
-	values := make([]any, len(ownColumns)+len(keyColumns))
-	copy(values, []any{
-		r.kind, r.queue, int64(r.priority), args, input.Optional(r.uniqueKey), nil,
-		input.Optional(int64(r.uniqueStates)), input.Optional(r.schedule),
-		nil, nil, nil, nil, nil, input.Optional(r.joined),
-	})
-	if r.byKey != nil {
-		copy(values[len(ownColumns):], keyed.Values(r.byKey))
-	}
-	return values
+// columns lists the columns of a job, which a claim stores in a delivery.
+func columns(c *workqueue.Columns, r *record, d *Delivery) {
+	c.Split(workqueue.Column{Name: "kind", Type: "text", NotNull: true}, &r.kind, &d.Kind)
+	c.Split(workqueue.Column{Name: "queue", Type: "text", NotNull: true, Written: &writtenQueue}, &r.queue, &d.Queue)
+	c.Split(workqueue.Column{Name: "priority", Type: "smallint", NotNull: true, Written: &writtenPriority},
+		int64(r.priority), (*int16)(&d.Priority))
+	c.Split(workqueue.Column{Name: "args", Type: "bytea", NotNull: true}, &r.args, &d.args)
+	// NULL once the job has entered a state that does not hold the key
+	c.Split(workqueue.Column{Name: "unique_key", Type: "text", Internal: true, Written: &writtenUniqueKey},
+		&r.uniqueKey, nil)
+	// the key of a job that no longer holds it and has not succeeded: a redrive takes it again
+	c.Field(workqueue.Column{Name: "freed_key", Type: "text", Internal: true}, nil)
+	// the ended states that hold the key: a bit for each; 2 is a key that is free when the job starts
+	c.Split(workqueue.Column{Name: "unique_states", Type: "smallint", Internal: true, Written: &writtenUniqueStates},
+		input.Optional(int64(r.uniqueStates)), nil)
+	// the schedule that wrote the job
+	c.Split(workqueue.Column{Name: "schedule", Type: "text", Written: &unwritten}, &r.schedule, &d.Schedule)
+	// the job counts against its queue's limit, see table jobs_slot
+	c.Field(workqueue.Column{Name: "slot", Type: "boolean", Internal: true}, nil)
+	// true: steps are recorded; false: they are void; NULL: none
+	c.Split(workqueue.Column{Name: "trail", Type: "boolean", Written: &unwritten}, nil, &d.trail)
+	c.Field(workqueue.Column{Name: "progress", Type: "smallint", Internal: true}, nil) // per cent
+	c.Field(workqueue.Column{Name: "progress_note", Type: "text", Internal: true}, nil)
+	c.Field(workqueue.Column{Name: "output", Type: "bytea", Internal: true}, nil)
+	c.Split(join.Column, input.Optional(r.joined), nil)
+	keyed.Columns(c, r.byKey)
 }
 
-var keyColumns = keyed.Columns()
+// What is not used when rows are written, and when they are read: only the addresses of its fields are taken.
+var (
+	noDelivery Delivery
+	noRecord   record
+)
+
+func (r *record) columns(c *workqueue.Columns)   { columns(c, r, &noDelivery) }
+func (d *Delivery) columns(c *workqueue.Columns) { columns(c, &noRecord, d) }

@@ -161,7 +161,7 @@ func (w *Worker) addQueue(q QueueOptions) error {
 	if q.Concurrency != 0 {
 		o.Concurrency = q.Concurrency
 	}
-	domain := workqueue.Domain[Delivery]{Table: w.client.table, Fields: (*Delivery).fields, Lanes: lanes(q)}
+	domain := workqueue.Domain[Delivery]{Table: w.client.table, Columns: (*Delivery).columns, Lanes: lanes(q)}
 	if o := w.options; o.Unknown == LeaveUnknown && len(o.Middleware) == 0 {
 		domain.Leaves = w.leaves
 	}

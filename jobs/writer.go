@@ -40,4 +40,5 @@ var (
 			"ELSE 0 END + CASE WHEN 'failed' = ANY (@unique_while) THEN %d ELSE 0 END, 0) END", WhileDone, WhileFailed),
 		Params: []workqueue.Param{{Name: "unique_while", Type: "text[]", Default: "'{}'"}},
 	}
+	unwritten workqueue.Written
 )

@@ -26,10 +26,9 @@ type Delivery struct {
 	CreatedAt   time.Time // when the message was enqueued
 	DueAt       time.Time // when this attempt became due
 
-	claim         *workqueue.Claim[Delivery]
-	key, dedupKey *string
-	codec         codec.Codec
-	envelope      codec.Envelope
+	claim    *workqueue.Claim[Delivery]
+	codec    codec.Codec
+	envelope codec.Envelope
 }
 
 // A Handler delivers one message, and its result settles the message: nil means delivered. [workqueue.Permanent],
@@ -56,23 +55,11 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, fn)
 }
 
-// fields returns where a claim stores the domain columns of a row. Handlers do not need the concurrency key.
-func (d *Delivery) fields() []any {
-	return []any{&d.Topic, &d.key, &d.Payload, &d.dedupKey, nil}
-}
-
 // deliver passes a claimed message to its handler.
 func (o *Outbox) deliver(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
 	d := &c.Body
-	d.ID, d.Key, d.DedupKey, d.Headers = c.ID, value(d.key), value(d.dedupKey), c.Headers
+	d.ID, d.Headers = c.ID, c.Headers
 	d.Attempt, d.MaxAttempts, d.CreatedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
 	d.claim, d.codec, d.envelope = c, o.codec, o.envelope(c.ID, c.Headers)
 	return h(ctx, d)
-}
-
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -34,7 +34,7 @@ func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workque
 		}
 	}
 	enqueued := make([]workqueue.Enqueued, 0, len(b.rows))
-	for chunk := range input.Chunks(b.rows, rowSize) {
+	for chunk := range input.Chunks(b.rows, input.RowSize) {
 		written, err := o.table.Insert(ctx, tx, chunk...)
 		if err != nil {
 			return nil, err
@@ -42,9 +42,4 @@ func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workque
 		enqueued = append(enqueued, written...)
 	}
 	return enqueued, nil
-}
-
-// rowSize is how many bytes a message adds to a statement.
-func rowSize(row workqueue.NewRow) int {
-	return len(row.Values[payloadColumn].([]byte)) + input.HeaderSize(row.Headers)
 }

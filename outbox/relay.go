@@ -47,7 +47,7 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) 
 		opts.ClaimLimit = DefaultClaimLimit
 	}
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
-		Domain: workqueue.Domain[Delivery]{Table: o.table, Fields: (*Delivery).fields},
+		Domain: workqueue.Domain[Delivery]{Table: o.table, Columns: (*Delivery).columns},
 		Name:   "outbox",
 		Runner: "relay",
 		Topic:  func(d *Delivery) string { return d.Topic },

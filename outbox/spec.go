@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -11,15 +10,9 @@ import (
 // table. An empty schema is [workqueue.DefaultSchema].
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
-		Schema: schema,
-		Table:  "outbox",
-		Columns: append([]workqueue.Column{
-			{Name: "topic", Type: "text", NotNull: true},
-			{Name: "key", Type: "text", Written: optionalText("key")},
-			{Name: "payload", Type: "bytea", NotNull: true},
-			{Name: "dedup_key", Type: "text", Written: optionalText("dedup_key")},
-			join.Column,
-		}, keyed.OrderedBy("nullif(@key, '')")...),
+		Schema:    schema,
+		Table:     "outbox",
+		Columns:   workqueue.ColumnsOf((*Delivery).columns),
 		Writer:    writer,
 		Topics:    workqueue.Topics{Columns: []string{"topic"}},
 		Labels:    []string{"topic"},
@@ -57,33 +50,52 @@ const (
 	continuation      // it waits for the end of the join
 )
 
-// payloadColumn is the index of the payload among the columns of the Spec.
-const payloadColumn = 2
+// A record is what is written of a message.
+type record struct {
+	*Message
+	joined any // true for a step of a join, or nil
+	byKey  keyed.Rule
+}
 
-func row(m Message, r role, g keyed.Rule) workqueue.NewRow {
+var (
+	writtenKey      = optionalText("key")
+	writtenDedupKey = optionalText("dedup_key")
+	ordered         = keyed.OrderedBy("nullif(@key, '')")
+)
+
+// columns lists the columns of a message, which a claim stores in a delivery.
+func columns(c *workqueue.Columns, r *record, d *Delivery) {
+	c.Split(workqueue.Column{Name: "topic", Type: "text", NotNull: true}, &r.Topic, &d.Topic)
+	c.Split(workqueue.Column{Name: "key", Type: "text", Written: writtenKey}, &r.Key, &d.Key)
+	c.Split(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true}, &r.Payload, &d.Payload)
+	c.Split(workqueue.Column{Name: "dedup_key", Type: "text", Written: writtenDedupKey}, &r.DedupKey, &d.DedupKey)
+	c.Split(join.Column, r.joined, nil)
+	ordered(c, r.byKey)
+}
+
+// What is not used when rows are written, and when they are read: only the addresses of its fields are taken.
+var (
+	noDelivery Delivery
+	noRecord   = record{Message: new(Message)}
+)
+
+func (r *record) columns(c *workqueue.Columns)   { columns(c, r, &noDelivery) }
+func (d *Delivery) columns(c *workqueue.Columns) { columns(c, &noRecord, d) }
+
+func row(m *Message, r role, byKey keyed.Rule) workqueue.NewRow {
+	rec := record{Message: m, byKey: byKey}
+	if r == step {
+		rec.joined = true
+	}
 	return workqueue.NewRow{
 		ID: m.ID, DueAt: m.ScheduledAt, MaxAttempts: m.MaxAttempts, Headers: m.Headers, Retry: m.Retry,
 		Waiting: r == continuation,
-		Values:  values(m, r, g),
+		Values:  workqueue.ValuesOf(&rec, (*record).columns),
 	}
-}
-
-// values returns a message's domain columns in the order of the Spec.
-func values(m Message, r role, g keyed.Rule) []any {
-	payload := m.Payload
-	if payload == nil {
-		payload = []byte{} // a nil slice would be NULL
-	}
-	var joined any
-	if r == step {
-		joined = true
-	}
-	own := [...]any{m.Topic, input.Optional(m.Key), payload, input.Optional(m.DedupKey), joined}
-	return append(own[:], keyed.Values(g)...)
 }
 
 // byKey returns the rule that keeps messages of a key in order, or nil if the message is not ordered.
-func (o *Outbox) byKey(m Message) keyed.Rule {
+func (o *Outbox) byKey(m *Message) keyed.Rule {
 	if o.ordering != PerKey || m.Key == "" {
 		return nil
 	}

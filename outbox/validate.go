@@ -28,7 +28,8 @@ func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int)
 	}
 	b := batch{rows: make([]workqueue.NewRow, len(msgs))}
 	seen := map[uuid.UUID]int{}
-	for i, m := range msgs {
+	for i := range msgs {
+		m := &msgs[i]
 		g := o.byKey(m)
 		if g != nil {
 			b.rules = append(b.rules, g)
@@ -42,7 +43,7 @@ func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int)
 	return b, nil
 }
 
-func (o *Outbox) checkMessage(m Message) error {
+func (o *Outbox) checkMessage(m *Message) error {
 	return cmp.Or(
 		topics.Check(m.Topic),
 		validate.Size("key", len(m.Key), MaxKey),

@@ -30,7 +30,6 @@ type Delivery struct {
 	Late        time.Duration // how long after ScheduledAt this attempt begins, by the database's clock
 
 	claim    *workqueue.Claim[Delivery]
-	schedule *string
 	codec    codec.Codec
 	envelope codec.Envelope
 }
@@ -59,16 +58,11 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, fn)
 }
 
-// fields returns where a claim stores the domain columns of a row.
-func (d *Delivery) fields() []any {
-	return []any{&d.Key, &d.Topic, &d.Payload, &d.ScheduledAt, &d.Generation, &d.schedule}
-}
-
 // delivering returns the function that passes a claimed timer to its handler. The clock tells how late the timer is.
 func (t *Timers) delivering(clock *clock) func(context.Context, *workqueue.Claim[Delivery], Handler) error {
 	return func(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
 		d := &c.Body
-		d.ID, d.Schedule, d.Headers = c.ID, value(d.schedule), c.Headers
+		d.ID, d.Headers = c.ID, c.Headers
 		d.Attempt, d.MaxAttempts, d.CreatedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
 		d.Late = max(clock.now(ctx).Sub(d.ScheduledAt), 0)
 		d.claim, d.codec, d.envelope = c, t.codec, t.envelope(d.Key, d.Schedule, c.Headers)

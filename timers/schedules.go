@@ -184,12 +184,12 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 	}
 	rows := make([]workqueue.NewRow, len(occurrences))
 	for i, o := range occurrences {
-		rows[i] = newRow(t.timer(o.Key), o.Nominal, o.DueAt, o.Schedule)
+		timer := t.timer(o.Key)
+		rows[i] = newRow(&timer, o.Nominal, o.DueAt, o.Schedule)
 		rows[i].ID = o.ID
 	}
 	written := 0
-	for chunk := range input.Chunks(rows,
-		func(r workqueue.NewRow) int { return len(r.Values[2].([]byte)) + input.HeaderSize(r.Headers) }) {
+	for chunk := range input.Chunks(rows, input.RowSize) {
 		inserted, err := s.timers.table.Insert(ctx, tx, chunk...)
 		if err != nil {
 			return 0, err

@@ -112,7 +112,7 @@ func (t *Timers) insert(ctx context.Context, tx workqueue.Tx, timers []Timer,
 	set map[string]workqueue.Enqueued) (taken []Timer, err error) {
 	rows := make([]workqueue.NewRow, len(timers))
 	for i, timer := range timers {
-		rows[i] = newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)
+		rows[i] = newRow(&timer, timer.ScheduledAt, timer.ScheduledAt, "")
 	}
 	inserted, err := t.table.Insert(ctx, tx, rows...)
 	for i, in := range inserted {

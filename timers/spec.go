@@ -17,19 +17,12 @@ const (
 // this table. An empty schema is [workqueue.DefaultSchema].
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
-		Schema: schema,
-		Table:  table,
-		Columns: []workqueue.Column{
-			{Name: "key", Type: "text", NotNull: true},
-			{Name: "topic", Type: "text", NotNull: true},
-			{Name: "payload", Type: "bytea", NotNull: true, Written: &writtenPayload},
-			{Name: "fire_at", Type: "timestamptz", NotNull: true, Written: &writtenFireAt},
-			{Name: "generation", Type: "integer", NotNull: true, Written: &workqueue.Written{As: "1"}},
-			{Name: "schedule", Type: "text", Written: &workqueue.Written{}},
-		},
-		Labels: []string{"topic"},
-		Unique: []string{"key"},
-		Writer: writer,
+		Schema:  schema,
+		Table:   table,
+		Columns: workqueue.ColumnsOf((*Delivery).columns),
+		Labels:  []string{"topic"},
+		Unique:  []string{"key"},
+		Writer:  writer,
 	}
 }
 
@@ -50,7 +43,42 @@ func DDL(schema string) (up, down string, err error) {
 	return up, down, nil
 }
 
-// values returns a timer's domain columns in the order of the Spec. An occurrence names its schedule; others pass nil.
-func values(t Timer, fireAt time.Time, schedule any) []any {
-	return []any{t.Key, t.Topic, t.payload(), fireAt, 1, schedule}
+// A record is what is written of a new timer.
+type record struct {
+	*Timer
+	fireAt     time.Time
+	generation int64
+	schedule   string // of an occurrence; empty for others
+}
+
+// columns lists the columns of a timer, which a claim stores in a delivery.
+func columns(c *workqueue.Columns, r *record, d *Delivery) {
+	c.Split(workqueue.Column{Name: "key", Type: "text", NotNull: true}, &r.Key, &d.Key)
+	c.Split(workqueue.Column{Name: "topic", Type: "text", NotNull: true}, &r.Topic, &d.Topic)
+	c.Split(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true, Written: &writtenPayload}, &r.Payload,
+		&d.Payload)
+	c.Split(workqueue.Column{Name: "fire_at", Type: "timestamptz", NotNull: true, Written: &writtenFireAt}, &r.fireAt,
+		&d.ScheduledAt)
+	c.Split(workqueue.Column{Name: "generation", Type: "integer", NotNull: true, Written: &writtenGeneration},
+		&r.generation, &d.Generation)
+	c.Split(workqueue.Column{Name: "schedule", Type: "text", Written: &unwritten}, &r.schedule, &d.Schedule)
+}
+
+// What is not used when rows are written, and when they are read: only the addresses of its fields are taken.
+var (
+	noDelivery Delivery
+	noRecord   = record{Timer: new(Timer)}
+)
+
+func (r *record) columns(c *workqueue.Columns)   { columns(c, r, &noDelivery) }
+func (d *Delivery) columns(c *workqueue.Columns) { columns(c, &noRecord, d) }
+
+// newRow is the row of a timer or, if a schedule is named, of its occurrence.
+func newRow(t *Timer, fireAt, dueAt time.Time, schedule string) workqueue.NewRow {
+	return workqueue.NewRow{
+		DueAt:       dueAt,
+		MaxAttempts: t.MaxAttempts,
+		Headers:     t.Headers,
+		Values:      workqueue.ValuesOf(&record{t, fireAt, 1, schedule}, (*record).columns),
+	}
 }

@@ -3,7 +3,6 @@ package timers
 import (
 	"cmp"
 	"strings"
-	"time"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
@@ -33,7 +32,7 @@ func (t *Timers) checkTimer(timer Timer) error {
 
 // checkContent validates what timers and the occurrences of schedules have in common.
 func (t *Timers) checkContent(timer Timer) error {
-	row := newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)
+	row := newRow(&timer, timer.ScheduledAt, timer.ScheduledAt, "")
 	return cmp.Or(
 		validate.Size("payload", len(timer.Payload), t.maxPayload),
 		validate.Size("headers", input.HeaderSize(timer.Headers), MaxHeaders),
@@ -63,13 +62,4 @@ func checkTime(timer Timer) error {
 		return validate.Errorf("delay", "is set, and so is ScheduledAt: one of them says when")
 	}
 	return nil
-}
-
-func newRow(t Timer, fireAt, dueAt time.Time, schedule any) workqueue.NewRow {
-	return workqueue.NewRow{
-		DueAt:       dueAt,
-		MaxAttempts: t.MaxAttempts,
-		Headers:     t.Headers,
-		Values:      values(t, fireAt, schedule),
-	}
 }

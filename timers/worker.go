@@ -53,7 +53,7 @@ func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) (*Worker, error) 
 		return nil, err
 	}
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
-		Domain: workqueue.Domain[Delivery]{Table: t.table, Fields: (*Delivery).fields},
+		Domain: workqueue.Domain[Delivery]{Table: t.table, Columns: (*Delivery).columns},
 		Name:   "timers",
 		Runner: "worker",
 		Topic:  func(d *Delivery) string { return d.Topic },

@@ -20,6 +20,8 @@ var (
 		Params: []workqueue.Param{{Name: "scheduled_at", Type: "timestamptz"}},
 		Checks: []workqueue.Check{{Condition: "@scheduled_at IS NOT NULL", Message: "scheduled_at must not be NULL"}},
 	}
+	writtenGeneration = workqueue.Written{As: "1"}
+	unwritten         workqueue.Written
 )
 
 // writer is the SQL function timers_set, which takes what Set takes, for one timer.

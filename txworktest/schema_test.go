@@ -108,14 +108,7 @@ func TestMigrateAppliesTheApplicationsFolder(t *testing.T) {
 func TestTableOfAnApplication(t *testing.T) {
 	t.Parallel()
 	db := txworktest.Schema(t, txworktest.Server(t))
-	spec := workqueue.Spec{Schema: db.Schema, Table: "notes", Columns: []workqueue.Column{
-		{Name: "text", Type: "text"}, {Name: "size", Type: "integer"}, {Name: "big", Type: "bigint"},
-		{Name: "ratio", Type: "double precision"},
-		{Name: "ok", Type: "boolean"}, {Name: "body", Type: "bytea"}, {Name: "at", Type: "timestamptz"},
-		{Name: "other", Type: "uuid"},
-		{Name: "more", Type: "jsonb"}, {Name: "price", Type: "numeric"}, {Name: "day", Type: "date"},
-		{Name: "none", Type: "text"},
-	}}
+	spec := workqueue.Spec{Schema: db.Schema, Table: "notes", Columns: workqueue.ColumnsOf((*note).list)}
 	up, _, err := spec.DDL()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +129,7 @@ func TestTableOfAnApplication(t *testing.T) {
 		row.Text("none") != "" {
 		t.Errorf("%+v", row)
 	}
-	w, err := workqueue.NewWorker(db.Pool, workqueue.Domain[note]{Table: table, Fields: (*note).fields}, ack,
+	w, err := workqueue.NewWorker(db.Pool, workqueue.Domain[note]{Table: table, Columns: (*note).list}, ack,
 		workqueue.WorkerOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -154,12 +147,17 @@ var (
 // note is a row of the application.
 type note struct{ columns [12]any }
 
-func (n *note) fields() []any {
-	fields := make([]any, len(n.columns))
-	for i := range fields {
-		fields[i] = &n.columns[i]
+func (n *note) list(c *workqueue.Columns) {
+	for i, column := range []workqueue.Column{
+		{Name: "text", Type: "text"}, {Name: "size", Type: "integer"}, {Name: "big", Type: "bigint"},
+		{Name: "ratio", Type: "double precision"},
+		{Name: "ok", Type: "boolean"}, {Name: "body", Type: "bytea"}, {Name: "at", Type: "timestamptz"},
+		{Name: "other", Type: "uuid"},
+		{Name: "more", Type: "jsonb"}, {Name: "price", Type: "numeric"}, {Name: "day", Type: "date"},
+		{Name: "none", Type: "text"},
+	} {
+		c.Field(column, &n.columns[i])
 	}
-	return fields
 }
 
 func ack(context.Context, *workqueue.Claim[note]) error { return nil }

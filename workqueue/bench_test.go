@@ -114,8 +114,11 @@ func (x *bench) fill(n int) {
 func (x *bench) worker(handler workqueue.Handler[benchMessage]) *workqueue.Worker {
 	x.Helper()
 	domain := workqueue.Domain[benchMessage]{
-		Table:  x.table,
-		Fields: func(m *benchMessage) []any { return []any{&m.Topic, &m.Payload} },
+		Table: x.table,
+		Columns: func(m *benchMessage, c *workqueue.Columns) {
+			c.Field(workqueue.Column{Name: "topic", NotNull: true}, &m.Topic)
+			c.Field(workqueue.Column{Name: "payload"}, &m.Payload)
+		},
 	}
 	w, err := workqueue.NewWorker(x.pool, domain, handler, workqueue.WorkerOptions{})
 	if err != nil {

@@ -22,7 +22,7 @@ type claimRequest struct {
 	lease  time.Duration
 	limit  int
 	lanes  []claimLane
-	target func() (body any, dest []any)
+	target func(*Columns) (body any)
 	rule   *verdict       // takes the answer of the rule of the lanes; nil: the claim does not ask
 	topics *topicQuestion // nil: the claim does not ask
 	due    *dueQuestion   // asked after the claim, in the same transaction; nil: not asked
@@ -155,7 +155,7 @@ type claimScanner struct {
 	rows    []*delivery
 	slab    []delivery // of the next rows, see next
 	headers *string
-	dest    []any
+	dest    Columns // of the row
 }
 
 // slabSize is how many deliveries are allocated at once. One that is kept, because its handler runs for long, keeps the
@@ -176,19 +176,19 @@ func (s *claimScanner) next() *delivery {
 func (s *claimScanner) scan(scan func(...any) error) error {
 	row := s.next()
 	s.rows = append(s.rows, row)
-	body, domain := s.req.target()
-	row.body, row.Token = body, s.req.owner
-	s.dest = append(s.dest[:0], &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts, &s.headers,
-		&row.noted)
-	s.dest = append(s.dest, domain...)
-	err := scan(s.dest...)
+	row.Token = s.req.owner
+	s.dest.values = append(s.dest.values[:0], &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts,
+		&s.headers, &row.noted)
+	row.body = s.req.target(&s.dest)
+	err := scan(s.dest.values...)
 	if err != nil {
 		row.unreadable = fmt.Errorf("txwork: the row cannot be read: %w", err)
 		err = s.scanEach(scan)
 	}
-	row.lane = s.lanes.of(s.dest[claimedColumns:])
-	row.labels = telemetry.Pick(s.labels, s.dest[claimedColumns:])
-	row.topic = pickTopic(s.topics, s.dest[claimedColumns:])
+	domain := s.dest.values[claimedColumns:]
+	row.lane = s.lanes.of(domain)
+	row.labels = telemetry.Pick(s.labels, domain)
+	row.topic = pickTopic(s.topics, domain)
 	row.Headers = header.Read(s.headers)
 	return err
 }
@@ -196,12 +196,12 @@ func (s *claimScanner) scan(scan func(...any) error) error {
 // scanEach reads the columns of a row one by one, and skips those that cannot be read. Only an unreadable id is an
 // error.
 func (s *claimScanner) scanEach(scan func(...any) error) error {
-	one := make([]any, len(s.dest))
-	for i := range s.dest {
+	one := make([]any, len(s.dest.values))
+	for i := range s.dest.values {
 		for j := range one {
 			one[j] = conn.Unread{}
 		}
-		one[i] = s.dest[i]
+		one[i] = s.dest.values[i]
 		if err := scan(one...); err != nil && i == 0 {
 			return err
 		}
@@ -210,13 +210,12 @@ func (s *claimScanner) scanEach(scan func(...any) error) error {
 }
 
 // anyTarget scans domain columns into values of whatever type the driver gives.
-func (t *Table) anyTarget() (any, []any) {
+func (t *Table) anyTarget(c *Columns) any {
 	values := make([]any, len(t.claimed))
-	dest := make([]any, len(values))
 	for i := range values {
-		dest[i] = &values[i]
+		c.values = append(c.values, &values[i])
 	}
-	return values, dest
+	return values
 }
 
 func publicRows(claimed []*delivery) []Row {

@@ -32,7 +32,7 @@ const (
 type claimer struct {
 	queue  *Queue
 	lease  time.Duration
-	target func() (any, []any)
+	target func(*Columns) any
 	rule   *rule // of its lanes
 	topics *topicState
 	clock  *dbClock

@@ -185,7 +185,11 @@ func (e *encoded) worked(text, stored string) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	domain := workqueue.Domain[struct{}]{Table: e.table, Fields: func(*struct{}) []any { return []any{nil, nil} }}
+	domain := workqueue.Domain[struct{}]{Table: e.table, Columns: func(_ *struct{}, c *workqueue.Columns) {
+		for _, column := range e.table.Spec().Columns {
+			c.Field(column, nil)
+		}
+	}}
 	w, err := workqueue.NewWorker(e.db.Pool, domain, func(context.Context, *workqueue.Claim[struct{}]) error {
 		return workqueue.Permanent(errors.New(text))
 	}, workqueue.WorkerOptions{NoListen: true})

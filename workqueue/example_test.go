@@ -17,6 +17,12 @@ type invoiceRow struct {
 	Cents    int64
 }
 
+// columns names each column once, with the field that holds it.
+func (i *invoiceRow) columns(c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "customer", Type: "text", NotNull: true}, &i.Customer)
+	c.Field(workqueue.Column{Name: "cents", Type: "bigint", NotNull: true}, &i.Cents)
+}
+
 // This is a queue on a table of your own. `txwork table new` prints the table's migration; examples/customtable is a
 // complete program.
 func Example() {
@@ -27,12 +33,9 @@ func Example() {
 	}
 	defer pool.Close()
 	table, err := workqueue.Open(workqueue.Spec{
-		Schema: "billing",
-		Table:  "invoices",
-		Columns: []workqueue.Column{
-			{Name: "customer", Type: "text", NotNull: true},
-			{Name: "cents", Type: "bigint", NotNull: true},
-		},
+		Schema:  "billing",
+		Table:   "invoices",
+		Columns: workqueue.ColumnsOf((*invoiceRow).columns),
 	}, workqueue.Telemetry{})
 	if err != nil {
 		log.Fatal(err)
@@ -40,7 +43,9 @@ func Example() {
 
 	// The producer: the row exists if and only if the transaction commits.
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := table.Insert(ctx, workqueue.Pgx(tx), workqueue.NewRow{Values: []any{"Ada", int64(4200)}})
+		_, err := table.Insert(ctx, workqueue.Pgx(tx), workqueue.NewRow{
+			Values: workqueue.ValuesOf(&invoiceRow{"Ada", 4200}, (*invoiceRow).columns),
+		})
 		return err
 	})
 	if err != nil {
@@ -48,10 +53,7 @@ func Example() {
 	}
 
 	// The worker: what the handler writes in Tx commits together with the acknowledgement.
-	domain := workqueue.Domain[invoiceRow]{
-		Table:  table,
-		Fields: func(i *invoiceRow) []any { return []any{&i.Customer, &i.Cents} },
-	}
+	domain := workqueue.Domain[invoiceRow]{Table: table, Columns: (*invoiceRow).columns}
 	worker, err := workqueue.NewWorker(pool, domain, func(ctx context.Context, c *workqueue.Claim[invoiceRow]) error {
 		return c.Tx(ctx, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `INSERT INTO billing.sent VALUES ($1, $2)`, c.Body.Customer, c.Body.Cents)

@@ -23,9 +23,9 @@ import (
 // A Domain binds a [Table] to the Go type of its domain columns.
 type Domain[T any] struct {
 	Table *Table
-	// Fields returns pointers to the fields that hold Spec.Columns, in their order and without the internal ones. A nil
-	// pointer skips its column.
-	Fields func(*T) []any
+	// Columns lists the columns of the table with the fields of T in which a claim stores them, see [Columns]. Leave it
+	// nil for a table without columns.
+	Columns func(*T, *Columns)
 	// Lanes are the lanes that a worker serves, the most urgent first: for each, the values of [Spec].Lanes. Leave it
 	// empty for a table without lanes. A claim reads the lanes in this order until it is full. Every eighth claim
 	// begins with one of the less urgent lanes, in turn, so that none starves. If the table has a [Spec].Admission, all

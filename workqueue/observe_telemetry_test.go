@@ -563,8 +563,11 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 			t.Logger = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		},
 	})
-	domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any {
-		return []any{&n.Topic, &n.Payload, new(*int), new(*string)}
+	domain := workqueue.Domain[note]{Table: r.Table, Columns: func(n *note, c *workqueue.Columns) {
+		n.columns(c)
+		for _, column := range r.Table.Spec().Columns[2:] {
+			c.Field(column, new(any))
+		}
 	}}
 	w := r.startOn(r.Pool, domain, workqueue.WorkerOptions{
 		Redact: func(_ context.Context, message string) string { return strings.ReplaceAll(message, secret, "***") },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -117,13 +116,4 @@ func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 		return err
 	}
 	return missing.refuse(t)
-}
-
-// claimedNames are the names of what a claim returns.
-func (t *Table) claimedNames() string {
-	names := make([]string, len(t.claimed))
-	for i, c := range t.claimed {
-		names[i] = c.Name
-	}
-	return strings.Join(names, ", ")
 }

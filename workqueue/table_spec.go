@@ -154,7 +154,7 @@ type Column struct {
 	NotNull bool
 
 	// Internal keeps the column out of claims: it is bookkeeping of triggers, which no handler looks at. [Row].Values
-	// and [Domain].Fields are without it. A lane cannot be internal.
+	// is without it, and [Domain].Columns does not store it. A lane cannot be internal.
 	Internal bool
 
 	// Written says how the table's SQL function for new rows writes the column, see [Writer]. Default: by a parameter

@@ -140,7 +140,7 @@ type Worker struct {
 	outer   pgx.Tx        // instead of the pool: a drain in a transaction of the application
 	options WorkerOptions
 	lanes   [][]any
-	target  func() (any, []any)
+	target  func(*Columns) any
 	handle  func(context.Context, *delivery) error
 	leaves  func(context.Context, *delivery) error // nil: none
 
@@ -180,20 +180,15 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, invalid("pool", "is nil")
 	case domain.Table == nil:
 		return nil, invalid("domain", "has no table")
-	case domain.Fields == nil:
-		return nil, invalid("domain", "has no Fields")
 	case handler == nil:
 		return nil, invalid("handler", "is nil")
 	}
 	o = o.withDefaults()
-	if err := cmp.Or(o.validate(), domain.Table.checkLanes(domain.Lanes)); err != nil {
+	err := cmp.Or(o.validate(), domain.Table.checkLanes(domain.Lanes), checkColumns(domain.Table, domain.Columns))
+	if err != nil {
 		return nil, err
 	}
-	if n, want := len(domain.Fields(new(T))), len(domain.Table.claimed); n != want {
-		return nil, invalid("domain", "has %d fields, claims of %s return %d columns (%s): Fields returns a pointer or nil "+
-			"for each", n, domain.Table.Name(), want, domain.Table.claimedNames())
-	}
-	o, err := o.WithRuntime(pool)
+	o, err = o.WithRuntime(pool)
 	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {
 		return nil, err
 	}
@@ -203,9 +198,12 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		w.logger = w.logger.With(slog.String(w.table.spec.Lanes[0], lane))
 	}
 	o.Runtime.expect(w)
-	w.target = func() (any, []any) {
+	w.target = func(columns *Columns) any {
 		c := new(Claim[T])
-		return c, domain.Fields(&c.Body)
+		if domain.Columns != nil {
+			domain.Columns(&c.Body, columns)
+		}
+		return c
 	}
 	claim := func(d *delivery) *Claim[T] {
 		c := d.body.(*Claim[T])

@@ -121,10 +121,15 @@ func noteSpec(schema string) workqueue.Spec {
 	}
 }
 
+func (n *note) columns(c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "topic", Type: "text", NotNull: true}, &n.Topic)
+	c.Field(workqueue.Column{Name: "payload"}, &n.Payload)
+}
+
 func noteDomain(table *workqueue.Table) workqueue.Domain[note] {
 	return workqueue.Domain[note]{
-		Table:  table,
-		Fields: func(n *note) []any { return []any{&n.Topic, &n.Payload} },
+		Table:   table,
+		Columns: (*note).columns,
 	}
 }
 

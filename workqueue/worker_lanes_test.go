@@ -110,8 +110,11 @@ func TestLanesOfEveryType(t *testing.T) {
 			r.exec("VACUUM ANALYZE notes")
 			var order orderOf
 			domain := workqueue.Domain[note]{Table: r.Table,
-				Fields: func(n *note) []any { return append(r.Domain.Fields(n), new(any)) },
-				Lanes:  [][]any{{values[0]}, {values[1]}}}
+				Columns: func(n *note, c *workqueue.Columns) {
+					n.columns(c)
+					c.Field(r.Table.Spec().Columns[2], new(any))
+				},
+				Lanes: [][]any{{values[0]}, {values[1]}}}
 			w, err := workqueue.NewWorker(r.Pool, domain, order.handle, workqueue.WorkerOptions{Concurrency: 1})
 			if err != nil {
 				t.Fatal(err)

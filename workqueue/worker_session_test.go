@@ -64,8 +64,11 @@ func TestWorkerInAnOddSession(t *testing.T) {
 					{Name: "number", Type: "numeric"},
 				}
 			}})
-			domain := workqueue.Domain[every]{Table: r.Table, Fields: func(e *every) []any {
-				return []any{&e.Topic, &e.Bytes, &e.At, &e.Day, &e.Float, &e.None, &e.Number}
+			domain := workqueue.Domain[every]{Table: r.Table, Columns: func(e *every, c *workqueue.Columns) {
+				fields := []any{&e.Topic, &e.Bytes, &e.At, &e.Day, &e.Float, &e.None, &e.Number}
+				for i, column := range r.Table.Spec().Columns {
+					c.Field(column, fields[i])
+				}
 			}}
 			got := make(chan every, 10)
 			w, err := workqueue.NewWorker(r.Pool, domain, func(_ context.Context, c *workqueue.Claim[every]) error {

@@ -40,7 +40,7 @@ func (q *rowTable) insert(n int) {
 
 func (q *rowTable) worker(pool *pgxpool.Pool, o workqueue.WorkerOptions, handler func() error) *workqueue.Worker {
 	q.Helper()
-	domain := workqueue.Domain[struct{}]{Table: q.table, Fields: func(*struct{}) []any { return nil }}
+	domain := workqueue.Domain[struct{}]{Table: q.table}
 	w, err := workqueue.NewWorker(pool, domain, func(context.Context,
 		*workqueue.Claim[struct{}]) error {
 		return handler()

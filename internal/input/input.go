@@ -36,6 +36,17 @@ func HeaderSize(headers map[string]string) int {
 	return size
 }
 
+// RowSize is how many bytes a row adds to a statement: its headers, and its bytes, such as the payload.
+func RowSize(row workqueue.NewRow) int {
+	size := HeaderSize(row.Headers)
+	for _, v := range row.Values {
+		if b, ok := v.([]byte); ok {
+			size += len(b)
+		}
+	}
+	return size
+}
+
 // maxPayload is the largest limit that can be set for payloads. PostgreSQL accepts at most 1 GiB in one message, and
 // database/sql sends bytes as hexadecimal text, which doubles their size.
 const maxPayload = 256 << 20

@@ -86,7 +86,7 @@ func ownSpec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema: schema, Table: "letters",
 		Columns: append([]workqueue.Column{{Name: "address", Type: "text", NotNull: true}, {Name: "text", Type: "text"},
-			join.Column}, keyed.Columns()...),
+			join.Column}, workqueue.ColumnsOf(func(_ *struct{}, c *workqueue.Columns) { keyed.Columns(c, nil) })...),
 		Topics: workqueue.Topics{Columns: []string{"text"}},
 		Unique: []string{"address"}, KeyColumn: keyed.KeyColumn, Sweeps: []string{keyed.SweepSuffix, join.Sweep},
 		Folds: []workqueue.Fold{join.Fold, keyed.Fold},

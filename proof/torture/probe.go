@@ -66,7 +66,7 @@ func handleAll(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var handled atomic.Int64
-	domain := workqueue.Domain[struct{}]{Table: table, Fields: func(*struct{}) []any { return nil }}
+	domain := workqueue.Domain[struct{}]{Table: table}
 	w, err := workqueue.NewWorker(pool, domain, func(context.Context, *workqueue.Claim[struct{}]) error {
 		if handled.Add(1) == probeRows {
 			stop() // rows in progress are still settled

@@ -17,7 +17,7 @@ func newKeyed(t *testing.T) *fixture {
 	t.Helper()
 	var spec workqueue.Spec
 	f := newFixture(t, func(s *workqueue.Spec) {
-		s.Columns = append(s.Columns, keyed.Columns()...)
+		s.Columns = append(s.Columns, workqueue.ColumnsOf(keys)...)
 		s.Sweeps = append(s.Sweeps, keyed.SweepSuffix)
 		s.Folds = append(s.Folds, keyed.Fold)
 		s.KeyColumn = keyed.KeyColumn
@@ -31,7 +31,7 @@ func newKeyed(t *testing.T) *fixture {
 
 // through gives a row a key; nil means none.
 func through(g keyed.Rule) func(*workqueue.NewRow) {
-	return func(r *workqueue.NewRow) { r.Values = append(r.Values, keyed.Values(g)...) }
+	return func(r *workqueue.NewRow) { r.Values = append(r.Values, keyValues(g)...) }
 }
 
 var rules = map[string]keyed.Rule{"serial": keyed.Ordered{Key: "k"}, "limited": keyed.Limited{Key: "k", MaxRunning: 1}}
@@ -107,3 +107,8 @@ func equal(t testing.TB, got, want string) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// keys are the columns of a rule, and keyValues their values.
+func keys(r *keyed.Rule, c *workqueue.Columns) { keyed.Columns(c, *r) }
+
+func keyValues(r keyed.Rule) []any { return workqueue.ValuesOf(&r, keys) }

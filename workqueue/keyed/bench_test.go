@@ -90,7 +90,7 @@ func drain(b *testing.B, pool *pgxpool.Pool, table *workqueue.Table, rows int) {
 	b.Helper()
 	var handled atomic.Int64
 	ctx, stop := context.WithCancel(b.Context())
-	w, err := workqueue.NewWorker(pool, workqueue.Domain[body]{Table: table, Fields: (*body).fields},
+	w, err := workqueue.NewWorker(pool, workqueue.Domain[body]{Table: table, Columns: (*body).columns},
 		func(context.Context, *workqueue.Claim[body]) error {
 			handled.Add(1)
 			return nil

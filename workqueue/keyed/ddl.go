@@ -42,7 +42,7 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 	if err := spec.Validate(); err != nil {
 		return "", "", err
 	}
-	for _, c := range Columns() {
+	for _, c := range workqueue.ColumnsOf((*noRule).columns) {
 		is := func(own workqueue.Column) bool { own.Written = c.Written; return own == c }
 		if !slices.ContainsFunc(spec.Columns, is) {
 			return "", "", validate.Errorf("columns", "lack %s %s: a table with keys needs those of keyed.Columns",

@@ -52,11 +52,10 @@
 //
 // # Tables
 //
-// A table with keyed rows has the [Columns] in its Spec, [KeyColumn] as its KeyColumn, [Fold] among its Folds,
-// [SweepSuffix] among its Sweeps, and [DDL] in its migration; docs/domains.md has an example. The schema has to exist.
-// The migration creates the tables <table>_key_note, <table>_key_state and <table>_key_cursor, the sequence
-// <table>_key_seq, and functions and triggers named <table>_key_…. Claims return one of the columns, concurrency_key:
-// [workqueue.Domain].Fields has a nil for it, in the place of [Columns], unless handlers need it.
+// A table with keyed rows lists the [Columns] after its own, and has [KeyColumn] as its KeyColumn, [Fold] among its
+// Folds, [SweepSuffix] among its Sweeps, and [DDL] in its migration; docs/domains.md has an example. The schema has to
+// exist. The migration creates the tables <table>_key_note, <table>_key_state and <table>_key_cursor, the sequence
+// <table>_key_seq, and functions and triggers named <table>_key_….
 //
 // Triggers write notes with the rights of the tables' owner, so a role that writes or settles keyed rows needs none on
 // these tables. A role that folds or sweeps needs SELECT, INSERT, UPDATE and DELETE on all three tables, and EXECUTE on

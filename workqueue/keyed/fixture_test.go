@@ -29,9 +29,10 @@ type rig struct {
 
 func spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
-		Schema:      schema,
-		Table:       "work",
-		Columns:     append([]workqueue.Column{{Name: "n", Type: "bigint", NotNull: true}}, keyed.Columns()...),
+		Schema: schema,
+		Table:  "work",
+		Columns: append([]workqueue.Column{{Name: "n", Type: "bigint", NotNull: true}},
+			workqueue.ColumnsOf(keys)...),
 		Sweeps:      []string{keyed.SweepSuffix},
 		Folds:       []workqueue.Fold{keyed.Fold},
 		KeyColumn:   keyed.KeyColumn,
@@ -92,7 +93,7 @@ func ask[V any](r *rig, sql string, args ...any) (v V) {
 }
 
 func row(n int, g keyed.Rule) workqueue.NewRow {
-	return workqueue.NewRow{Values: append([]any{n}, keyed.Values(g)...)}
+	return workqueue.NewRow{Values: append([]any{n}, keyValues(g)...)}
 }
 
 // held is a row that waits for something else first, such as a join.
@@ -205,9 +206,15 @@ type body struct {
 	Key *string
 }
 
-func (b *body) fields() []any {
-	return []any{&b.N, &b.Key}
+func (b *body) columns(c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "n"}, &b.N)
+	c.Field(workqueue.Column{Name: keyed.KeyColumn}, &b.Key)
 }
+
+// keys are the columns of a rule, and keyValues their values.
+func keys(r *keyed.Rule, c *workqueue.Columns) { keyed.Columns(c, *r) }
+
+func keyValues(r keyed.Rule) []any { return workqueue.ValuesOf(&r, keys) }
 
 // work runs a worker until the test ends.
 func (r *rig) work(o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
@@ -218,9 +225,13 @@ func (r *rig) work(o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
 // workIn runs a worker of some lanes of a table with a queue and a priority.
 func (r *rig) workIn(lanes [][]any, o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
 	r.Helper()
-	d := workqueue.Domain[body]{Table: r.table, Fields: (*body).fields, Lanes: lanes}
+	d := workqueue.Domain[body]{Table: r.table, Columns: (*body).columns, Lanes: lanes}
 	if lanes != nil {
-		d.Fields = func(b *body) []any { return append(b.fields(), new(string), new(int16)) }
+		d.Columns = func(b *body, c *workqueue.Columns) {
+			b.columns(c)
+			c.Field(workqueue.Column{Name: "queue"}, nil)
+			c.Field(workqueue.Column{Name: "priority"}, nil)
+		}
 	}
 	w, err := workqueue.NewWorker(r.pool, d, handle, o)
 	r.ok(err)

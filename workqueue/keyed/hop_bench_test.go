@@ -22,7 +22,7 @@ func benchWork(b *testing.B, pool *pgxpool.Pool, table *workqueue.Table, workers
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for range workers {
-		w, err := workqueue.NewWorker(pool, workqueue.Domain[body]{Table: table, Fields: (*body).fields}, handle,
+		w, err := workqueue.NewWorker(pool, workqueue.Domain[body]{Table: table, Columns: (*body).columns}, handle,
 			workqueue.WorkerOptions{})
 		if err != nil {
 			b.Fatal(err)

@@ -86,7 +86,7 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 
 // values are those of a key's columns.
 func values(g keyed.Rule) string {
-	v := keyed.Values(g)
+	v := keyValues(g)
 	if v[3] == nil {
 		return fmt.Sprintf("'%s', %d, 0, NULL, NULL", v[0], v[1])
 	}

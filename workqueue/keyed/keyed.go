@@ -105,35 +105,45 @@ func (p *Policy) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// columns is the number of [Columns].
-const columns = 6
+// A written says how the SQL function writes each of the columns; nil: it does not.
+type written struct{ key, limit, policy, rate, burst, seq *workqueue.Written }
 
-// Columns are the domain columns of a table with keyed rows. The core's inserts fill them from [Values].
-func Columns() []workqueue.Column {
-	return []workqueue.Column{
-		{Name: "concurrency_key", Type: "text", Written: &writtenKey},
-		{Name: "key_limit", Type: "integer", Internal: true, Written: &writtenLimit},
-		{Name: "key_policy", Type: "smallint", Internal: true, Written: &writtenPolicy},
-		{Name: "key_rate", Type: "double precision", Internal: true, Written: &writtenRate},
-		{Name: "key_burst", Type: "integer", Internal: true, Written: &writtenBurst},
-		{Name: "key_seq", Type: "bigint", Internal: true}, // given by the database
-	}
+// Columns lists the columns of a table with keyed rows for a domain, after its own, with the rule of a new row: nil is
+// [None]. Handlers do not get them.
+func Columns(c *workqueue.Columns, r Rule) { list(c, r, &byRule) }
+
+// noRule lists the columns alone.
+type noRule struct{}
+
+func (*noRule) columns(c *workqueue.Columns) { Columns(c, nil) }
+
+func list(c *workqueue.Columns, r Rule, w *written) {
+	s := Stored(r)
+	c.Split(workqueue.Column{Name: KeyColumn, Type: "text", Written: w.key}, s.Key, nil)
+	c.Split(workqueue.Column{Name: "key_limit", Type: "integer", Internal: true, Written: w.limit}, s.Limit, nil)
+	c.Split(workqueue.Column{Name: "key_policy", Type: "smallint", Internal: true, Written: w.policy}, s.Policy, nil)
+	c.Split(workqueue.Column{Name: "key_rate", Type: "double precision", Internal: true, Written: w.rate}, s.Rate, nil)
+	c.Split(workqueue.Column{Name: "key_burst", Type: "integer", Internal: true, Written: w.burst}, s.Burst, nil)
+	// given by the database
+	c.Field(workqueue.Column{Name: "key_seq", Type: "bigint", Internal: true, Written: w.seq}, nil)
 }
 
-// Values are a new row's values of [Columns], in their order. Nil is [None].
-func Values(r Rule) []any {
-	values := make([]any, columns)
+// A StoredRule is a rule as the columns of a row hold it. Nil is NULL.
+type StoredRule struct{ Key, Limit, Policy, Rate, Burst any }
+
+// Stored is a rule as it is stored, for the statements of a domain that change rows. Nil is [None].
+func Stored(r Rule) (s StoredRule) {
 	if r == nil {
-		return values
+		return s
 	}
 	e := r.entry()
 	if e.key != "" {
-		values[0], values[1], values[2] = e.key, e.limit, e.policy
+		s.Key, s.Limit, s.Policy = e.key, e.limit, e.policy
 	}
 	if e.rate > 0 {
-		values[3], values[4] = e.rate, e.burst
+		s.Rate, s.Burst = e.rate, e.burst
 	}
-	return values
+	return s
 }
 
 // stored is the policy's value in the column key_policy, as sql/keyed.up.sql reads it.

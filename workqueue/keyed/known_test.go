@@ -311,7 +311,7 @@ func (w *walk) step() {
 	case 12:
 		w.disturb()
 	case 14: // a Replace
-		v := keyed.Values(walkRules[w.random.IntN(len(walkRules))])
+		v := keyValues(walkRules[w.random.IntN(len(walkRules))])
 		w.exec("UPDATE work SET concurrency_key = $1, key_limit = $2, key_policy = $3, key_rate = $4, key_burst = $5 "+
 			"WHERE id IN (SELECT id FROM work WHERE status = 0 ORDER BY random() LIMIT 2 FOR UPDATE SKIP LOCKED)", v[:5]...)
 		if w.hasLevels() {

@@ -330,11 +330,11 @@ func TestDDLNeedsItsColumnsAndGoesBack(t *testing.T) {
 	if _, _, err := keyed.DDL(workqueue.Spec{Table: "work"}); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("without the columns: %v", err)
 	}
-	if _, _, err := keyed.DDL(workqueue.Spec{Table: "work", Columns: keyed.Columns()}); !errors.Is(err,
+	if _, _, err := keyed.DDL(workqueue.Spec{Table: "work", Columns: workqueue.ColumnsOf(keys)}); !errors.Is(err,
 		workqueue.ErrInvalid) {
 		t.Errorf("without the sweep: %v", err)
 	}
-	half := workqueue.Spec{Table: "work", Columns: keyed.Columns(), KeyColumn: keyed.KeyColumn,
+	half := workqueue.Spec{Table: "work", Columns: workqueue.ColumnsOf(keys), KeyColumn: keyed.KeyColumn,
 		Sweeps: []string{keyed.SweepSuffix}}
 	if _, _, err := keyed.DDL(half); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("without the fold: %v", err)

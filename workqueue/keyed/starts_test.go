@@ -274,7 +274,7 @@ func TestAnInterruptedRowHasStarted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.insert(row(1, slowly(1)), row(2, slowly(1)))
-	d := workqueue.Domain[body]{Table: r.table, Fields: (*body).fields}
+	d := workqueue.Domain[body]{Table: r.table, Columns: (*body).columns}
 	running := make(chan struct{})
 	w, err := workqueue.NewWorker(r.pool, d, func(ctx context.Context, _ *workqueue.Claim[body]) error {
 		close(running)

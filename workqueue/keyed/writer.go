@@ -6,9 +6,11 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// How the SQL function of a table writes [Columns]: from the fields of [Ordered] and [Limited], as [Values] does. The
+// How the SQL function of a table writes [Columns]: from the fields of [Ordered] and [Limited], as [Stored] does. The
 // table's triggers check the bounds.
 var (
+	byRule = written{&writtenKey, &writtenLimit, &writtenPolicy, &writtenRate, &writtenBurst, nil}
+
 	writtenKey = workqueue.Written{
 		As: "coalesce(@ordered_key, @limited_key)",
 		Params: []workqueue.Param{
@@ -56,24 +58,20 @@ func check(condition, message string) workqueue.Check {
 	return workqueue.Check{Condition: condition, Message: message}
 }
 
-// OrderedBy are [Columns] for a domain with one rule: its SQL function orders rows by the value of an expression, which
-// may name parameters of the function as @name, unless it is NULL or the parameter ordered is false. They have the same
-// names and types, so the rest of the package makes no difference.
-func OrderedBy(key string) []workqueue.Column {
+// OrderedBy returns [Columns] for a domain with one rule: its SQL function orders rows by the value of an expression,
+// which may name parameters of the function as @name, unless it is NULL or the parameter ordered is false. They have
+// the same names and types, so the rest of the package makes no difference.
+func OrderedBy(key string) func(*workqueue.Columns, Rule) {
 	key = "CASE WHEN @ordered THEN " + key + " END"
-	written := []workqueue.Written{
-		{
+	w := &written{
+		key: &workqueue.Written{
 			As:     key,
 			Params: []workqueue.Param{{Name: "ordered", Type: "boolean", Default: "true"}, onFailure},
 			Checks: []workqueue.Check{isPolicy, check("@ordered IS NOT NULL", "ordered must be true or false")},
 		},
-		{As: "CASE WHEN " + key + " IS NOT NULL THEN 0 END"},
-		{As: "CASE WHEN " + key + " IS NOT NULL THEN " + storedPolicy + " END"},
-		{}, {}, {},
+		limit:  &workqueue.Written{As: "CASE WHEN " + key + " IS NOT NULL THEN 0 END"},
+		policy: &workqueue.Written{As: "CASE WHEN " + key + " IS NOT NULL THEN " + storedPolicy + " END"},
+		rate:   &workqueue.Written{}, burst: &workqueue.Written{}, seq: &workqueue.Written{},
 	}
-	all := Columns()
-	for i := range all {
-		all[i].Written = &written[i]
-	}
-	return all
+	return func(c *workqueue.Columns, r Rule) { list(c, r, w) }
 }

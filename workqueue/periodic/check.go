@@ -44,7 +44,7 @@ func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
 		validate.Size("expression", len(s.Expr), MaxExpr),
 		validate.Size("template", len(s.Template), MaxTemplate),
 		checkVersion(s),
-		p.table.Check(&workqueue.NewRow{Values: values(s, nil, nil)}),
+		p.table.Check(&workqueue.NewRow{Values: workqueue.ValuesOf(recordOf(s, nil, nil), (*record).columns)}),
 	)
 	if err != nil {
 		return nil, err

@@ -98,7 +98,7 @@ func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool,
 	var inserted []workqueue.Enqueued
 	err = p.bounded(ctx, tx, &LockedError{Schedule: d.Name}, func() (err error) {
 		inserted, err = p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next),
-			Values: values(d.Schedule, next, anchor)})
+			Values: workqueue.ValuesOf(recordOf(d.Schedule, next, anchor), (*record).columns)})
 		return err
 	})
 	return err == nil && !inserted[0].Duplicate, err
@@ -118,9 +118,10 @@ func (p *Plan) change(ctx context.Context, tx workqueue.Tx, old row, d definitio
 	if err != nil {
 		return err
 	}
-	v := values(d.Schedule, nil, nil)
-	return p.table.In(tx).Query(ctx, discard, p.statements.put, old.ID, v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
-		next, p.dueAt(d.Rule, next).Add(-old.ahead), stored, dropped, old.origin(), d.Version)
+	r := recordOf(d.Schedule, nil, nil)
+	return p.table.In(tx).Query(ctx, discard, p.statements.put, old.ID, r.expr, r.zone, r.misfire, r.cap, r.grace,
+		r.overlap, r.jitter, r.template, next, p.dueAt(d.Rule, next).Add(-old.ahead), stored, dropped,
+		old.origin(), d.Version)
 }
 
 // become returns what is next under a new definition, what is owed under those before it, and how many occurrences that

@@ -87,7 +87,7 @@ func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, 
 		o.TxLimits = workqueue.TxLimits{Idle: limit, Statement: limit, Lock: min(limit, DefaultLockWait)}
 	}
 	s := &Scheduler{plan: p, pool: pool, logger: cmp.Or(p.options.Telemetry.Logger, slog.Default())}
-	domain := workqueue.Domain[columns]{Table: p.table, Fields: (*columns).fields}
+	domain := workqueue.Domain[record]{Table: p.table, Columns: (*record).columns}
 	worker, err := workqueue.NewWorker(pool, domain, s.handle, o.WorkerOptions)
 	if err != nil {
 		return nil, err
@@ -147,20 +147,9 @@ func (s *Scheduler) Drain() (*workqueue.Drain, error) { return s.worker.Drain() 
 // schedule: if more than 250 occurrences are owed, it writes the first 250.
 func (s *Scheduler) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) { return s.worker.DrainIn(tx) }
 
-// columns receive the row of a claim. They are not used: a scheduler decides by what it reads after the claim.
-type columns struct{ values [14]any }
-
-func (c *columns) fields() []any {
-	dest := make([]any, len(c.values))
-	for i := range c.values {
-		dest[i] = &c.values[i]
-	}
-	return dest
-}
-
 // handle decides about one schedule, in the transaction that settles its claim: the decision, the occurrences and the
 // next due time commit together or not at all. Occurrences that exceed one transaction are left to the next claim.
-func (s *Scheduler) handle(ctx context.Context, c *workqueue.Claim[columns]) error {
+func (s *Scheduler) handle(ctx context.Context, c *workqueue.Claim[record]) error {
 	if s.aside.has(c.ID) {
 		return workqueue.Snooze(asideSnooze)
 	}

@@ -12,28 +12,9 @@ var retry = workqueue.Retry{Growth: workqueue.Exponential, Base: second, Cap: mi
 // Spec describes a table of schedules, such as timers_schedule. An empty schema is [workqueue.DefaultSchema].
 func Spec(schema, table string) workqueue.Spec {
 	return workqueue.Spec{
-		Schema: schema,
-		Table:  table,
-		Columns: []workqueue.Column{
-			{Name: "name", Type: "text", NotNull: true},
-			{Name: "expr", Type: "text", NotNull: true},
-			{Name: "zone", Type: "text", NotNull: true},
-			{Name: "misfire", Type: "text", NotNull: true},
-			{Name: "cap", Type: "integer", NotNull: true},
-			{Name: "grace", Type: "bigint", NotNull: true}, // microseconds
-			{Name: "overlap", Type: "text", NotNull: true},
-			{Name: "jitter", Type: "bigint", NotNull: true},                  // microseconds
-			{Name: "template", Type: "bytea", NotNull: true, Internal: true}, // large, and read after the claim
-			{Name: "paused", Type: "boolean", NotNull: true},
-			{Name: "next_at", Type: "timestamptz"},     // nominal; of a paused one, where it stopped
-			{Name: "last_at", Type: "timestamptz"},     // nominal
-			{Name: "buffered_at", Type: "timestamptz"}, // nominal
-			{Name: "fired", Type: "bigint", NotNull: true},
-			{Name: "skipped", Type: "bigint", NotNull: true},
-			{Name: "owed", Type: "jsonb", Internal: true},         // what was due under earlier definitions, see debts
-			{Name: "anchor", Type: "timestamptz", Internal: true}, // a time of every interval; NULL: unknown
-			{Name: "version", Type: "bigint", Internal: true},     // of the definition; NULL is 0
-		},
+		Schema:      schema,
+		Table:       table,
+		Columns:     workqueue.ColumnsOf((*record).columns),
 		Unique:      []string{"name"},
 		Labels:      []string{"name"},
 		MaxAttempts: maxAttempts,
@@ -47,15 +28,44 @@ func DDL(schema, table string) (up, down string, err error) {
 	return Spec(schema, table).DDL()
 }
 
-// values are a new schedule's columns as the Spec orders them.
-func values(s Schedule, next, anchor any) []any {
-	template := s.Template
-	if template == nil {
-		template = []byte{} // because a nil slice is NULL
+// A record is what is written of a schedule, as it is stored. Times are nominal, durations in microseconds.
+type record struct {
+	name, expr, zone, misfire, overlap string
+	cap, grace, jitter                 int64
+	template                           []byte
+	next, anchor                       any // NULL: unknown
+	version                            int64
+}
+
+func recordOf(s Schedule, next, anchor any) *record {
+	return &record{
+		name: s.Name, expr: s.Expr, zone: s.Zone, misfire: s.Rule.Misfire.String(), overlap: s.Rule.Overlap.String(),
+		cap: int64(s.Rule.Cap), grace: s.Rule.Grace.Microseconds(), jitter: s.Rule.Jitter.Microseconds(),
+		template: append([]byte{}, s.Template...), next: next, anchor: anchor, version: s.Version,
 	}
-	return []any{
-		s.Name, s.Expr, s.Zone, s.Rule.Misfire.String(), s.Rule.Cap, s.Rule.Grace.Microseconds(),
-		s.Rule.Overlap.String(), s.Rule.Jitter.Microseconds(), template, false, next, nil, nil, 0, 0,
-		nil, anchor, s.Version,
-	}
+}
+
+// columns lists the columns of a schedule. A scheduler reads them after the claim.
+func (r *record) columns(c *workqueue.Columns) {
+	c.Split(workqueue.Column{Name: "name", Type: "text", NotNull: true}, &r.name, &r.name) // the label
+	c.Split(workqueue.Column{Name: "expr", Type: "text", NotNull: true}, &r.expr, nil)
+	c.Split(workqueue.Column{Name: "zone", Type: "text", NotNull: true}, &r.zone, nil)
+	c.Split(workqueue.Column{Name: "misfire", Type: "text", NotNull: true}, &r.misfire, nil)
+	c.Split(workqueue.Column{Name: "cap", Type: "integer", NotNull: true}, &r.cap, nil)
+	c.Split(workqueue.Column{Name: "grace", Type: "bigint", NotNull: true}, &r.grace, nil)
+	c.Split(workqueue.Column{Name: "overlap", Type: "text", NotNull: true}, &r.overlap, nil)
+	c.Split(workqueue.Column{Name: "jitter", Type: "bigint", NotNull: true}, &r.jitter, nil)
+	c.Split(workqueue.Column{Name: "template", Type: "bytea", NotNull: true, Internal: true}, &r.template, nil)
+	c.Split(workqueue.Column{Name: "paused", Type: "boolean", NotNull: true}, false, nil)
+	c.Split(workqueue.Column{Name: "next_at", Type: "timestamptz"}, r.next, nil) // of a paused one, where it stopped
+	c.Field(workqueue.Column{Name: "last_at", Type: "timestamptz"}, nil)
+	c.Field(workqueue.Column{Name: "buffered_at", Type: "timestamptz"}, nil)
+	c.Split(workqueue.Column{Name: "fired", Type: "bigint", NotNull: true}, 0, nil)
+	c.Split(workqueue.Column{Name: "skipped", Type: "bigint", NotNull: true}, 0, nil)
+	// what was due under earlier definitions, see debts
+	c.Field(workqueue.Column{Name: "owed", Type: "jsonb", Internal: true}, nil)
+	// a time of every interval
+	c.Split(workqueue.Column{Name: "anchor", Type: "timestamptz", Internal: true}, r.anchor, nil)
+	// of the definition; NULL is 0
+	c.Split(workqueue.Column{Name: "version", Type: "bigint", Internal: true}, &r.version, nil)
 }

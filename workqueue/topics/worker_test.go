@@ -65,10 +65,10 @@ func (p *post) send(topics ...string) {
 }
 
 // worker makes a worker that leaves out the columns that its handlers do not use.
-func (p *post) worker(read func(*letter) []any, before ...*workqueue.Worker) *topics.Worker[handler] {
+func (p *post) worker(read func(*letter, *workqueue.Columns), before ...*workqueue.Worker) *topics.Worker[handler] {
 	p.Helper()
 	w, err := topics.NewWorker(p.Pool, topics.Domain[handler, letter]{
-		Domain: workqueue.Domain[letter]{Table: p.table, Fields: read},
+		Domain: workqueue.Domain[letter]{Table: p.table, Columns: read},
 		Name:   "mailbox",
 		Runner: "postman",
 		Topic:  func(l *letter) string { return l.topic },
@@ -79,8 +79,15 @@ func (p *post) worker(read func(*letter) []any, before ...*workqueue.Worker) *to
 	return w
 }
 
-func whole(l *letter) []any     { return []any{&l.topic, &l.text} }
-func topicOnly(l *letter) []any { return []any{&l.topic, nil} }
+func whole(l *letter, c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "topic"}, &l.topic)
+	c.Field(workqueue.Column{Name: "text"}, &l.text)
+}
+
+func topicOnly(l *letter, c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "topic"}, &l.topic)
+	c.Field(workqueue.Column{Name: "text"}, nil)
+}
 
 func (p *post) drained(d *workqueue.Drain, err error) workqueue.Stats {
 	p.Helper()

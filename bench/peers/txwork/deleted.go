@@ -14,11 +14,8 @@ const deletedTable = "deleted"
 
 // deletedSpec is a table for jobs without the columns that only package jobs needs.
 var deletedSpec = workqueue.Spec{
-	Table: deletedTable,
-	Columns: []workqueue.Column{
-		{Name: "kind", Type: "text", NotNull: true},
-		{Name: "args", Type: "bytea", NotNull: true},
-	},
+	Table:      deletedTable,
+	Columns:    workqueue.ColumnsOf((*columns).list),
 	DeleteDone: true,
 }
 
@@ -61,11 +58,13 @@ type columns struct {
 	args []byte
 }
 
+func (r *columns) list(c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "kind", Type: "text", NotNull: true}, &r.kind)
+	c.Field(workqueue.Column{Name: "args", Type: "bytea", NotNull: true}, &r.args)
+}
+
 func (d *deleted) Work(ctx context.Context, handled func()) error {
-	domain := workqueue.Domain[columns]{
-		Table:  d.rows,
-		Fields: func(c *columns) []any { return []any{&c.kind, &c.args} },
-	}
+	domain := workqueue.Domain[columns]{Table: d.rows, Columns: (*columns).list}
 	handler := func(_ context.Context, c *workqueue.Claim[columns]) error {
 		var body protocol.Body
 		if err := json.Unmarshal(c.Body.args, &body); err != nil {

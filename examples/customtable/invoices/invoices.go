@@ -15,16 +15,11 @@ import (
 // Spec describes the table in a schema.
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
-		Schema: schema,
-		Table:  "invoices",
-		Columns: []workqueue.Column{
-			{Name: "number", Type: "text", NotNull: true},
-			{Name: "channel", Type: "text", NotNull: true},
-			{Name: "customer", Type: "text", NotNull: true},
-			{Name: "cents", Type: "bigint", NotNull: true},
-		},
-		Unique: []string{"number"},
-		Labels: []string{"channel"},
+		Schema:  schema,
+		Table:   "invoices",
+		Columns: workqueue.ColumnsOf((*Invoice).columns),
+		Unique:  []string{"number"},
+		Labels:  []string{"channel"},
 	}
 }
 
@@ -51,6 +46,14 @@ type Invoice struct {
 	Cents    int64 // above zero
 }
 
+// columns names each column once, with the field that holds it.
+func (v *Invoice) columns(c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "number", Type: "text", NotNull: true}, &v.Number)
+	c.Field(workqueue.Column{Name: "channel", Type: "text", NotNull: true}, &v.Channel)
+	c.Field(workqueue.Column{Name: "customer", Type: "text", NotNull: true}, &v.Customer)
+	c.Field(workqueue.Column{Name: "cents", Type: "bigint", NotNull: true}, &v.Cents)
+}
+
 // Enqueue writes up to [workqueue.MaxBatch] invoices in the application's transaction. If the number of an invoice
 // exists already, the result is a Duplicate and nothing is written for it.
 func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, invoices ...Invoice) ([]workqueue.Enqueued, error) {
@@ -59,7 +62,7 @@ func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, invoices ...Inv
 		if err := v.check(); err != nil {
 			return nil, &workqueue.ItemError{Item: "invoice", Index: i, Count: len(invoices), Err: err}
 		}
-		rows[i].Values = []any{v.Number, v.Channel, v.Customer, v.Cents}
+		rows[i].Values = workqueue.ValuesOf(&v, (*Invoice).columns)
 	}
 	return s.table.Insert(ctx, tx, rows...)
 }
@@ -93,7 +96,7 @@ type Worker struct{ *topics.Worker[Handler] }
 // NewWorker creates a worker. Register its handlers, then call Run or make it a part of a service.
 func NewWorker(pool *pgxpool.Pool, s *Invoices, o workqueue.WorkerOptions) (*Worker, error) {
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
-		Domain: workqueue.Domain[Delivery]{Table: s.table, Fields: (*Delivery).fields},
+		Domain: workqueue.Domain[Delivery]{Table: s.table, Columns: (*Delivery).columns},
 		Name:   "invoices",
 		Runner: "worker",
 		Topic:  func(d *Delivery) string { return d.Channel },
@@ -104,9 +107,6 @@ func NewWorker(pool *pgxpool.Pool, s *Invoices, o workqueue.WorkerOptions) (*Wor
 	}
 	return &Worker{worker}, nil
 }
-
-// fields returns pointers to the fields in which a claim stores the columns, in the order of the Spec.
-func (d *Delivery) fields() []any { return []any{&d.Number, &d.Channel, &d.Customer, &d.Cents} }
 
 func deliver(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
 	d := &c.Body

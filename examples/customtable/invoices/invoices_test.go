@@ -104,7 +104,7 @@ func TestInvoicesFromSQL(t *testing.T) {
 // orderedSpec is the table of invoices that are sent one at a time for each customer.
 func orderedSpec(schema string) workqueue.Spec {
 	spec := invoices.Spec(schema)
-	spec.Columns = append(spec.Columns, keyed.Columns()...)
+	spec.Columns = workqueue.ColumnsOf(orderedColumns)
 	spec.KeyColumn = keyed.KeyColumn
 	spec.Folds = []workqueue.Fold{keyed.Fold}
 	spec.Sweeps = []string{keyed.SweepSuffix}
@@ -120,13 +120,12 @@ func orderedDDL(schema string) (string, error) {
 	return "CREATE SCHEMA IF NOT EXISTS " + schema + ";\n" + table + keys, err
 }
 
-func orderedRow(v invoices.Invoice) workqueue.NewRow {
-	own := []any{v.Number, v.Channel, v.Customer, v.Cents}
-	return workqueue.NewRow{Values: append(own, keyed.Values(keyed.Ordered{Key: v.Customer})...)}
-}
-
-func orderedFields(v *invoices.Invoice) []any {
-	return []any{&v.Number, &v.Channel, &v.Customer, &v.Cents, nil}
+func orderedColumns(v *invoices.Invoice, c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "number", Type: "text", NotNull: true}, &v.Number)
+	c.Field(workqueue.Column{Name: "channel", Type: "text", NotNull: true}, &v.Channel)
+	c.Field(workqueue.Column{Name: "customer", Type: "text", NotNull: true}, &v.Customer)
+	c.Field(workqueue.Column{Name: "cents", Type: "bigint", NotNull: true}, &v.Cents)
+	keyed.Columns(c, keyed.Ordered{Key: v.Customer})
 }
 
 // Invoices of a customer are sent in their order, whether Go or SQL wrote them. The DDL makes its own schema.
@@ -147,7 +146,8 @@ func TestInvoicesInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sent []string
-	worker, err := workqueue.NewWorker(db.Pool, workqueue.Domain[invoices.Invoice]{Table: table, Fields: orderedFields},
+	domain := workqueue.Domain[invoices.Invoice]{Table: table, Columns: orderedColumns}
+	worker, err := workqueue.NewWorker(db.Pool, domain,
 		func(_ context.Context, c *workqueue.Claim[invoices.Invoice]) error {
 			sent = append(sent, c.Body.Number)
 			return nil
@@ -156,7 +156,8 @@ func TestInvoicesInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := invoices.Invoice{Number: "1", Channel: "email", Customer: "acme", Cents: 4200}
-	if _, err := table.Insert(t.Context(), workqueue.Pgx(tx), orderedRow(v)); err != nil {
+	row := workqueue.NewRow{Values: workqueue.ValuesOf(&v, orderedColumns)}
+	if _, err := table.Insert(t.Context(), workqueue.Pgx(tx), row); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tx.Exec(t.Context(), "SELECT "+schema+".invoices_enqueue('2', 'email', 'acme', 4200, "+

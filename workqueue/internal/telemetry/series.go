@@ -45,6 +45,8 @@ func LabelText(v any) string {
 		return **v
 	case *any:
 		return LabelText(*v)
+	case fmt.Stringer:
+		return v.String()
 	}
 	return fmt.Sprint(v)
 }

@@ -29,12 +29,9 @@ func openDeletedStore(l *lab, concurrency int) (*deletedStore, error) {
 
 func deletedSpec(l *lab) workqueue.Spec {
 	return workqueue.Spec{
-		Schema: l.schema,
-		Table:  "deleted",
-		Columns: []workqueue.Column{
-			{Name: "topic", Type: "text", NotNull: true},
-			{Name: "payload", Type: "bytea", NotNull: true},
-		},
+		Schema:     l.schema,
+		Table:      "deleted",
+		Columns:    workqueue.ColumnsOf((*deletedBody).columns),
 		Retry:      benchRetry,
 		DeleteDone: true,
 	}
@@ -44,6 +41,11 @@ func deletedSpec(l *lab) workqueue.Spec {
 type deletedBody struct {
 	topic   string
 	payload []byte
+}
+
+func (b *deletedBody) columns(c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "topic", Type: "text", NotNull: true}, &b.topic)
+	c.Field(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true}, &b.payload)
 }
 
 func (s *deletedStore) table() string { return s.rows.Spec().Table }
@@ -65,10 +67,7 @@ func (s *deletedStore) insert(ctx context.Context, tx pgx.Tx, parcels []parcel) 
 }
 
 func (s *deletedStore) worker(pool *pgxpool.Pool, handle handle) (runner, error) {
-	domain := workqueue.Domain[deletedBody]{
-		Table:  s.rows,
-		Fields: func(b *deletedBody) []any { return []any{&b.topic, &b.payload} },
-	}
+	domain := workqueue.Domain[deletedBody]{Table: s.rows, Columns: (*deletedBody).columns}
 	handler := func(_ context.Context, c *workqueue.Claim[deletedBody]) error {
 		var p parcel
 		if err := p.UnmarshalBinary(c.Body.payload); err != nil {

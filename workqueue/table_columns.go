@@ -1,0 +1,151 @@
+package workqueue
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Columns is what a domain lists its columns to, in a function that names each once, with the field that holds it:
+//
+//	func (v *Invoice) columns(c *workqueue.Columns) {
+//		c.Field(workqueue.Column{Name: "number", Type: "text", NotNull: true}, &v.Number)
+//		c.Field(workqueue.Column{Name: "cents", Type: "bigint", NotNull: true}, &v.Cents)
+//	}
+//
+// [ColumnsOf] makes the columns of a [Spec] from the list, [ValuesOf] the values of a [NewRow], and [Domain].Columns
+// has a claim stored in the fields. So the function is called for each row: it lists the same columns in the same order
+// each time, and does nothing else.
+type Columns struct {
+	purpose purpose
+	list    []Column
+	values  []any // to be written, or where a claim is stored
+	problem error
+}
+
+type purpose byte
+
+const (
+	reading purpose = iota
+	writing
+	listing
+)
+
+// Field lists a column with a pointer to the field that is written to it, and in which a claim stores it. An empty
+// string is NULL in a column that may be NULL; a nil slice of bytes is empty in one that may not. Nil: the column is
+// written as NULL, and claims skip it. An Internal column is never read.
+func (c *Columns) Field(column Column, field any) { c.Split(column, field, field) }
+
+// Split lists a column that is written from one place, and stored by a claim in another: a pointer to a field. What is
+// written may be a pointer to a field as well, or the value itself.
+func (c *Columns) Split(column Column, from, into any) {
+	switch c.purpose {
+	case writing:
+		c.values = append(c.values, column.from(from))
+	case listing:
+		c.list = append(c.list, column)
+		if column.into(into) == nil && into != nil && c.problem == nil {
+			c.problem = invalid(column.Name, "is listed with a %T, where a claim cannot store it: give a pointer", into)
+		}
+	default:
+		if !column.Internal {
+			c.values = append(c.values, column.into(into))
+		}
+	}
+}
+
+// from is a value to write. Only what needs a rule is looked through here: the rest is left to the column's converter.
+func (c *Column) from(v any) any {
+	switch v := v.(type) {
+	case *string:
+		if *v == "" && !c.NotNull {
+			return nil
+		}
+		return *v
+	case *[]byte:
+		switch {
+		case *v != nil:
+			return *v
+		case c.NotNull:
+			return []byte{}
+		}
+		return nil
+	case *int64:
+		return *v
+	case *bool:
+		return *v
+	case *time.Time:
+		return *v
+	case *uuid.UUID:
+		return *v
+	}
+	return v
+}
+
+// into is where a claim stores the column, nil for nowhere.
+func (c *Column) into(field any) any {
+	if text, ok := field.(*string); ok && !c.NotNull && c.Type == "text" {
+		return (*orEmpty)(text)
+	}
+	return field
+}
+
+// orEmpty is a text that is empty for NULL.
+type orEmpty string
+
+// String implements [fmt.Stringer], for labels and topics.
+func (o *orEmpty) String() string { return string(*o) }
+
+// ScanText implements [pgtype.TextScanner].
+func (o *orEmpty) ScanText(v pgtype.Text) error {
+	*o = orEmpty(v.String)
+	return nil
+}
+
+// ColumnsOf are the columns that a function lists, for a [Spec].
+func ColumnsOf[T any](list func(*T, *Columns)) []Column {
+	c := Columns{purpose: listing}
+	list(new(T), &c)
+	return c.list
+}
+
+// lists are reused, so that a row costs no list beside its values.
+var lists = sync.Pool{New: func() any { return &Columns{purpose: writing} }}
+
+// ValuesOf are the values of the columns that a function lists for row, for a [NewRow].
+func ValuesOf[T any](row *T, list func(*T, *Columns)) []any {
+	c := lists.Get().(*Columns)
+	list(row, c)
+	values := slices.Clone(c.values)
+	clear(c.values) // a payload is not kept
+	c.values = c.values[:0]
+	lists.Put(c)
+	return values
+}
+
+// checkColumns reports why claims of the table cannot be stored by a list.
+func checkColumns[T any](t *Table, list func(*T, *Columns)) error {
+	c := Columns{purpose: listing}
+	if list != nil {
+		list(new(T), &c)
+	}
+	listed := slices.DeleteFunc(c.list, func(c Column) bool { return c.Internal })
+	same := slices.EqualFunc(listed, t.claimed, func(a, b Column) bool { return a.Name == b.Name })
+	if !same {
+		return invalid("domain", "lists the columns (%s), claims of %s return (%s): Columns lists those, in this order",
+			names(listed), t.Name(), names(t.claimed))
+	}
+	return c.problem
+}
+
+func names(columns []Column) string {
+	all := make([]string, len(columns))
+	for i, c := range columns {
+		all[i] = c.Name
+	}
+	return strings.Join(all, ", ")
+}
