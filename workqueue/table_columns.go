@@ -8,7 +8,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
+
+var _ telemetry.Labelled = (*orEmpty)(nil)
 
 // Columns is what a domain lists its columns to, in a function that names each once, with the field that holds it:
 //
@@ -97,8 +101,8 @@ func (c *Column) into(field any) any {
 // orEmpty is a text that is empty for NULL.
 type orEmpty string
 
-// String implements [fmt.Stringer], for labels and topics.
-func (o *orEmpty) String() string { return string(*o) }
+// LabelText implements [telemetry.Labelled].
+func (o *orEmpty) LabelText() string { return string(*o) }
 
 // ScanText implements [pgtype.TextScanner].
 func (o *orEmpty) ScanText(v pgtype.Text) error {

@@ -29,6 +29,9 @@ func Pick(columns []int, values []any) (l Labels) {
 	return l
 }
 
+// Labelled are destinations that know the text of their label.
+type Labelled interface{ LabelText() string }
+
 // LabelText is the text of a value that is written, or of the destination that a value was scanned into.
 func LabelText(v any) string {
 	switch v := v.(type) {
@@ -45,8 +48,8 @@ func LabelText(v any) string {
 		return **v
 	case *any:
 		return LabelText(*v)
-	case fmt.Stringer:
-		return v.String()
+	case Labelled:
+		return v.LabelText()
 	}
 	return fmt.Sprint(v)
 }
