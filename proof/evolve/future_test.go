@@ -73,8 +73,8 @@ func overlay(t *testing.T, dir string, oldest int) string {
 	put("migrations/sql/011_outbox_announce.down.sql", down)
 	put("workqueue/table_version.go", edited(t, "workqueue/table_version.go", "SchemaVersion = 1\n\n	// Oldest",
 		"SchemaVersion = 2\n\n	// Oldest"))
-	put("outbox/spec.go", edited(t, "outbox/spec.go", "		Table:  \"outbox\",\n",
-		fmt.Sprintf("		Table:  \"outbox\",\n		Version: 5, OldestTable: %d, OldestProgram: 4,\n", oldest)))
+	put("outbox/spec.go", edited(t, "outbox/spec.go", "		Table:     \"outbox\",\n",
+		fmt.Sprintf("		Table:     \"outbox\",\n		Version: 5, OldestTable: %d, OldestProgram: 4,\n", oldest)))
 	put("migrations/catalog/objects.json", snapshot(t))
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
