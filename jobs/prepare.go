@@ -19,7 +19,8 @@ func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, err
 	list := make([]prepared, len(inserts))
 	seen := make(map[uuid.UUID]int, len(inserts))
 	for i, insert := range inserts {
-		p, err := c.prepareOne(ctx, insert)
+		p := &list[i]
+		err := c.prepareOne(ctx, insert, p)
 		if err == nil {
 			err = checkID(seen, i, p.row.ID)
 		}
@@ -27,34 +28,33 @@ func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, err
 			return nil, &workqueue.ItemError{Item: "job", Index: i, Count: len(inserts), Err: err}
 		}
 		p.index = i
-		list[i] = p
 	}
 	return list, nil
 }
 
-func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
+// prepareOne prepares into p, which is a part of the list, so that no job is allocated by itself.
+func (c *Client) prepareOne(ctx context.Context, i Insert, p *prepared) error {
 	if isNil(i.Args) {
-		return prepared{}, validate.Errorf("args", "are nil")
+		return validate.Errorf("args", "are nil")
 	}
 	name := i.Args.Kind()
 	if err := input.Name("kind", name, MaxKind); err != nil {
-		return prepared{}, err
+		return err
 	}
 	k, err := c.kind(name, i.Args)
 	if err != nil {
-		return prepared{}, err
+		return err
 	}
 	if i, err = i.withDefaults(k); err != nil {
-		return prepared{}, err
+		return err
 	}
-	p := prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique}
+	*p = prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique}
 	if p.record, err = c.record(ctx, name, i); err != nil {
-		return prepared{}, err
+		return err
 	}
 	p.byKey = p.record.byKey
 	p.row = i.row(&p.record)
-	err = cmp.Or(c.check(i, p.record), c.table.Check(&p.row))
-	return p, err
+	return cmp.Or(c.check(i, p.record), c.table.Check(&p.row))
 }
 
 // record returns a job's domain columns, with its args encoded.

@@ -185,8 +185,8 @@ type uniqueTemplate struct {
 
 // template validates a schedule's job and encodes it.
 func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
-	p, err := s.client.prepareOne(ctx, sc.insert())
-	if err != nil {
+	var p prepared
+	if err := s.client.prepareOne(ctx, sc.insert(), &p); err != nil {
 		return nil, err
 	}
 	t := jobTemplate{

@@ -124,7 +124,8 @@ var lists = sync.Pool{New: func() any { return &Columns{purpose: writing} }}
 func ValuesOf[T any](row *T, list func(*T, *Columns)) []any {
 	c := lists.Get().(*Columns)
 	list(row, c)
-	values := slices.Clone(c.values)
+	values := make([]any, len(c.values))
+	copy(values, c.values)
 	clear(c.values) // a payload is not kept
 	c.values = c.values[:0]
 	lists.Put(c)
