@@ -144,19 +144,22 @@ func (d *delivery) run() {
 	defer func() {
 		settled := d.settled.Load()
 		o := d.conclude(result)
-		told := cmp.Or(settled, o)
-		e := telemetry.Handled{Left: told.kind == outcomeLeave}
-		if told.kind == outcomeRetry || told.kind == outcomeFail {
-			e = telemetry.Handled{Failed: true, Dead: told.kind == outcomeFail || d.Attempt >= d.MaxAttempts,
-				Type: told.errorType, Error: d.worker.stored(ctx, told)}
-		}
-		call.End(e)
+		call.End(d.handled(ctx, cmp.Or(settled, o)))
 		if settled != nil {
 			o = nil
 		}
 		d.worker.finish(d, o)
 	}()
 	result = d.call(ctx)
+}
+
+// handled is how the handler's call ended, for telemetry.
+func (d *delivery) handled(ctx context.Context, o *Outcome) telemetry.Handled {
+	if o.kind != outcomeRetry && o.kind != outcomeFail {
+		return telemetry.Handled{Left: o.kind == outcomeLeave}
+	}
+	return telemetry.Handled{Failed: true, Dead: o.kind == outcomeFail || d.Attempt >= d.MaxAttempts,
+		Type: o.errorType, Error: d.worker.stored(ctx, o)}
 }
 
 // left returns how to settle a row that the domain does not start; nil if it does. If the domain panics, the handler is

@@ -21,7 +21,7 @@ import (
 //     "duplicate", no handler has run.
 func (t *Table) ProcessArrival(ctx context.Context, values []any,
 	process func(ctx context.Context) (id uuid.UUID, answer string, err error)) error {
-	ctx, arrival := t.telemetry.Arrive(ctx, telemetry.Pick(t.labels.written, values))
+	ctx, arrival := t.telemetry.Arrive(ctx, t.telemetry.Pick(t.labels.written, values))
 	var id uuid.UUID
 	answer, failure := telemetry.AnswerError, telemetry.Handled{Failed: true, Type: "panic",
 		Error: "the handler panicked or ended its goroutine"}
@@ -50,5 +50,5 @@ func (t *Table) CountArrival(ctx context.Context, values []any, answer string, e
 	if err != nil {
 		answer = telemetry.AnswerError
 	}
-	t.telemetry.CountArrival(ctx, telemetry.Pick(t.labels.written, values), answer)
+	t.telemetry.CountArrival(ctx, t.telemetry.Pick(t.labels.written, values), answer)
 }

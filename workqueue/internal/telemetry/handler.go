@@ -68,9 +68,8 @@ type Handled struct {
 func (h *Handling) End(e Handled) {
 	r := h.recorder
 	defer r.contain()
-	if r.process.Enabled(h.ctx) && !e.Left {
-		r.process.Record(h.ctx, time.Since(h.start).Seconds(), r.with(series{op: process, labels: h.row.Labels,
-			key: errorTypeKey, value: e.Type}).record...)
+	if !e.Left {
+		h.measure(e)
 	}
 	if e.Failed {
 		h.fail(e)
@@ -82,6 +81,13 @@ func (h *Handling) End(e Handled) {
 		r.logAttempt(h.ctx, level, what, h.row)
 	}
 	h.span.End()
+}
+
+func (h *Handling) measure(e Handled) {
+	if r := h.recorder; r.process.Enabled(h.ctx) {
+		r.process.Record(h.ctx, time.Since(h.start).Seconds(), r.with(series{op: process, labels: h.row.Labels,
+			key: errorTypeKey, value: e.Type}).record...)
+	}
 }
 
 func (h *Handling) fail(e Handled) {
@@ -159,9 +165,8 @@ func (a *Arrival) End(id uuid.UUID, answer string, failure Handled) {
 	if failure.Failed {
 		a.fail(failure)
 	}
-	if r := a.recorder; (answer == AnswerProcessed || failure.Failed) && r.process.Enabled(a.ctx) {
-		r.process.Record(a.ctx, time.Since(a.start).Seconds(), r.with(series{op: process, labels: a.row.Labels,
-			key: errorTypeKey, value: failure.Type}).record...)
+	if answer == AnswerProcessed || failure.Failed {
+		a.measure(failure)
 	}
 	a.span.End()
 }

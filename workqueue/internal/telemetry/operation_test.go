@@ -89,3 +89,15 @@ func TestMeasuringAnEventAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A caller of an arrival that passes too few values loses its labels, and not its message.
+func TestTooFewValuesDoNoHarm(t *testing.T) {
+	t.Parallel()
+	r, err := New(Options{Table: "t", Labels: []string{"topic"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Pick([]int{3}, []any{"mail"}); got != (Labels{}) {
+		t.Errorf("labels %q, want none", got)
+	}
+}

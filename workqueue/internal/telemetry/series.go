@@ -29,6 +29,12 @@ func Pick(columns []int, values []any) (l Labels) {
 	return l
 }
 
+// Pick is [Pick] for values of a caller who cannot be trusted to have all of them.
+func (r *Recorder) Pick(columns []int, values []any) Labels {
+	defer r.contain()
+	return Pick(columns, values)
+}
+
 // Labelled are destinations that know the text of their label.
 type Labelled interface{ LabelText() string }
 
