@@ -36,7 +36,7 @@ type folder struct {
 	noted    time.Time   // the earliest time that was announced since the current fold began; zero: none
 	settling time.Time   // when the first settle began whose notes are not folded yet; zero: there is none
 	nextPass time.Time   // when the next pass from the start is due
-	told     foldMark    // the last fold that the workers were told of
+	reported foldMark    // the last fold for which the workers were woken
 
 	placed fronts // the fronts of the last fold; used only by the goroutine that folds
 }
@@ -191,14 +191,14 @@ func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 	f.end(p, r, err == nil && !r.busy)
 	if r.released > 0 {
 		at.leadBack(f.work.claiming())
-		f.tell(r.by)
+		f.wakeFor(r.by)
 	}
 	return r, err
 }
 
-// tell wakes the workers for what a fold of this process has released. Those that listen may have been woken by its
+// wakeFor wakes the workers for what a fold of this process has released. Those that listen may have been woken by its
 // notification already.
-func (f *folder) tell(by foldMark) {
+func (f *folder) wakeFor(by foldMark) {
 	isNews := f.isNews(by)
 	for _, w := range f.work.claiming() {
 		if isNews || w.options.NoListen {
@@ -208,13 +208,13 @@ func (f *folder) tell(by foldMark) {
 	}
 }
 
-// isNews reports whether the workers have not been told of the fold yet. Each fold of this process is reported twice,
+// isNews reports whether the workers have not been woken for the fold yet. Each fold of this process is reported twice,
 // by its reply and by its notification, in either order; a second wake would cause a claim that finds nothing.
 func (f *folder) isNews(by foldMark) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	isNews := f.told.session != by.session || !f.told.began.Equal(by.began)
-	f.told = by
+	isNews := f.reported.session != by.session || !f.reported.began.Equal(by.began)
+	f.reported = by
 	return isNews
 }
 

@@ -44,9 +44,9 @@ type tableWork struct {
 
 	unfitUntil time.Time // until then another process may sweep: the sweeps have failed here
 
-	sifting  bool // see wake_sift.go
-	unsifted bool // a notification has come since the last look began
-	sifters  sync.WaitGroup
+	looking   bool // see wake_shared_look.go
+	lookAgain bool // a notification has come since the last look began
+	looks     sync.WaitGroup
 }
 
 // joinTable adds a worker to the work on its table. Every join must be followed by a leave.
@@ -87,7 +87,7 @@ func (t *tableWork) leave(w *Worker) {
 	t.mu.Lock()
 	t.users--
 	t.serves = slices.DeleteFunc(slices.Clone(t.serves), func(o *Worker) bool { return o == w })
-	stops := []func(){t.stopFold, t.sleep, t.sifters.Wait}
+	stops := []func(){t.stopFold, t.sleep, t.looks.Wait}
 	if t.users > 0 {
 		stops = nil
 	} else {

@@ -56,12 +56,12 @@ type announcer struct {
 	window time.Time
 	count  int
 
-	// owes says that a session that broke may have left rows unannounced; broke is when it broke.
-	owes  bool
-	broke time.Time
+	// unannounced says that a session that broke may have left rows unannounced; broke is when it broke.
+	unannounced bool
+	broke       time.Time
 
-	aside time.Time // until when it stands aside
-	told  bool      // it has said so
+	aside  time.Time // until when it stands aside
+	warned bool      // it has said so
 }
 
 func newAnnouncer(table *Table, connect func(context.Context) (*pgx.Conn, error)) *announcer {
@@ -92,7 +92,7 @@ func (a *announcer) heard(session uint32, now time.Time) {
 func (a *announcer) run(ctx context.Context) {
 	pause := minAnnouncerPause
 	for {
-		if !a.owes {
+		if !a.unannounced {
 			select {
 			case <-ctx.Done():
 				return
@@ -140,26 +140,27 @@ func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	taken, err := d.begin(ctx)
 	switch {
 	case a.standsAside(ctx, err):
-		if a.owes {
-			d.blind = true
-			err = d.fallAsleep(ctx)
-			a.owes = err != nil
+		if !a.unannounced {
+			return false, nil
 		}
-		return false, nil
+		d.blind = true
+		err = d.fallAsleep(ctx)
+		a.unannounced = err != nil
+		return false, err
 	case err != nil || !taken:
 		// The announcer that has the lock announced what was owed when it took the lock. The exception is our own
 		// broken session: the server may notice the break later than we did.
-		a.owes = a.owes && (err != nil || time.Since(a.broke) < lingering)
+		a.unannounced = a.unannounced && (err != nil || time.Since(a.broke) < lingering)
 		return false, err
 	}
-	a.owes = true
+	a.unannounced = true
 	a.log(ctx, "announcer awake")
 	err = d.announceWhileBusy(ctx)
 	if d.blind = a.standsAside(ctx, err); d.blind || err == nil {
 		err = d.fallAsleep(ctx)
 	}
-	a.owes, a.broke = err != nil, time.Now()
-	a.told = a.told && d.blind
+	a.unannounced, a.broke = err != nil, time.Now()
+	a.warned = a.warned && d.blind
 	if err == nil {
 		a.log(ctx, "announcer asleep", slog.Int("looks", d.looks), slog.Int("announcements", d.sent))
 	}
@@ -173,8 +174,8 @@ func (a *announcer) standsAside(ctx context.Context, err error) bool {
 		return false
 	}
 	a.aside = time.Now().Add(unfitFor)
-	if !a.told {
-		a.told = true
+	if !a.warned {
+		a.warned = true
 		a.table.telemetry.Log(ctx, slog.LevelWarn, "announcer stands aside, because it cannot look for rows: "+
 			"other processes announce", slog.String("table", a.table.Name()), slog.Any("error", err),
 			slog.Duration("stands_again_in", unfitFor))

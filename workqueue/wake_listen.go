@@ -92,7 +92,7 @@ func (l *listener) list() []*tableWork {
 
 // run listens until ctx is cancelled, reconnecting as needed.
 func (l *listener) run(ctx context.Context) {
-	pause, listened, told := outage.MinPause, time.Now(), false
+	pause, listened, logged := outage.MinPause, time.Now(), false
 	for ctx.Err() == nil {
 		start := time.Now()
 		err := l.session(ctx)
@@ -103,10 +103,10 @@ func (l *listener) run(ctx context.Context) {
 			pause = outage.MinPause
 		}
 		if time.Since(start) > time.Second { // it did listen: a refused connection fails sooner
-			listened, told = time.Now(), false
+			listened, logged = time.Now(), false
 		}
-		if time.Since(listened) > outage.MaxPause && !told {
-			told = l.tell(ctx, err)
+		if time.Since(listened) > outage.MaxPause && !logged {
+			logged = l.logFailure(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -117,8 +117,8 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// tell logs that listening fails. During an outage it logs nothing, because the outage is logged already.
-func (l *listener) tell(ctx context.Context, err error) bool {
+// logFailure logs that listening fails. During an outage it logs nothing, because the outage is logged already.
+func (l *listener) logFailure(ctx context.Context, err error) bool {
 	tables := l.list()
 	if len(tables) == 0 || tables[0].outage.Ongoing() {
 		return false

@@ -11,45 +11,46 @@ import (
 // workers of a process serve a table, one of them has a row to claim, and the claims of the others would find nothing.
 // So the process looks once for all of them, see sql/look.sql, and wakes only the workers that have something to claim.
 
-// siftFrom is the number of workers from which a look that is followed by a claim is worthwhile. Fewer workers claim
-// side by side, which is faster.
-const siftFrom = 4
+// sharedLookFrom is the number of workers from which a look that is followed by a claim is worthwhile. Fewer workers
+// claim side by side, which is faster.
+const sharedLookFrom = 4
 
-// siftLimits are the limits of the look. While the look fails, all workers are woken, as if there were no look.
-var siftLimits = conn.Limits{Lock: 20 * time.Millisecond, Statement: 250 * time.Millisecond}
+// sharedLookLimits are the limits of the look. While the look fails, all workers are woken, as if there were no look.
+var sharedLookLimits = conn.Limits{Lock: 20 * time.Millisecond, Statement: 250 * time.Millisecond}
 
 // wakeConcerned is called after a notification. It wakes the listening workers that may have something to claim, and
 // never blocks.
 func (t *tableWork) wakeConcerned() {
 	workers := t.listening()
-	if len(workers) < siftFrom {
+	if len(workers) < sharedLookFrom {
 		wakeAll(workers)
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.unsifted = true
-	if !t.sifting {
-		t.sifting = true
-		t.sifters.Go(t.sift)
+	t.lookAgain = true
+	if !t.looking {
+		t.looking = true
+		t.looks.Go(t.lookForAll)
 	}
 }
 
-// sift looks once for all notifications that have arrived, and again if more have arrived in the meantime.
-func (t *tableWork) sift() {
+// lookForAll looks once for all notifications that have arrived, and again if more have arrived in the meantime.
+func (t *tableWork) lookForAll() {
 	for {
 		t.mu.Lock()
-		t.sifting, t.unsifted = t.unsifted, false
-		more, workers := t.sifting, t.hearing
+		t.looking, t.lookAgain = t.lookAgain, false
+		more, workers := t.looking, t.hearing
 		t.mu.Unlock()
 		if !more {
 			return
 		}
-		t.siftFor(workers)
+		t.wakeFound(workers)
 	}
 }
 
-func (t *tableWork) siftFor(workers []*Worker) {
+// wakeFound wakes those of the workers for which a look has found a row.
+func (t *tableWork) wakeFound(workers []*Worker) {
 	if len(workers) == 0 {
 		return
 	}
@@ -57,7 +58,7 @@ func (t *tableWork) siftFor(workers []*Worker) {
 	for i, w := range workers {
 		looks[i] = &look{work: t, lanes: w.claimer.peek()}
 	}
-	ex := poolExecutor{conn.Pool{Conns: t.system.pool, Limits: siftLimits, Slots: t.system.taker(t.table)}}
+	ex := poolExecutor{conn.Pool{Conns: t.system.pool, Limits: sharedLookLimits, Slots: t.system.taker(t.table)}}
 	ctx, cancel := context.WithTimeout(context.Background(), minCallLimit)
 	defer cancel()
 	if err := runSafely(ctx, ex, lookCall(looks)); err != nil {
