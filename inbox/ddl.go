@@ -44,6 +44,9 @@ type view struct {
 	HashSize      int
 }
 
+// NewID is an id for a row whose writer gives none.
+func (view) NewID() string { return sqltext.NewID }
+
 // Bounded refuses a number of rows that the Go API would refuse, see [sqltext.Bounded].
 func (view) Bounded(param, name string) string {
 	return sqltext.Bounded(param, name, workqueue.MaxBatch)

@@ -20,6 +20,7 @@ import (
 var sqlFiles embed.FS
 
 var sqlTemplates = template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).Funcs(template.FuncMap{
+	"newID": func() string { return sqltext.NewID },
 	"retry": func(spent, due string) retryBranch { return retryBranch{spent, due} },
 	// A row that was cancelled keeps the reason, whatever its handler returns.
 	"reason": func(otherwise string) string {

@@ -14,7 +14,8 @@
 -- settings are for the look-up: its plan is cached, and may be made while the table is empty.
 CREATE FUNCTION {{.Function "begin"}}(
     consumer text, source text, message_id text,
-    body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL, id uuid DEFAULT gen_random_uuid()
+    body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL,
+    id uuid DEFAULT {{.NewID}}
 ) RETURNS TABLE (answer text, holder uuid, holder_status smallint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -21,7 +21,9 @@ CREATE DOMAIN "{{schema}}"."outbox_time" AS timestamptz CONSTRAINT "outbox_time_
 );
 
 CREATE TABLE "{{schema}}"."outbox" (
-    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid,
     due_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 130,

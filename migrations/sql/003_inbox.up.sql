@@ -21,7 +21,9 @@ CREATE DOMAIN "{{schema}}"."inbox_time" AS timestamptz CONSTRAINT "inbox_time_ch
 );
 
 CREATE TABLE "{{schema}}"."inbox" (
-    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid,
     due_at "{{schema}}"."inbox_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."inbox_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 130,
@@ -1516,7 +1518,10 @@ EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
 -- settings are for the look-up: its plan is cached, and may be made while the table is empty.
 CREATE FUNCTION "{{schema}}"."inbox_begin"(
     consumer text, source text, message_id text,
-    body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL, id uuid DEFAULT gen_random_uuid()
+    body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL,
+    id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid
 ) RETURNS TABLE (answer text, holder uuid, holder_status smallint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

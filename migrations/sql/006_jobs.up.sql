@@ -33,7 +33,9 @@ CREATE DOMAIN "{{schema}}"."jobs_time" AS timestamptz CONSTRAINT "jobs_time_chec
 );
 
 CREATE TABLE "{{schema}}"."jobs" (
-    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid,
     due_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 30,
@@ -3756,7 +3758,9 @@ CREATE DOMAIN "{{schema}}"."jobs_schedule_time" AS timestamptz CONSTRAINT "jobs_
 );
 
 CREATE TABLE "{{schema}}"."jobs_schedule" (
-    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid,
     due_at "{{schema}}"."jobs_schedule_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."jobs_schedule_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 1000000,

@@ -72,9 +72,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Function}}({{.Types}}) FROM PUBLIC;
 {{- define "id" -}}
-    id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+    id := {{newID}};
 {{- end}}
 {{- define "written"}}
         INSERT INTO {{.Table}} (id{{range .Fields}}, {{.Quoted}}{{end}})

@@ -21,7 +21,7 @@ CREATE DOMAIN {{.Function "time"}} AS timestamptz CONSTRAINT {{.Named "time_chec
 );
 
 CREATE TABLE {{.Table}} (
-    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    id uuid PRIMARY KEY DEFAULT {{newID}},
     due_at {{.Function "time"}} NOT NULL DEFAULT now(),
     created_at {{.Function "time"}} NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT {{.MaxAttempts}},

@@ -35,7 +35,9 @@ CREATE DOMAIN "billing"."invoices_time" AS timestamptz CONSTRAINT "invoices_time
 );
 
 CREATE TABLE "billing"."invoices" (
-    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid,
     due_at "billing"."invoices_time" NOT NULL DEFAULT now(),
     created_at "billing"."invoices_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 15,

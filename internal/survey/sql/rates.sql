@@ -1,5 +1,5 @@
--- How many rows were inserted and how many ended in the last $1 seconds, up to $2 each. The ids that the library
--- generates begin with their time (UUID version 7); random ids between two of those are too few to matter.
+-- How many rows were inserted and how many ended in the last $1 seconds, up to $2 each. Ids begin with their time (UUID
+-- version 7), unless who wrote the row gave another; random ids between two of those are too few to matter.
 SELECT (SELECT count(*) FROM (
            SELECT FROM {{.Table}} AS r
            WHERE r.id >= (lpad(to_hex((extract(epoch FROM now()) * 1000 - $1::float8 * 1000)::bigint), 12, '0')

@@ -1,0 +1,57 @@
+package migrations_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/pgtest"
+)
+
+// A row whose writer gives no id gets one that begins with the time, in each table with a core: keys then grow with
+// time, and arrivals can be counted.
+func TestIDsBeginWithTheTime(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	up(t, newMigrator(t, db.Pool, db.Schema))
+	rows, err := db.Pool.Query(t.Context(), `SELECT c.table_name, c.column_default FROM information_schema.columns AS c
+		WHERE c.table_schema = $1 AND c.column_name = 'id' AND EXISTS (SELECT FROM information_schema.columns AS o
+			WHERE o.table_schema = $1 AND o.table_name = c.table_name AND o.column_name = 'owner_token')`, db.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tables []string
+	defaults := map[string]string{}
+	for rows.Next() {
+		var table, byDefault string
+		if err := rows.Scan(&table, &byDefault); err != nil {
+			t.Fatal(err)
+		}
+		tables, defaults[table] = append(tables, table), byDefault
+	}
+	if rows.Err() != nil {
+		t.Fatal(rows.Err())
+	}
+	for _, table := range []string{"outbox", "inbox", "timers", "jobs"} {
+		if !slices.Contains(tables, table) {
+			t.Errorf("%s has no default for ids", table)
+		}
+	}
+	for _, table := range tables {
+		ids := value[[]uuid.UUID](t, db.Pool, "SELECT array_agg("+defaults[table]+") FROM generate_series(1, 1000)")
+		now := value[time.Time](t, db.Pool, "SELECT clock_timestamp()")
+		for _, id := range ids {
+			made := time.Unix(id.Time().UnixTime())
+			if id.Version() != 7 || id.Variant() != uuid.RFC4122 || now.Sub(made) > time.Minute || made.After(now) {
+				t.Errorf("%s: %v is version %d, variant %v, made at %v", table, id, id.Version(), id.Variant(), made)
+				break
+			}
+		}
+		slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+		if len(slices.Compact(ids)) != len(ids) {
+			t.Errorf("%s: an id was made twice", table)
+		}
+	}
+}
