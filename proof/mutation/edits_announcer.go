@@ -30,7 +30,7 @@ var announcerEdits = []edit{
 		suites: announcing},
 	{name: "an announcement that is owed is never made up for", file: "workqueue/wake_announcer.go",
 		old: "		if !a.unannounced {\n			select", new: "		if true {\n			select", suites: announcing},
-	{name: "an announcer that stands aside says nothing of what it could not announce", file: "workqueue/wake_announcer.go",
+	{name: "an announcer that stands aside says nothing of what it owes", file: "workqueue/wake_announcer.go",
 		old: "		a.unannounced = err != nil\n		return false, err\n",
 		new: "		a.unannounced = err != nil\n		return false, nil\n", suites: announcing},
 	{name: "an announcement that a failed announcer owes is forgotten", file: "workqueue/wake_announcer.go",
