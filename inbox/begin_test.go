@@ -175,7 +175,7 @@ func TestEveryModeOfTheDriver(t *testing.T) {
 			}
 		}
 		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			got, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), message(mode.String(), "other"),
+			got, err := f.box.ReceiveMany(t.Context(), workqueue.Pgx(tx), message(mode.String(), "other"),
 				message("r"+mode.String(), "x"))
 			if err == nil && (got[0].Answer != inbox.HashMismatch || got[1].Answer != inbox.Stored) {
 				t.Errorf("%v: got %+v", mode, got)

@@ -49,7 +49,7 @@
 // as soon as it is stored, failures are retried with a backoff, and a message that cannot be processed is kept as a
 // dead letter.
 //
-//	results, err := box.Receive(ctx, workqueue.SQL(tx), messages...) // then commit, then acknowledge
+//	result, err := box.Receive(ctx, workqueue.SQL(tx), message) // then commit, then acknowledge
 //
 //	worker, err := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "billing"})
 //	worker.Handle("order.placed", func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {

@@ -48,7 +48,7 @@ func Example() {
 }
 
 // A message is stored in a transaction, and processed by a worker after the transaction has committed.
-func ExampleInbox_Receive() {
+func ExampleInbox_ReceiveMany() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	pool, schema, closePool := exampleDatabase()
@@ -61,7 +61,7 @@ func ExampleInbox_Receive() {
 	payment := inbox.Message{Consumer: "accounts", Source: "bank", MessageID: "payment-7", Topic: "payment.received",
 		Payload: []byte("10")}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		results, err := box.Receive(ctx, workqueue.Pgx(tx), payment, payment)
+		results, err := box.ReceiveMany(ctx, workqueue.Pgx(tx), payment, payment)
 		for _, result := range results {
 			fmt.Println(result.Answer)
 		}

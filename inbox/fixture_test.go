@@ -131,7 +131,7 @@ func (f *fixture) process(k inbox.Key) inbox.Result {
 func (f *fixture) receive(msgs ...inbox.Message) (results []inbox.Result) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) (err error) {
-		results, err = f.box.Receive(f.Context(), tx, msgs...)
+		results, err = f.box.ReceiveMany(f.Context(), tx, msgs...)
 		return err
 	})
 	return results

@@ -187,7 +187,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			msgs := []inbox.Message{valued("1", order{1}), c.bad}
 			err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
-				_, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), msgs...)
+				_, err := f.box.ReceiveMany(t.Context(), workqueue.Pgx(tx), msgs...)
 				var refused *workqueue.ItemError
 				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) ||
 					!strings.Contains(err.Error(), c.want) {
@@ -219,7 +219,7 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	if _, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), message("1", ""), message("fails", "")); err != nil {
+	if _, err := f.box.ReceiveMany(t.Context(), workqueue.Pgx(tx), message("1", ""), message("fails", "")); err != nil {
 		t.Fatal(err)
 	}
 	w, err := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})

@@ -12,19 +12,29 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Receive stores messages in the application's transaction, for a [Worker] to process: they are stored if and only if
-// the transaction commits. The results are in the order of the messages. Each is [Stored], [Duplicate] or
-// [HashMismatch]. The last two name the row that already exists, of which nothing is changed: neither its attempts nor
-// its payload nor its place in the queue. Acknowledge the messages once the transaction has committed.
+// Receive stores a message in the application's transaction, for a [Worker] to process: it is stored if and only if the
+// transaction commits. The answer is [Stored], [Duplicate] or [HashMismatch]. The last two name the row that already
+// exists, of which nothing is changed: neither its attempts nor its payload nor its place in the queue. Acknowledge the
+// message once the transaction has committed.
 //
-// Check the error. All messages are validated before any is written. A [*RefusedError] that wraps a
-// [*workqueue.ItemError] names the one that was refused, and the reason; the transaction is unchanged then. After any
-// other error, roll the transaction back: PostgreSQL may have aborted it, and some of many messages may have been
-// written.
+// Check the error. A message that is refused is a [*RefusedError]; the transaction is unchanged then. After any other
+// error, roll the transaction back: PostgreSQL may have aborted it.
 //
-// You may pass any number of messages. If another open transaction has written a message with the same key, Receive
-// waits until it ends, because the message must be stored if that transaction is rolled back.
-func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]Result, error) {
+// If another open transaction has written a message with the same key, Receive waits until it ends, because the message
+// must be stored if that transaction is rolled back.
+func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, m Message) (Result, error) {
+	results, err := b.ReceiveMany(ctx, tx, m)
+	if err != nil {
+		return Result{}, err
+	}
+	return results[0], nil
+}
+
+// ReceiveMany is [Inbox.Receive] for any number of messages, in as few statements as possible. The results are in the
+// order of the messages; without messages it does nothing. Every message is validated before the first is written; a
+// [*RefusedError] that wraps a [*workqueue.ItemError] says which one was refused and why. After any other error, some
+// of them may have been written: roll the transaction back.
+func (b *Inbox) ReceiveMany(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]Result, error) {
 	msgs, err := b.encoded(ctx, msgs)
 	if err != nil {
 		return nil, err
@@ -41,7 +51,7 @@ func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) (
 	return r.results, nil
 }
 
-// A receipt is one call of Receive.
+// A receipt is one call of ReceiveMany.
 type receipt struct {
 	inbox   *Inbox
 	msgs    []Message

@@ -40,7 +40,7 @@ func TestReceiveInTheCallersTransaction(t *testing.T) {
 			}
 
 			tx, end = w.Begin(f, f.DB)
-			got, err := f.box.Receive(t.Context(), tx,
+			got, err := f.box.ReceiveMany(t.Context(), tx,
 				message("2", "b"), message("1", "a"), message("2", "b"), message("1", "something else"))
 			if err != nil {
 				t.Fatal(err)

@@ -230,7 +230,7 @@ func TestBatchesThatCannotBeAreRefused(t *testing.T) {
 	jobs.Declare(f.kinds, jobs.KindOptions[part]{})
 	jobs.Declare(f.kinds, jobs.KindOptions[notice]{})
 	jobs.Declare(f.kinds, jobs.KindOptions[report]{Unique: &jobs.Unique{}})
-	unique := jobs.Insert{Args: part{}, InsertOptions: jobs.InsertOptions{Unique: &jobs.Unique{}}}
+	unique := jobs.Insert{Args: part{}, Unique: &jobs.Unique{}}
 	for name, c := range map[string]struct {
 		batch jobs.Batch
 		want  string
@@ -244,7 +244,7 @@ func TestBatchesThatCannotBeAreRefused(t *testing.T) {
 		"a unique kind": {jobs.Batch{Jobs: []jobs.Insert{{Args: report{}}}}, `Unique is set on kind "report"`},
 		"what follows":  {jobs.Batch{Jobs: parts(1), OnComplete: &unique}, "OnComplete: Unique"},
 		"what follows a failure": {jobs.Batch{Jobs: parts(1), OnComplete: noticeOf(""),
-			OnFail: &jobs.Insert{Args: part{}, InsertOptions: jobs.InsertOptions{Delay: -1}}},
+			OnFail: &jobs.Insert{Args: part{}, Delay: -1}},
 			"OnFail: Delay is"},
 	} {
 		f.inTx(func(tx workqueue.Tx) error { // it commits: a refusal leaves the transaction usable

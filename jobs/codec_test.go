@@ -49,7 +49,7 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 		}
 		return job.Output(ctx, "secret")
 	}, jobs.KindOptions[mail]{})
-	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Replace}, Headers: tenant("acme")}
+	o := jobs.Insert{Unique: &jobs.Unique{OnConflict: jobs.Replace}, Headers: tenant("acme")}
 	id := f.enqueue(mail{To: "secret"}, o).ID
 	o.Headers = nil // a Replace also replaces the headers, and with them the tenant
 	equal(t, "unique by what is inside", f.enqueue(mail{To: "secret"}, o), workqueue.Enqueued{ID: id, Duplicate: true,
@@ -107,7 +107,7 @@ func TestCopiedArgsAreDeadLettersAndStay(t *testing.T) {
 	t.Parallel()
 	sealed := encrypted(t, "a")
 	f := newJobs(t, anyKind, func(o *jobs.Options) { o.Codec = sealed })
-	o := jobs.InsertOptions{MaxAttempts: 2}
+	o := jobs.Insert{MaxAttempts: 2}
 	ids := []uuid.UUID{f.enqueue(mail{To: "one"}, o).ID, f.enqueue(mail{To: "two"}, o).ID}
 	own := f.get(ids[1]).Args
 	f.exec("UPDATE "+f.table+" SET args = (SELECT args FROM "+f.table+" WHERE id = $1) WHERE id = $2", ids[0], ids[1])
@@ -125,7 +125,7 @@ func TestCopiedArgsAreDeadLettersAndStay(t *testing.T) {
 func TestWhatAnotherKeySealedIsReadableWithIt(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind, func(o *jobs.Options) { o.Codec = encrypted(t, "a") })
-	id := f.enqueue(mail{To: "one"}, jobs.InsertOptions{MaxAttempts: 2}).ID
+	id := f.enqueue(mail{To: "one"}, jobs.Insert{MaxAttempts: 2}).ID
 	equal(t, "handled without the key", len(f.drain(encrypted(t, "b"))), 0)
 	if info := f.get(id); info.Status != workqueue.Failed ||
 		!strings.Contains(info.LastError, `key "a" is not known here`) {
@@ -150,8 +150,8 @@ func TestOutputsOfDependenciesAreOpened(t *testing.T) {
 		return err
 	}, jobs.KindOptions[report]{})
 	w := &jobs.Workflow{Name: "w"}
-	first := w.Task("first", mail{To: "secret"}, jobs.With(jobs.InsertOptions{Headers: tenant("acme")}))
-	w.Task("second", report{}, jobs.After(first))
+	first := w.Task("first", jobs.Insert{Args: mail{To: "secret"}, Headers: tenant("acme")})
+	w.Task("second", jobs.Insert{Args: report{}}, jobs.After(first))
 	f.inTx(func(tx workqueue.Tx) error { _, err := f.client.StartWorkflow(f.Context(), tx, w); return err })
 	f.work(jobs.WorkerOptions{})
 	equal(t, "output", receive(t, got), "secret")
@@ -161,7 +161,7 @@ func TestOutputsOfDependenciesAreOpened(t *testing.T) {
 func TestRawRefusesArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind, func(o *jobs.Options) { o.Codec = codec.Raw{} })
-	err := f.refuse(mail{}, jobs.InsertOptions{})
+	err := f.refuse(mail{}, jobs.Insert{})
 	if !errors.Is(err, workqueue.ErrInvalid) ||
 		!strings.Contains(err.Error(), "args of type jobs_test.mail cannot be encoded") {
 		t.Errorf("error %v", err)
@@ -219,7 +219,7 @@ func TestDrainDoesTheJobsOfAllQueues(t *testing.T) {
 		{Name: "b"}}})
 	f.ok(err)
 	for _, queue := range []string{"a", "b", "c"} {
-		f.enqueue(mail{}, jobs.InsertOptions{Queue: queue})
+		f.enqueue(mail{}, jobs.Insert{Queue: queue})
 	}
 	d, err := w.Drain()
 	f.ok(err)
@@ -257,7 +257,7 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 	tx, err := f.Pool.Begin(t.Context())
 	f.ok(err)
 	defer tx.Rollback(t.Context())
-	within, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), mail{}, jobs.InsertOptions{})
+	within, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), jobs.Insert{Args: mail{}})
 	f.ok(err)
 
 	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{})

@@ -28,10 +28,10 @@
 // job runs if and only if that transaction commits. [Client.EnqueueMany] writes any number of jobs in few statements.
 //
 //	client, err := jobs.Open(jobs.Options{Registry: kinds})
-//	job, err := client.Enqueue(ctx, workqueue.Pgx(tx), Resize{"cat.png"}, jobs.InsertOptions{Delay: time.Hour})
+//	job, err := client.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: Resize{"cat.png"}, Delay: time.Hour})
 //
-// [InsertOptions] override the settings of the kind, which override the defaults. All jobs are validated before any is
-// written, see [workqueue.ItemError].
+// The settings of an [Insert] override those of its kind, which override the defaults. All jobs are validated before
+// any is written, see [workqueue.ItemError].
 //
 // # Codecs
 //
@@ -91,7 +91,7 @@
 //   - in a process, by [QueueOptions].Concurrency, and at run time by [Worker.SetConcurrency]
 //   - in a queue over all processes, by [Client.SetLimits]; [Client.Pause] stops a queue altogether. The limit is
 //     exact: a running job counts from its claim until it is settled, reaped or deleted, in the same transaction
-//   - for a key, such as a customer's, by [KindOptions].ByKey or [InsertOptions].ByKey: [keyed.Ordered] runs jobs one
+//   - for a key, such as a customer's, by [KindOptions].ByKey or [Insert].ByKey: [keyed.Ordered] runs jobs one
 //     at a time in commit order, [keyed.Limited] at most n at the same time, or n a second
 //
 // Jobs that wait for a pause or for their key do not make other claims more expensive.

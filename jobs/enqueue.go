@@ -18,8 +18,8 @@ import (
 // Check the error. An invalid job is a [*workqueue.InvalidError], which also matches [ErrUnknownKind] if the client has
 // a registry that does not hold the kind. A taken key, with [Reject], is a [*UniqueError]. The transaction remains
 // usable then. After any other error roll it back.
-func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o InsertOptions) (workqueue.Enqueued, error) {
-	enqueued, err := c.EnqueueMany(ctx, tx, Insert{Args: args, InsertOptions: o})
+func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, i Insert) (workqueue.Enqueued, error) {
+	enqueued, err := c.EnqueueMany(ctx, tx, i)
 	if err != nil {
 		return workqueue.Enqueued{}, err
 	}
@@ -27,8 +27,8 @@ func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o Inse
 }
 
 // EnqueueMany is [Client.Enqueue] for any number of jobs, in as few statements as possible. The results are in the
-// order of the jobs. Every job is validated before the first is written; an [*workqueue.ItemError] says which one was
-// refused and why.
+// order of the jobs; without jobs it does nothing. Every job is validated before the first is written; an
+// [*workqueue.ItemError] says which one was refused and why.
 func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]workqueue.Enqueued, error) {
 	list, err := c.prepare(ctx, inserts)
 	if err != nil {

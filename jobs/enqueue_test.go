@@ -37,7 +37,7 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	equal(t, "retry", ask[string](f, "SELECT retry ->> 'growth' FROM "+f.table), "quadratic")
 	equal(t, "key", ask[string](f, "SELECT concurrency_key FROM "+f.table), "to:ann")
 
-	own := f.get(f.enqueue(mail{}, jobs.InsertOptions{
+	own := f.get(f.enqueue(mail{}, jobs.Insert{
 		Queue: "other", Priority: jobs.Low, MaxAttempts: 5, Unique: &jobs.Unique{}, ByKey: keyed.None{},
 	}).ID)
 	equal(t, "own queue", own.Queue, "other")
@@ -53,7 +53,7 @@ func TestAClientWithARegistryRefusesOtherKinds(t *testing.T) {
 	insert := jobs.Insert{Args: report{1}}
 	for name, write := range map[string]func(tx workqueue.Tx) error{
 		"Enqueue": func(tx workqueue.Tx) error {
-			_, err := f.client.Enqueue(f.Context(), tx, report{1}, jobs.InsertOptions{})
+			_, err := f.client.Enqueue(f.Context(), tx, jobs.Insert{Args: report{1}})
 			return err
 		},
 		"EnqueueMany": func(tx workqueue.Tx) error {
@@ -106,9 +106,9 @@ func TestDueTimesAreTheDatabases(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
 	at := time.Now().Add(48 * time.Hour).Truncate(time.Microsecond)
-	delayed := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
-	runAt := f.enqueue(mail{}, jobs.InsertOptions{ScheduledAt: at}).ID
-	past := f.enqueue(mail{}, jobs.InsertOptions{ScheduledAt: at.Add(-96 * time.Hour)}).ID
+	delayed := f.enqueue(mail{}, jobs.Insert{Delay: time.Hour}).ID
+	runAt := f.enqueue(mail{}, jobs.Insert{ScheduledAt: at}).ID
+	past := f.enqueue(mail{}, jobs.Insert{ScheduledAt: at.Add(-96 * time.Hour)}).ID
 	seconds := ask[float64](f, "SELECT extract(epoch FROM due_at - created_at)::float8 FROM "+f.table+" WHERE id = $1",
 		delayed)
 	if seconds < 3600 || seconds > 3660 {
@@ -127,10 +127,12 @@ func TestEveryTransactionWillDo(t *testing.T) {
 	tx, err := f.SQL(t).BeginTx(f.Context(), nil)
 	f.ok(err)
 	defer tx.Rollback()
-	unique := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, Delay: time.Hour}
-	first, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), mail{To: "ann"}, unique)
+	unique := jobs.Insert{Args: mail{To: "ann"}, Delay: time.Hour,
+		Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}}
+	first, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), unique)
 	f.ok(err)
-	second, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), mail{To: "bob"}, unique)
+	unique.Args = mail{To: "bob"}
+	second, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), unique)
 	f.ok(err)
 	equal(t, "replaced", second, workqueue.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
 	f.ok(f.client.SetLimits(f.Context(), workqueue.SQL(tx), "default", jobs.Limits{MaxRunning: 2, Rate: 1.5}))
@@ -182,13 +184,13 @@ func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
 	f := newJobs(t, anyKind)
 	id := uuid.New()
 	for name, bad := range map[string]jobs.Insert{
-		"negative delay": {Args: mail{}, InsertOptions: jobs.InsertOptions{Delay: -1}},
-		"id of another":  {Args: mail{}, InsertOptions: jobs.InsertOptions{ID: id}},
+		"negative delay": {Args: mail{}, Delay: -1},
+		"id of another":  {Args: mail{}, ID: id},
 		"no args":        {},
 	} {
 		err := f.try(func(tx workqueue.Tx) error {
 			_, err := f.client.EnqueueMany(f.Context(), tx, jobs.Insert{Args: mail{},
-				InsertOptions: jobs.InsertOptions{ID: id}}, bad)
+				ID: id}, bad)
 			if err == nil {
 				t.Errorf("%s: accepted", name)
 			}
@@ -206,7 +208,7 @@ func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
 func TestUniqueScopes(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
-	by := func(u jobs.Unique) jobs.InsertOptions { return jobs.InsertOptions{Unique: &u} }
+	by := func(u jobs.Unique) jobs.Insert { return jobs.Insert{Unique: &u} }
 	for _, c := range []struct {
 		name      string
 		first     jobs.Args
@@ -240,17 +242,17 @@ func TestAKindDerivesTheUniqueKeyFromTheArgs(t *testing.T) {
 	equal(t, "same order", f.enqueue(&change{"a", 2}), workqueue.Enqueued{ID: first.ID, Duplicate: true})
 	equal(t, "other order", f.enqueue(change{"b", 1}).Duplicate, false)
 
-	own := func(u jobs.Unique) jobs.InsertOptions { return jobs.InsertOptions{Unique: &u} }
+	own := func(u jobs.Unique) jobs.Insert { return jobs.Insert{Unique: &u} }
 	equal(t, "own conflict, the kind's key", f.enqueue(change{"a", 3}, own(jobs.Unique{OnConflict: jobs.Replace})),
 		workqueue.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
 	equal(t, "own key", f.enqueue(change{"a", 4}, own(jobs.Unique{Key: "c"})).Duplicate, false)
 
 	f.enqueue(mail{"ann"})
-	if err := f.refuse(&mail{"ann"}, jobs.InsertOptions{}); !errors.Is(err, jobs.ErrUnique) {
+	if err := f.refuse(&mail{"ann"}, jobs.Insert{}); !errors.Is(err, jobs.ErrUnique) {
 		t.Errorf("error %v, want ErrUnique", err)
 	}
 	equal(t, "states", ask[int](f, "SELECT unique_states FROM "+f.table+" WHERE kind = 'mail'"), int(jobs.WhileDone))
-	equal(t, "no key", f.refuse(change{}, jobs.InsertOptions{}).Error(), `txwork: UniqueKey of kind "change" is empty`)
+	equal(t, "no key", f.refuse(change{}, jobs.Insert{}).Error(), `txwork: UniqueKey of kind "change" is empty`)
 }
 
 func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
@@ -269,8 +271,8 @@ func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
 		{"failed", 0, false}, {"failed", jobs.WhileFailed, true}, {"failed", jobs.WhileDone, false},
 		{"failed", jobs.WhileDone | jobs.WhileFailed, true},
 	}
-	options := func(i int) jobs.InsertOptions {
-		return jobs.InsertOptions{Unique: &jobs.Unique{Key: fmt.Sprint(i), While: tests[i].while}}
+	options := func(i int) jobs.Insert {
+		return jobs.Insert{Unique: &jobs.Unique{Key: fmt.Sprint(i), While: tests[i].while}}
 	}
 	var ids []uuid.UUID
 	for i, c := range tests {
@@ -292,7 +294,7 @@ func TestAUniqueKeyIsTakenWhileItsHolderRunsAndRetries(t *testing.T) {
 	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; return <-release },
 		jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
-	o := jobs.InsertOptions{Unique: &jobs.Unique{}}
+	o := jobs.Insert{Unique: &jobs.Unique{}}
 	first := f.enqueue(mail{}, o)
 	receive(t, running)
 	equal(t, "in progress", f.enqueue(mail{}, o).Duplicate, true)
@@ -315,7 +317,7 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 		return nil
 	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
-	o := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, Delay: time.Hour}
+	o := jobs.Insert{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, Delay: time.Hour}
 	first := f.enqueue(mail{To: "ann"}, o)
 	o.Delay, o.Priority = 0, jobs.High
 	equal(t, "ready", f.enqueue(mail{To: "bob"}, o), workqueue.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
@@ -326,8 +328,9 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 	f.await(first.ID, workqueue.Done)
 	equal(t, "args", string(f.get(first.ID).Args), `{"to":"bob"}`)
 
-	last := f.many(jobs.Insert{Args: mail{To: "x"}, InsertOptions: o}, jobs.Insert{Args: mail{To: "y"},
-		InsertOptions: o}, jobs.Insert{Args: mail{To: "z"}, InsertOptions: o})
+	x, y, z := o, o, o
+	x.Args, y.Args, z.Args = mail{To: "x"}, mail{To: "y"}, mail{To: "z"}
+	last := f.many(x, y, z)
 	equal(t, "of one call the last holds", receive(t, running), "z")
 	equal(t, "results", fmt.Sprint(last[0].Duplicate, last[1].Replaced, last[2].Replaced), "false true true")
 }
@@ -335,15 +338,16 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 func TestRejectNamesTheHolder(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
-	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Reject}}
-	first := f.enqueue(mail{To: "ann"}, o)
+	job := jobs.Insert{Args: mail{To: "ann"}, Unique: &jobs.Unique{OnConflict: jobs.Reject}}
+	first := f.many(job)[0]
 	f.inTx(func(tx workqueue.Tx) error {
-		_, err := f.client.Enqueue(f.Context(), tx, mail{To: "ann"}, o)
+		_, err := f.client.Enqueue(f.Context(), tx, job)
 		var e *jobs.UniqueError
 		if !errors.Is(err, jobs.ErrUnique) || !errors.As(err, &e) || e.ID != first.ID {
 			t.Errorf("error %v, want ErrUnique with %s", err, first.ID)
 		}
-		_, err = f.client.Enqueue(f.Context(), tx, mail{To: "bob"}, o) // the transaction is still usable
+		job.Args = mail{To: "bob"}
+		_, err = f.client.Enqueue(f.Context(), tx, job) // the transaction is still usable
 		return err
 	})
 	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 2)
@@ -357,8 +361,8 @@ func TestConcurrentDuplicatesAreWrittenOnce(t *testing.T) {
 	for i := range ids {
 		wg.Go(func() {
 			err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
-				e, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), mail{},
-					jobs.InsertOptions{Unique: &jobs.Unique{}})
+				e, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), jobs.Insert{Args: mail{},
+					Unique: &jobs.Unique{}})
 				ids[i] = e.ID
 				return err
 			})
@@ -407,7 +411,7 @@ func TestCallsThatShareUniqueKeysDoNotDeadlock(t *testing.T) {
 func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
-	held := f.enqueue(mail{"held"}, jobs.InsertOptions{Unique: &jobs.Unique{Key: "b"}})
+	held := f.enqueue(mail{"held"}, jobs.Insert{Unique: &jobs.Unique{Key: "b"}})
 	var inserts []jobs.Insert
 	for _, key := range []string{"c", "", "b", "a", "c"} {
 		insert := jobs.Insert{Args: mail{key}}
@@ -440,8 +444,10 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 func TestReplaceLeavesAJobAloneThatHasGivenItsKeyUp(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
-	o := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, Delay: time.Hour}
-	first := f.enqueue(mail{To: "ann"}, o)
+	job := jobs.Insert{Args: mail{To: "ann"}, Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace},
+		Delay: time.Hour}
+	first := f.many(job)[0]
+	job.Args = mail{To: "bob"}
 	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) {
 		c.ConnConfig.Tracer = beforeQuery(func(sql string) {
 			if strings.Contains(sql, "SET args = s.args") {
@@ -450,7 +456,7 @@ func TestReplaceLeavesAJobAloneThatHasGivenItsKeyUp(t *testing.T) {
 		})
 	}))
 	f.ok(pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		again, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), mail{To: "bob"}, o)
+		again, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), job)
 		equal(t, "replaced", again.Replaced, false)
 		return err
 	}))
@@ -472,9 +478,8 @@ func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
 	insert := func(i int) jobs.Insert {
-		o := jobs.InsertOptions{Unique: &jobs.Unique{Key: fmt.Sprint(i), OnConflict: jobs.Replace},
-			Delay: time.Hour}
-		return jobs.Insert{Args: mail{"a"}, InsertOptions: o}
+		return jobs.Insert{Args: mail{"a"}, Delay: time.Hour,
+			Unique: &jobs.Unique{Key: fmt.Sprint(i), OnConflict: jobs.Replace}}
 	}
 	const keys = 40
 	for i := range keys / 2 {
@@ -506,7 +511,7 @@ func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
 	unique := &jobs.Unique{Key: "only", OnConflict: jobs.Replace}
-	old := f.enqueue(mail{To: "alice"}, jobs.InsertOptions{Unique: unique,
+	old := f.enqueue(mail{To: "alice"}, jobs.Insert{Unique: unique,
 		Headers: map[string]string{"txwork-tenant": "acme", "traceparent": "old"}, MaxAttempts: 3,
 		Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Minute}})
 	token := f.claimAdmitted(1)
@@ -515,7 +520,7 @@ func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	f.exec("UPDATE " + f.table + " SET progress = 50, progress_note = 'half', output = 'x', trail = true")
 	f.exec("INSERT INTO "+f.table+"_step (job_id, name, result) VALUES ($1, 'paid', 'x')", old.ID)
 
-	replaced := f.enqueue(mail{To: "bob"}, jobs.InsertOptions{Unique: unique, Headers: map[string]string{"from": "bob"},
+	replaced := f.enqueue(mail{To: "bob"}, jobs.Insert{Unique: unique, Headers: map[string]string{"from": "bob"},
 		MaxAttempts: 7})
 	equal(t, "replaced", replaced, workqueue.Enqueued{ID: old.ID, Duplicate: true, Replaced: true})
 	var headers, rest string

@@ -43,7 +43,7 @@ func Example() {
 	}
 
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := client.Enqueue(ctx, workqueue.Pgx(tx), Resize{"cat.png", 640}, jobs.InsertOptions{})
+		_, err := client.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: Resize{"cat.png", 640}})
 		return err
 	})
 	if err != nil {

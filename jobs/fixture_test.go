@@ -113,15 +113,16 @@ func (f *fixture) try(work func(tx workqueue.Tx) error) error {
 	return pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error { return work(workqueue.Pgx(tx)) })
 }
 
-// enqueue writes a job in a transaction of its own, with at most one set of options.
-func (f *fixture) enqueue(args jobs.Args, opts ...jobs.InsertOptions) workqueue.Enqueued {
+// enqueue writes a job in a transaction of its own, with at most one set of settings.
+func (f *fixture) enqueue(args jobs.Args, settings ...jobs.Insert) workqueue.Enqueued {
 	f.Helper()
 	var enqueued workqueue.Enqueued
-	var o jobs.InsertOptions
-	for _, o = range opts {
+	var job jobs.Insert
+	for _, job = range settings {
 	}
+	job.Args = args
 	f.inTx(func(tx workqueue.Tx) (err error) {
-		enqueued, err = f.client.Enqueue(f.Context(), tx, args, o)
+		enqueued, err = f.client.Enqueue(f.Context(), tx, job)
 		return err
 	})
 	return enqueued
@@ -139,10 +140,11 @@ func (f *fixture) many(inserts ...jobs.Insert) []workqueue.Enqueued {
 }
 
 // refuse enqueues a job that must be refused, and returns the error.
-func (f *fixture) refuse(args jobs.Args, o jobs.InsertOptions) error {
+func (f *fixture) refuse(args jobs.Args, job jobs.Insert) error {
 	f.Helper()
+	job.Args = args
 	err := f.try(func(tx workqueue.Tx) error {
-		_, err := f.client.Enqueue(f.Context(), tx, args, o)
+		_, err := f.client.Enqueue(f.Context(), tx, job)
 		return err
 	})
 	if err == nil {

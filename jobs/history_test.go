@@ -109,7 +109,7 @@ func TestListGoesThroughThePages(t *testing.T) {
 	}, jobs.KindOptions[report]{})
 	var mails []uuid.UUID
 	for i := range 5 {
-		mails = append(mails, f.enqueue(mail{To: fmt.Sprint(i)}, jobs.InsertOptions{Queue: "mail"}).ID)
+		mails = append(mails, f.enqueue(mail{To: fmt.Sprint(i)}, jobs.Insert{Queue: "mail"}).ID)
 	}
 	slices.Reverse(mails)
 	failed := f.enqueue(report{}).ID

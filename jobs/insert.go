@@ -10,9 +10,12 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// InsertOptions are the settings of one job. They override those of its kind, which override the defaults. The zero
-// value of a field leaves it to the kind.
-type InsertOptions struct {
+// An Insert is a job to enqueue. Only Args is required. The other fields are the job's own settings, which override
+// those of its kind, which override the defaults. The zero value of a field leaves it to the kind.
+type Insert struct {
+	// Args are what the handler gets. Their type says of which kind the job is.
+	Args Args
+
 	// ID is a new UUID version 7 by default. Set it if you need the id before the job is written.
 	ID uuid.UUID
 
@@ -47,12 +50,6 @@ type InsertOptions struct {
 	// Headers are delivered with the job: names and values of at most [MaxHeaders] bytes together. The trace context of
 	// the enqueueing code is added under traceparent and tracestate, unless you set them in whatever case.
 	Headers map[string]string
-}
-
-// An Insert is a job to enqueue. Only Args is required.
-type Insert struct {
-	Args Args
-	InsertOptions
 
 	waiting, joined bool   // for workflows
 	schedule        string // the schedule of which the job is an occurrence

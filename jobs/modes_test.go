@@ -43,7 +43,7 @@ func TestEveryExecMode(t *testing.T) {
 				return job.Tx(ctx, func(tx pgx.Tx) error { return job.Output(ctx, pages) })
 			}, jobs.KindOptions[mail]{})
 			f.limit("default", jobs.Limits{MaxRunning: 1, Rate: 1000})
-			o := jobs.InsertOptions{Unique: &jobs.Unique{While: jobs.WhileDone, OnConflict: jobs.Replace}}
+			o := jobs.Insert{Unique: &jobs.Unique{While: jobs.WhileDone, OnConflict: jobs.Replace}}
 			id := f.enqueue(mail{}, o).ID
 			f.enqueue(mail{}, o) // before a worker runs: a replaced job has no attempts
 			f.work(jobs.WorkerOptions{})

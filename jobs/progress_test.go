@@ -85,7 +85,7 @@ func recordWithoutALease(t *testing.T, lose func(*fixture, workqueue.Tx, uuid.UU
 		return nil
 	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
-	f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce})
+	f.enqueue(mail{}, jobs.Insert{Retry: atOnce})
 	id := receive(t, running)
 	f.inTx(func(tx workqueue.Tx) error { return lose(f, tx, id) })
 	close(taken)
@@ -154,7 +154,7 @@ func TestStepsAreDoneOnce(t *testing.T) {
 		return job.Output(ctx, fmt.Sprintf("%s, seat %d", receipt, seat))
 	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
-	id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce}).ID
+	id := f.enqueue(mail{}, jobs.Insert{Retry: atOnce}).ID
 	info := f.await(id, workqueue.Done)
 	var output string
 	f.ok(f.client.DecodeOutput(t.Context(), info, &output))

@@ -34,7 +34,7 @@ const plainSQL = `INSERT INTO %s (kind, queue, priority, args, max_attempts, ret
 var waysIn = map[string]wayIn{
 	"enqueue": func(f *promises, account string) error {
 		return f.try(func(tx workqueue.Tx) error {
-			_, err := f.client.Enqueue(f.Context(), tx, change{account, 1}, jobs.InsertOptions{})
+			_, err := f.client.Enqueue(f.Context(), tx, jobs.Insert{Args: change{account, 1}})
 			return err
 		})
 	},
@@ -53,8 +53,8 @@ var waysIn = map[string]wayIn{
 	},
 	"workflow": func(f *promises, account string) error {
 		w := jobs.NewWorkflow("w")
-		w.Task("first", report{1})
-		w.Task("second", change{account, 1}, jobs.AfterNamed("first"))
+		w.Task("first", jobs.Insert{Args: report{1}})
+		w.Task("second", jobs.Insert{Args: change{account, 1}}, jobs.AfterNamed("first"))
 		return f.try(func(tx workqueue.Tx) error {
 			_, err := f.client.StartWorkflow(f.Context(), tx, w)
 			return err
@@ -103,11 +103,11 @@ var waysIn = map[string]wayIn{
 	},
 	"replace": func(f *promises, account string) error {
 		only := &jobs.Unique{Key: "only " + account, OnConflict: jobs.Replace}
-		old := jobs.InsertOptions{Unique: only, Queue: "other", Priority: jobs.Low, MaxAttempts: 2, Retry: atOnce,
+		old := jobs.Insert{Unique: only, Queue: "other", Priority: jobs.Low, MaxAttempts: 2, Retry: atOnce,
 			ByKey: keyed.Ordered{Key: "other"}, Delay: time.Hour}
 		f.enqueue(change{"other", 1}, old)
 		f.fold()
-		e := f.enqueue(change{account, 1}, jobs.InsertOptions{Unique: only})
+		e := f.enqueue(change{account, 1}, jobs.Insert{Unique: only})
 		equal(f.T, "replaced", e.Replaced, true)
 		return nil
 	},
@@ -386,10 +386,10 @@ func TestReplaceChangesTheKey(t *testing.T) {
 				t.Parallel()
 				f := newJobs(t)
 				jobs.Declare(f.kinds, jobs.KindOptions[change]{})
-				only := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, ByKey: old("a")}
+				only := jobs.Insert{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, ByKey: old("a")}
 				moved := f.enqueue(change{"a", 1}, only).ID
-				behind := f.enqueue(change{"a", 2}, jobs.InsertOptions{ByKey: old("a")}).ID
-				running := f.enqueue(change{"b", 1}, jobs.InsertOptions{ByKey: rule("b")}).ID
+				behind := f.enqueue(change{"a", 2}, jobs.Insert{ByKey: old("a")}).ID
+				running := f.enqueue(change{"b", 1}, jobs.Insert{ByKey: rule("b")}).ID
 				f.fold()
 				f.begin(running)
 				only.ByKey = rule("b")
@@ -397,7 +397,7 @@ func TestReplaceChangesTheKey(t *testing.T) {
 				f.fold()
 				equal(t, "waits for the running job", f.get(moved).Waiting, after != "none")
 				equal(t, "the next of the old key", f.get(behind).Waiting, false)
-				last := f.enqueue(change{"b", 3}, jobs.InsertOptions{ByKey: rule("b")}).ID
+				last := f.enqueue(change{"b", 3}, jobs.Insert{ByKey: rule("b")}).ID
 				f.end(running)
 				f.fold()
 				equal(t, "its turn has come", f.get(moved).Waiting, false)
@@ -413,10 +413,10 @@ func TestReplaceKeepsThePlaceInItsKey(t *testing.T) {
 	f := newJobs(t)
 	jobs.Declare(f.kinds, jobs.KindOptions[change]{})
 	rule := keyed.Ordered{Key: "a"}
-	running := f.enqueue(change{"a", 1}, jobs.InsertOptions{ByKey: rule}).ID
-	only := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, ByKey: rule}
+	running := f.enqueue(change{"a", 1}, jobs.Insert{ByKey: rule}).ID
+	only := jobs.Insert{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}, ByKey: rule}
 	second := f.enqueue(change{"a", 2}, only).ID
-	third := f.enqueue(change{"a", 3}, jobs.InsertOptions{ByKey: rule}).ID
+	third := f.enqueue(change{"a", 3}, jobs.Insert{ByKey: rule}).ID
 	f.fold()
 	f.begin(running)
 	equal(t, "replaced", f.enqueue(change{"a", 4}, only).Replaced, true)
@@ -441,7 +441,7 @@ func TestALimitedKeyGoesByPriority(t *testing.T) {
 	var inserts []jobs.Insert
 	for i := range n {
 		for _, p := range []jobs.Priority{jobs.Normal + jobs.Priority(i%2), jobs.High} {
-			inserts = append(inserts, jobs.Insert{Args: change{"a", i}, InsertOptions: jobs.InsertOptions{Priority: p}})
+			inserts = append(inserts, jobs.Insert{Args: change{"a", i}, Priority: p})
 		}
 	}
 	f.many(inserts...)

@@ -52,7 +52,7 @@ func TestAPausedQueueRestsAndOthersGoOn(t *testing.T) {
 	f.pause("default")
 	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: "other"}}})
 	resting := f.enqueue(mail{}).ID
-	f.await(f.enqueue(mail{}, jobs.InsertOptions{Queue: "other"}).ID, workqueue.Done)
+	f.await(f.enqueue(mail{}, jobs.Insert{Queue: "other"}).ID, workqueue.Done)
 	equal(t, "status", f.get(resting).Status, workqueue.Ready)
 	f.resume("default")
 	f.await(resting, workqueue.Done)
@@ -64,7 +64,7 @@ func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
 	f := newJobs(t)
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { // each job enqueues the next
 		return pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
-			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), job.Args, jobs.InsertOptions{})
+			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: job.Args})
 			return err
 		})
 	}, jobs.KindOptions[mail]{})
@@ -143,8 +143,7 @@ func TestALimitedQueueLetsKeysKeepTheirPlace(t *testing.T) {
 		for i := range inserts {
 			inserts[i].Args = mail{}
 		}
-		inserts[plain] = jobs.Insert{Args: mail{To: "ann"}, InsertOptions: jobs.InsertOptions{
-			ByKey: keyed.Ordered{Key: "ann"}}}
+		inserts[plain] = jobs.Insert{Args: mail{To: "ann"}, ByKey: keyed.Ordered{Key: "ann"}}
 		f.many(inserts...)
 	}
 	f.work(jobs.WorkerOptions{})
@@ -305,8 +304,8 @@ func TestQueuesTellWhatIsInThem(t *testing.T) {
 	f := newJobs(t, anyKind)
 	f.pause("empty")
 	f.enqueue(mail{})
-	f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour})
-	f.enqueue(mail{}, jobs.InsertOptions{Queue: "busy"})
+	f.enqueue(mail{}, jobs.Insert{Delay: time.Hour})
+	f.enqueue(mail{}, jobs.Insert{Queue: "busy"})
 	var queues []jobs.QueueInfo
 	f.inTx(func(tx workqueue.Tx) (err error) { queues, err = f.client.Queues(f.Context(), tx); return err })
 	equal(t, "queues", fmt.Sprintf("%+v", queues), fmt.Sprintf("%+v", []jobs.QueueInfo{
@@ -359,7 +358,7 @@ func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	for range 3 {
 		f.enqueue(mail{})
 	}
-	f.enqueue(mail{}, jobs.InsertOptions{Queue: "mails"})
+	f.enqueue(mail{}, jobs.Insert{Queue: "mails"})
 	f.claimAdmitted(3)
 	mails := func() int {
 		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "mails", jobs.Normal)
@@ -368,7 +367,7 @@ func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	}
 	equal(t, "claimed from the other queue", mails(), 1)
 	f.enqueue(mail{})
-	f.enqueue(mail{}, jobs.InsertOptions{Queue: "mails"})
+	f.enqueue(mail{}, jobs.Insert{Queue: "mails"})
 	both := f.named("WITH b AS (SELECT FROM %_bucket FOR UPDATE), s AS (SELECT FROM %_slot FOR UPDATE) SELECT FROM b, s")
 	f.hold(both, func() {
 		f.claimAdmitted(1)

@@ -34,7 +34,8 @@ var Quadratic = workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Second, 
 // QuadraticAttempts is the number of attempts to use with [Quadratic] for a short retry policy.
 const QuadraticAttempts = 3
 
-// KindOptions are the settings of a kind. The zero value of a field means the default. [InsertOptions] override them.
+// KindOptions are the settings of a kind. The zero value of a field means the default. Those of an [Insert] override
+// them.
 type KindOptions[T Args] struct {
 	// Queue is where jobs of the kind wait. Default: [DefaultQueue].
 	Queue string

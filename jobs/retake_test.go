@@ -160,7 +160,7 @@ func TestARedriveWaitsForWhoTakesTheKey(t *testing.T) {
 				}
 				answers := make(chan answer, 1)
 				err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
-					_, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), change{"a", 2}, jobs.InsertOptions{})
+					_, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), jobs.Insert{Args: change{"a", 2}})
 					f.ok(err)
 					go func() {
 						var a answer
@@ -203,7 +203,7 @@ func TestARedrivenJobCanBeReplaced(t *testing.T) {
 	first := f.enqueue(change{"a", 1}).ID
 	f.fail(first)
 	f.redrive(first)
-	e := f.enqueue(change{"a", 2}, jobs.InsertOptions{Delay: time.Hour})
+	e := f.enqueue(change{"a", 2}, jobs.Insert{Delay: time.Hour})
 	equal(t, "replaced", e.Replaced && e.ID == first, true)
 	equal(t, "args", string(f.get(first).Args), `{"Account":"a","N":2}`)
 }

@@ -42,7 +42,7 @@ type Schedule struct {
 	Args Args
 
 	// Queue, Priority, MaxAttempts, Retry, Unique, ByKey and Headers are the settings of every job, as in
-	// [InsertOptions]. The settings of the kind, which they override, and those of the client are those of the program
+	// [Insert]. The settings of the kind, which they override, and those of the client are those of the program
 	// that puts the schedule, at that time, see [Schedules].
 	Queue       string
 	Priority    Priority
@@ -54,10 +54,10 @@ type Schedule struct {
 }
 
 func (s Schedule) insert() Insert {
-	return Insert{Args: s.Args, schedule: s.Name, InsertOptions: InsertOptions{
-		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, Unique: s.Unique,
-		ByKey: s.ByKey, Headers: s.Headers,
-	}}
+	return Insert{
+		Args: s.Args, Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry,
+		Unique: s.Unique, ByKey: s.ByKey, Headers: s.Headers, schedule: s.Name,
+	}
 }
 
 // A ScheduleInfo is a stored schedule, with the settings of its jobs, see [Schedule].
@@ -218,13 +218,14 @@ func (t jobTemplate) byKey() keyed.Rule {
 	return nil
 }
 
-func (t jobTemplate) options() InsertOptions {
-	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
-		Headers: t.Headers, ByKey: t.byKey()}
-	if o.ByKey == nil {
-		o.ByKey = keyed.None{} // the kind's rule was applied when the schedule was put
+// insert returns what all jobs of the schedule have in common.
+func (t jobTemplate) insert() Insert {
+	i := Insert{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry, Headers: t.Headers,
+		ByKey: t.byKey()}
+	if i.ByKey == nil {
+		i.ByKey = keyed.None{} // the kind's rule was applied when the schedule was put
 	}
-	return o
+	return i
 }
 
 func readTemplate(encoded []byte) (t jobTemplate, err error) {
@@ -292,7 +293,8 @@ func (s *Schedules) sayHeld(ctx context.Context, t jobTemplate, occurrences []pe
 // occurrence returns the job of an occurrence.
 func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
 	args := &scheduledArgs{kind: t.Kind, stored: t.Args}
-	insert := Insert{Args: args, InsertOptions: t.options(), schedule: o.Schedule, once: true}
+	insert := t.insert()
+	insert.Args, insert.schedule, insert.once = args, o.Schedule, true
 	insert.ID, insert.ScheduledAt = o.ID, o.DueAt
 	insert.Headers = maps.Clone(insert.Headers)
 	if insert.Headers == nil {

@@ -194,7 +194,7 @@ func TestJobsAreWrittenOnceAStep(t *testing.T) {
 		t.Parallel()
 		f := newJobs(t, anyKind)
 		f.limit("default", jobs.Limits{MaxRunning: 1})
-		id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce}).ID
+		id := f.enqueue(mail{}, jobs.Insert{Retry: atOnce}).ID
 		token := f.claimAdmitted(1)
 		_, err := f.client.Table().On(f.Pool).Retry(f.Context(), token, []uuid.UUID{id}, "no")
 		f.ok(err)
@@ -208,7 +208,7 @@ func TestJobsAreWrittenOnceAStep(t *testing.T) {
 func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
-	id := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
+	id := f.enqueue(mail{}, jobs.Insert{Delay: time.Hour}).ID
 	f.ok(pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
 		_, err := f.client.Table().In(workqueue.Pgx(tx)).Cancel(f.Context(), []uuid.UUID{id}, "not wanted")
 		return err

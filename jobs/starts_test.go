@@ -40,11 +40,12 @@ func TestWhatIsLeftTakesNothingOfARate(t *testing.T) {
 				if rule.queue != (jobs.Limits{}) {
 					f.limit("default", rule.queue)
 				}
-				options := jobs.InsertOptions{ByKey: rule.key, Retry: hour}
+				options := jobs.Insert{ByKey: rule.key, Retry: hour}
 				bySQL := f.enqueue(mail{To: "SQL"}, options).ID
 				inserts := make([]jobs.Insert, crowd)
 				for i := range inserts {
-					inserts[i] = jobs.Insert{Args: report{Month: i}, InsertOptions: options}
+					inserts[i] = options
+					inserts[i].Args = report{Month: i}
 				}
 				f.many(inserts...)
 				for range 2 * burst {

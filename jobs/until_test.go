@@ -150,7 +150,7 @@ func TestUntilIsValidated(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
 	until := func(u jobs.Unique, rule keyed.Rule) string {
-		return f.refuse(change{"a", 1}, jobs.InsertOptions{Unique: &u, ByKey: rule}).Error()
+		return f.refuse(change{"a", 1}, jobs.Insert{Unique: &u, ByKey: rule}).Error()
 	}
 	for want, got := range map[string]string{
 		"Unique.Until is 3":                    until(jobs.Unique{Until: 3}, nil),
@@ -176,7 +176,7 @@ func TestUntilIsValidated(t *testing.T) {
 func successors(f *fixture) map[string]func(ctx context.Context, tx pgx.Tx, next change) error {
 	return map[string]func(context.Context, pgx.Tx, change) error{
 		"Go": func(ctx context.Context, tx pgx.Tx, next change) error {
-			e, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), next, jobs.InsertOptions{})
+			e, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: next})
 			if err == nil && e.Duplicate {
 				err = errors.New("the successor is a duplicate")
 			}
@@ -262,7 +262,7 @@ func TestOthersMeetTheSuccessor(t *testing.T) {
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[change]) error {
 		return job.Tx(ctx, func(tx pgx.Tx) error {
 			defer func() { close(written); <-commit }()
-			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), change{"a", 2}, jobs.InsertOptions{Delay: time.Hour})
+			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: change{"a", 2}, Delay: time.Hour})
 			return err
 		})
 	}, byAccount(jobs.Unique{}))

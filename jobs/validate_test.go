@@ -31,50 +31,50 @@ var (
 func TestBadJobsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
-	o := func(change func(*jobs.InsertOptions)) (o jobs.InsertOptions) { change(&o); return o }
+	o := func(change func(*jobs.Insert)) (o jobs.Insert) { change(&o); return o }
 	for name, c := range map[string]struct {
 		args    jobs.Args
-		options jobs.InsertOptions
+		options jobs.Insert
 		want    string
 	}{
-		"nil args":            {nil, jobs.InsertOptions{}, "args are nil"},
-		"nil pointer":         {(*mail)(nil), jobs.InsertOptions{}, "args are nil"},
-		"empty kind":          {named(""), jobs.InsertOptions{}, "kind is empty"},
-		"long kind":           {named(tooLong), jobs.InsertOptions{}, "kind has 256 bytes, the limit is 255"},
-		"kind with a NUL":     {named("a\x00"), jobs.InsertOptions{}, "kind has a NUL byte"},
-		"kind that is binary": {named("\xff"), jobs.InsertOptions{}, "kind " + ascii},
-		"unencodable args": {unencodable{}, jobs.InsertOptions{},
+		"nil args":            {nil, jobs.Insert{}, "args are nil"},
+		"nil pointer":         {(*mail)(nil), jobs.Insert{}, "args are nil"},
+		"empty kind":          {named(""), jobs.Insert{}, "kind is empty"},
+		"long kind":           {named(tooLong), jobs.Insert{}, "kind has 256 bytes, the limit is 255"},
+		"kind with a NUL":     {named("a\x00"), jobs.Insert{}, "kind has a NUL byte"},
+		"kind that is binary": {named("\xff"), jobs.Insert{}, "kind " + ascii},
+		"unencodable args": {unencodable{}, jobs.Insert{},
 			`args of type jobs_test.unencodable cannot be encoded: json: unsupported type`},
-		"args over 1 MiB": {mail{strings.Repeat("x", 1<<20)}, jobs.InsertOptions{},
+		"args over 1 MiB": {mail{strings.Repeat("x", 1<<20)}, jobs.Insert{},
 			"args has 1048585 bytes, the limit is 1048576"},
-		"long queue":        {mail{}, o(func(o *jobs.InsertOptions) { o.Queue = tooLong }), "Queue has 256 bytes"},
-		"negative priority": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = -1 }), "Priority is -1"},
-		"priority over all": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = 4 }), "Priority is 4"},
-		"negative delay":    {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = -time.Second }), "Delay is -1s"},
-		"huge delay": {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = math.MaxInt64 }),
+		"long queue":        {mail{}, o(func(o *jobs.Insert) { o.Queue = tooLong }), "Queue has 256 bytes"},
+		"negative priority": {mail{}, o(func(o *jobs.Insert) { o.Priority = -1 }), "Priority is -1"},
+		"priority over all": {mail{}, o(func(o *jobs.Insert) { o.Priority = 4 }), "Priority is 4"},
+		"negative delay":    {mail{}, o(func(o *jobs.Insert) { o.Delay = -time.Second }), "Delay is -1s"},
+		"huge delay": {mail{}, o(func(o *jobs.Insert) { o.Delay = math.MaxInt64 }),
 			"Delay is 2562047h47m16.854775807s"},
-		"delay and time": {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.ScheduledAt = 1, time.Now() }),
+		"delay and time": {mail{}, o(func(o *jobs.Insert) { o.Delay, o.ScheduledAt = 1, time.Now() }),
 			"set one of them"},
 		"time too far": {mail{},
-			o(func(o *jobs.InsertOptions) { o.ScheduledAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
-		"negative attempts": {mail{}, o(func(o *jobs.InsertOptions) { o.MaxAttempts = -1 }), "max attempts is -1"},
-		"retry with a low cap": {mail{}, o(func(o *jobs.InsertOptions) {
+			o(func(o *jobs.Insert) { o.ScheduledAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
+		"negative attempts": {mail{}, o(func(o *jobs.Insert) { o.MaxAttempts = -1 }), "max attempts is -1"},
+		"retry with a low cap": {mail{}, o(func(o *jobs.Insert) {
 			o.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Second, Cap: time.Millisecond}
 		}), "retry has Cap 1ms below its Base 1s"},
 		"long headers": {mail{},
-			o(func(o *jobs.InsertOptions) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }),
+			o(func(o *jobs.Insert) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }),
 			"Headers has 65537 bytes"},
-		"long unique key": {mail{}, o(func(o *jobs.InsertOptions) {
+		"long unique key": {mail{}, o(func(o *jobs.Insert) {
 			o.Unique = &jobs.Unique{Key: tooLong}
 		}), "Unique.Key has 256 bytes"},
-		"unknown states": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{While: 1} }),
+		"unknown states": {mail{}, o(func(o *jobs.Insert) { o.Unique = &jobs.Unique{While: 1} }),
 			"Unique.While is 1,"},
-		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }),
+		"unknown conflict": {mail{}, o(func(o *jobs.Insert) { o.Unique = &jobs.Unique{OnConflict: 9} }),
 			"Unique.OnConflict is 9,"},
-		"empty key": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{} }), "ordered key is empty"},
-		"key's policy": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{Key: "k", OnFailure: 7} }),
+		"empty key": {mail{}, o(func(o *jobs.Insert) { o.ByKey = keyed.Ordered{} }), "ordered key is empty"},
+		"key's policy": {mail{}, o(func(o *jobs.Insert) { o.ByKey = keyed.Ordered{Key: "k", OnFailure: 7} }),
 			"on failure is 7"},
-		"long key": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{Key: tooLong} }),
+		"long key": {mail{}, o(func(o *jobs.Insert) { o.ByKey = keyed.Ordered{Key: tooLong} }),
 			"ordered key has 256 bytes"},
 	} {
 		err := f.refuse(c.args, c.options)
@@ -198,7 +198,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 			return err
 		}), "Limit is 1001"},
 		"nil transaction": {func() error {
-			_, err := f.client.Enqueue(t.Context(), nil, mail{}, jobs.InsertOptions{})
+			_, err := f.client.Enqueue(t.Context(), nil, jobs.Insert{Args: mail{}})
 			return err
 		}, "transaction is nil"},
 		"schedule of no rule": {put(jobs.Schedule{Name: "s", Expr: "61 * * * *", Args: mail{}}),

@@ -26,7 +26,7 @@ func TestAJobRunsWithItsArgs(t *testing.T) {
 		jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 
-	id := f.enqueue(mail{To: "ann"}, jobs.InsertOptions{Headers: map[string]string{"tenant": "7"}}).ID
+	id := f.enqueue(mail{To: "ann"}, jobs.Insert{Headers: map[string]string{"tenant": "7"}}).ID
 	job := receive(t, got)
 	equal(t, "args", job.Args, mail{To: "ann"})
 	equal(t, "id", job.ID, id)
@@ -54,7 +54,7 @@ func TestNothingRunsFromARolledBackEnqueue(t *testing.T) {
 	f := newJobs(t)
 	failed := errors.New("roll back")
 	err := f.try(func(tx workqueue.Tx) error {
-		_, err := f.client.Enqueue(f.Context(), tx, mail{}, jobs.InsertOptions{})
+		_, err := f.client.Enqueue(f.Context(), tx, jobs.Insert{Args: mail{}})
 		return errors.Join(err, failed)
 	})
 	if !errors.Is(err, failed) {
@@ -239,7 +239,7 @@ func TestArgsThatDoNotDecodeAreDeadLettersInTheEnd(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{})
-	id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce, MaxAttempts: 3}).ID
+	id := f.enqueue(mail{}, jobs.Insert{Retry: atOnce, MaxAttempts: 3}).ID
 	f.exec("UPDATE "+f.table+" SET args = '{\"to\": 7}' WHERE id = $1", id)
 	f.work(jobs.WorkerOptions{})
 	info := f.await(id, workqueue.Failed)
@@ -256,7 +256,7 @@ func TestAnUnknownKindIsRetriedByPolicy(t *testing.T) {
 	f := newJobs(t, anyKind)
 	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return nil }, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
-	id := f.enqueue(report{}, jobs.InsertOptions{Retry: atOnce, MaxAttempts: 2}).ID
+	id := f.enqueue(report{}, jobs.Insert{Retry: atOnce, MaxAttempts: 2}).ID
 	info := f.await(id, workqueue.Failed)
 	equal(t, "attempts", info.Attempts, 2)
 	equal(t, "last error", info.LastError, `unknown kind: no handler is registered for "report"`)
@@ -317,12 +317,12 @@ func TestQueuesHaveHandlersOfTheirOwn(t *testing.T) {
 		{Name: "fast", Concurrency: 1}}})
 	defer close(release)
 	for range 4 {
-		f.enqueue(mail{}, jobs.InsertOptions{Queue: "slow"})
+		f.enqueue(mail{}, jobs.Insert{Queue: "slow"})
 	}
 	equal(t, "queue", receive(t, running), "slow")
 	equal(t, "queue", receive(t, running), "slow")
-	f.await(f.enqueue(mail{}, jobs.InsertOptions{Queue: "fast"}).ID, workqueue.Done) // all slow handlers are busy
-	other := f.enqueue(mail{}, jobs.InsertOptions{Queue: "other"}).ID
+	f.await(f.enqueue(mail{}, jobs.Insert{Queue: "fast"}).ID, workqueue.Done) // all slow handlers are busy
+	other := f.enqueue(mail{}, jobs.Insert{Queue: "other"}).ID
 	equal(t, "queue", receive(t, running), "fast")
 	equal(t, "more", len(running), 0)
 	equal(t, "status of a queue that nobody serves", f.get(other).Status, workqueue.Ready)
@@ -335,7 +335,7 @@ func TestUrgentJobsComeFirst(t *testing.T) {
 	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { order <- job.Priority; return nil },
 		jobs.KindOptions[mail]{})
 	for _, p := range []jobs.Priority{jobs.Low, jobs.Normal, jobs.High} {
-		f.enqueue(mail{}, jobs.InsertOptions{Priority: p})
+		f.enqueue(mail{}, jobs.Insert{Priority: p})
 	}
 	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
 	for _, want := range []jobs.Priority{jobs.High, jobs.Normal, jobs.Low} {
@@ -349,15 +349,15 @@ func TestNoJobStarvesUnderUrgentOnes(t *testing.T) {
 	f := newJobs(t)
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
 		return pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
-			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), job.Args, jobs.InsertOptions{Priority: jobs.High})
+			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: job.Args, Priority: jobs.High})
 			return err
 		})
 	}, jobs.KindOptions[mail]{})
 	jobs.Register(f.kinds, nothing[report], jobs.KindOptions[report]{})
 	for range 50 {
-		f.enqueue(mail{}, jobs.InsertOptions{Priority: jobs.High})
+		f.enqueue(mail{}, jobs.Insert{Priority: jobs.High})
 	}
-	low := f.enqueue(report{}, jobs.InsertOptions{Priority: jobs.Low}).ID
+	low := f.enqueue(report{}, jobs.Insert{Priority: jobs.Low}).ID
 	normal := f.enqueue(report{}).ID
 	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 2, ClaimLimit: 2}})
 	f.await(low, workqueue.Done)
@@ -399,7 +399,7 @@ func TestRunningAndWaitingJobsAreCancelled(t *testing.T) {
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(mail{}).ID
 	receive(t, running)
-	later := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
+	later := f.enqueue(mail{}, jobs.Insert{Delay: time.Hour}).ID
 
 	start := time.Now()
 	f.inTx(func(tx workqueue.Tx) error {

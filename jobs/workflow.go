@@ -73,8 +73,12 @@ type TaskOption func(*Task)
 
 // Task adds a task. Its name is unique in the workflow, and has 1 to [MaxTaskName] bytes. A task without dependencies
 // may run as soon as the workflow has been started. [Client.StartWorkflow] reports invalid tasks.
-func (w *Workflow) Task(name string, args Args, options ...TaskOption) *Task {
-	t := &Task{workflow: w, name: name, insert: Insert{Args: args}}
+//
+// ScheduledAt and Delay of the job count from the workflow's start; a task whose dependencies take longer runs as soon
+// as they have ended. With ByKey, the task enters its key when its dependencies have ended. A task cannot be Unique, by
+// itself or by its kind, because it is always a job of its own.
+func (w *Workflow) Task(name string, job Insert, options ...TaskOption) *Task {
+	t := &Task{workflow: w, name: name, insert: job}
 	for _, option := range options {
 		option(t)
 	}
@@ -103,13 +107,6 @@ func AfterNamed(names ...string) TaskOption {
 //     [Delivery.Dependencies] returns.
 func WithPolicy(p join.Policy) TaskOption {
 	return func(t *Task) { t.policy = &p }
-}
-
-// With sets options of a task's job. ScheduledAt and Delay count from the workflow's start; a task whose dependencies
-// take longer runs as soon as they have ended. With ByKey, the task enters its key when its dependencies have ended. A
-// task cannot be Unique, by its options or by its kind, because it is always a job of its own.
-func With(o InsertOptions) TaskOption {
-	return func(t *Task) { t.insert.InsertOptions = o }
 }
 
 // A StartedWorkflow holds the ids of a workflow and of its tasks.

@@ -19,8 +19,8 @@ import (
 // keyedBy returns a workflow of a task a, and a task b that depends on it and has a key.
 func keyedBy(g keyed.Rule) *jobs.Workflow {
 	w := jobs.NewWorkflow("keyed")
-	a := w.Task("a", part{})
-	w.Task("b", part{}, jobs.After(a), jobs.With(jobs.InsertOptions{ByKey: g}))
+	a := w.Task("a", jobs.Insert{Args: part{}})
+	w.Task("b", jobs.Insert{Args: part{}, ByKey: g}, jobs.After(a))
 	return w
 }
 
@@ -28,7 +28,7 @@ func TestATaskEntersItsOrderedKeyWhenItsDependenciesAreDone(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
 	key := keyed.Ordered{Key: "account 7"}
-	other := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
+	other := f.enqueue(part{}, jobs.Insert{ByKey: key}).ID
 	one, two := f.start(keyedBy(key)), f.start(keyedBy(key))
 	f.ack(other)
 	f.wantTasks(one.ID, "pending: a ready, b waits")
@@ -38,7 +38,7 @@ func TestATaskEntersItsOrderedKeyWhenItsDependenciesAreDone(t *testing.T) {
 	f.wantTasks(two.ID, "pending: a done, b ready")
 	f.ack(one.Tasks["a"])
 	f.wantTasks(one.ID, "pending: a done, b waits") // behind the other workflow's b
-	third := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
+	third := f.enqueue(part{}, jobs.Insert{ByKey: key}).ID
 	f.ack(two.Tasks["b"])
 	f.wantTasks(one.ID, "pending: a done, b ready")
 	equal(t, "the job that came later", f.fate(third), "waits")
@@ -82,10 +82,10 @@ func TestATaskBehindAKeyCountsWhenItIsDone(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
 	key := keyed.Ordered{Key: "account 7"}
-	other := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
+	other := f.enqueue(part{}, jobs.Insert{ByKey: key}).ID
 	w := jobs.NewWorkflow("")
-	a := w.Task("a", part{}, jobs.With(jobs.InsertOptions{ByKey: key}))
-	w.Task("b", part{}, jobs.After(a))
+	a := w.Task("a", jobs.Insert{Args: part{}, ByKey: key})
+	w.Task("b", jobs.Insert{Args: part{}}, jobs.After(a))
 	s := f.start(w)
 	f.wantTasks(s.ID, "pending: a waits, b waits")
 	f.ack(other)
@@ -101,7 +101,7 @@ func TestATaskThatIsCancelledNeverComesToItsKey(t *testing.T) {
 	s := f.start(keyedBy(key))
 	f.fail(s.Tasks["a"])
 	f.wantTasks(s.ID, "failed: a failed, b cancelled")
-	job := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
+	job := f.enqueue(part{}, jobs.Insert{ByKey: key}).ID
 	equal(t, "the next of its key", f.fate(job), "ready")
 	f.redrive(s.Tasks["b"]) // only now does it enter its key
 	equal(t, "the redriven task", f.fate(s.Tasks["b"]), "waits")
@@ -118,7 +118,7 @@ func TestATaskThatIsInItsKeyAlreadyStaysThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t, anyKind)
-			other := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
+			other := f.enqueue(part{}, jobs.Insert{ByKey: key}).ID
 			s := f.start(keyedBy(key))
 			f.inTx(func(tx workqueue.Tx) error {
 				_, err := f.client.Cancel(f.Context(), tx, "", s.Tasks["b"])
@@ -178,10 +178,10 @@ func TestWorkflowsWithKeys(t *testing.T) {
 			var list []jobs.StartedWorkflow
 			for n := range pgtest.Size(10, 30) {
 				w := jobs.NewWorkflow("")
-				a := w.Task("a", part{})
-				b := w.Task("b", report{n}, jobs.After(a), jobs.With(jobs.InsertOptions{ByKey: key}))
-				c := w.Task("c", report{n}, jobs.After(a), jobs.With(jobs.InsertOptions{ByKey: key}))
-				w.Task("d", part{}, jobs.After(b, c))
+				a := w.Task("a", jobs.Insert{Args: part{}})
+				b := w.Task("b", jobs.Insert{Args: report{n}, ByKey: key}, jobs.After(a))
+				c := w.Task("c", jobs.Insert{Args: report{n}, ByKey: key}, jobs.After(a))
+				w.Task("d", jobs.Insert{Args: part{}}, jobs.After(b, c))
 				list = append(list, f.start(w))
 			}
 			for _, s := range list {

@@ -52,10 +52,10 @@ func ExampleClient_StartWorkflow() {
 
 	start := func(ctx context.Context, pool *pgxpool.Pool, client *jobs.Client) error {
 		w := jobs.NewWorkflow("index example.com")
-		front := w.Task("front", fetchPage{URL: "https://example.com"})
-		about := w.Task("about", fetchPage{URL: "https://example.com/about"})
-		index := w.Task("index", indexSite{Site: "example.com"}, jobs.After(front, about))
-		w.Task("close", closeTicket{Number: 7}, jobs.After(index), jobs.WithPolicy(join.AnyOutcome))
+		front := w.Task("front", jobs.Insert{Args: fetchPage{URL: "https://example.com"}})
+		about := w.Task("about", jobs.Insert{Args: fetchPage{URL: "https://example.com/about"}})
+		index := w.Task("index", jobs.Insert{Args: indexSite{Site: "example.com"}}, jobs.After(front, about))
+		w.Task("close", jobs.Insert{Args: closeTicket{Number: 7}}, jobs.After(index), jobs.WithPolicy(join.AnyOutcome))
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			_, err := client.StartWorkflow(ctx, workqueue.Pgx(tx), w)
 			return err

@@ -22,10 +22,10 @@ func cleanup(configure ...func(*jobs.Workflow)) *jobs.Workflow {
 	for _, c := range configure {
 		c(w)
 	}
-	build, test := w.Task("build", part{}), w.Task("test", part{})
-	deploy := w.Task("deploy", part{}, jobs.After(build, test))
-	w.Task("announce", part{}, jobs.After(deploy))
-	w.Task("tidy", part{}, jobs.After(deploy), jobs.WithPolicy(join.AnyOutcome))
+	build, test := w.Task("build", jobs.Insert{Args: part{}}), w.Task("test", jobs.Insert{Args: part{}})
+	deploy := w.Task("deploy", jobs.Insert{Args: part{}}, jobs.After(build, test))
+	w.Task("announce", jobs.Insert{Args: part{}}, jobs.After(deploy))
+	w.Task("tidy", jobs.Insert{Args: part{}}, jobs.After(deploy), jobs.WithPolicy(join.AnyOutcome))
 	return w
 }
 
@@ -230,7 +230,7 @@ func TestCancelEndsEveryTask(t *testing.T) {
 		return ctx.Err()
 	}, jobs.KindOptions[part]{})
 	w := cleanup()
-	w.Task("later", part{}, jobs.With(jobs.InsertOptions{ScheduledAt: time.Now().Add(time.Hour)}))
+	w.Task("later", jobs.Insert{Args: part{}, ScheduledAt: time.Now().Add(time.Hour)})
 	s := f.start(w)
 	f.work(jobs.WorkerOptions{})
 	<-running

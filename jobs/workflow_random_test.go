@@ -64,7 +64,7 @@ func newRandomGraph(r *rand.Rand) randomGraph {
 }
 
 func (g *randomGraph) add(name string, args node, policy join.Policy, deps []string, runs bool) {
-	g.Task(name, args, jobs.AfterNamed(deps...), jobs.WithPolicy(policy))
+	g.Task(name, jobs.Insert{Args: args}, jobs.AfterNamed(deps...), jobs.WithPolicy(policy))
 	g.runs[name], g.ends[name] = runs, workqueue.Done
 	if !runs || args.Does == fails {
 		g.ends[name], g.failure = workqueue.Failed, true

@@ -22,80 +22,97 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 	jobs.Declare(f.kinds, jobs.KindOptions[part]{})
 	jobs.Declare(f.kinds, jobs.KindOptions[notice]{})
 	jobs.Declare(f.kinds, jobs.KindOptions[report]{Unique: &jobs.Unique{Key: "only"}})
-	elsewhere := jobs.NewWorkflow("").Task("x", part{})
+	elsewhere := jobs.NewWorkflow("").Task("x", jobs.Insert{Args: part{}})
 	for name, c := range map[string]struct {
 		build func(w *jobs.Workflow)
 		want  string
 	}{
 		"no tasks":      {func(*jobs.Workflow) {}, "workflow has no tasks"},
-		"a task's name": {func(w *jobs.Workflow) { w.Task("", part{}) }, "task name is empty"},
-		"a long name": {func(w *jobs.Workflow) { w.Task(strings.Repeat("x", 256), part{}) },
+		"a task's name": {func(w *jobs.Workflow) { w.Task("", jobs.Insert{Args: part{}}) }, "task name is empty"},
+		"a long name": {func(w *jobs.Workflow) { w.Task(strings.Repeat("x", 256), jobs.Insert{Args: part{}}) },
 			"task name has 256 bytes"},
-		"a NUL": {func(w *jobs.Workflow) { w.Task("a\x00", part{}) }, "task name"},
-		"a workflow name": {func(w *jobs.Workflow) { w.Name = strings.Repeat("x", 256); w.Task("a", part{}) },
-			"label has 256 bytes"},
-		"two of one name": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("a", part{}) },
-			`task name "a" is that of two tasks`},
-		"itself": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.AfterNamed("a")) },
+		"a NUL": {func(w *jobs.Workflow) { w.Task("a\x00", jobs.Insert{Args: part{}}) }, "task name"},
+		"a workflow name": {func(w *jobs.Workflow) {
+			w.Name = strings.Repeat("x", 256)
+			w.Task("a", jobs.Insert{Args: part{}})
+		}, "label has 256 bytes"},
+		"two of one name": {func(w *jobs.Workflow) {
+			w.Task("a", jobs.Insert{Args: part{}})
+			w.Task("a", jobs.Insert{Args: part{}})
+		}, `task name "a" is that of two tasks`},
+		"itself": {func(w *jobs.Workflow) { w.Task("a", jobs.Insert{Args: part{}}, jobs.AfterNamed("a")) },
 			`workflow has a cycle: "a" → "a"`},
 		"a cycle": {func(w *jobs.Workflow) {
-			w.Task("start", part{})
-			w.Task("a", part{}, jobs.AfterNamed("start", "c"))
-			b := w.Task("b", part{}, jobs.AfterNamed("a"))
-			c := w.Task("c", part{}, jobs.After(b))
-			w.Task("end", part{}, jobs.After(c))
+			w.Task("start", jobs.Insert{Args: part{}})
+			w.Task("a", jobs.Insert{Args: part{}}, jobs.AfterNamed("start", "c"))
+			b := w.Task("b", jobs.Insert{Args: part{}}, jobs.AfterNamed("a"))
+			c := w.Task("c", jobs.Insert{Args: part{}}, jobs.After(b))
+			w.Task("end", jobs.Insert{Args: part{}}, jobs.After(c))
 		}, `workflow has a cycle: "a" → "b" → "c" → "a"`},
 		"behind a cycle": {func(w *jobs.Workflow) {
-			w.Task("end", part{}, jobs.AfterNamed("a"))
-			w.Task("a", part{}, jobs.AfterNamed("b"))
-			w.Task("b", part{}, jobs.AfterNamed("a"))
+			w.Task("end", jobs.Insert{Args: part{}}, jobs.AfterNamed("a"))
+			w.Task("a", jobs.Insert{Args: part{}}, jobs.AfterNamed("b"))
+			w.Task("b", jobs.Insert{Args: part{}}, jobs.AfterNamed("a"))
 		}, `→`},
 		"a long cycle": {func(w *jobs.Workflow) {
 			for n := range 1000 {
-				w.Task(fmt.Sprint(n), part{}, jobs.AfterNamed(fmt.Sprint((n+1)%1000)))
+				w.Task(fmt.Sprint(n), jobs.Insert{Args: part{}}, jobs.AfterNamed(fmt.Sprint((n+1)%1000)))
 			}
 		}, "… (1000 tasks)"},
-		"an unknown name": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.AfterNamed("b")) },
+		"an unknown name": {func(w *jobs.Workflow) { w.Task("a", jobs.Insert{Args: part{}}, jobs.AfterNamed("b")) },
 			`After of task "a" has "b", which is no task of the workflow`},
-		"a task from elsewhere": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(elsewhere)) },
+		"a task from elsewhere": {func(w *jobs.Workflow) {
+			w.Task("a", jobs.Insert{Args: part{}}, jobs.After(elsewhere))
+		}, `After of task "a" has a task that is none of the workflow's`},
+		"a nil task": {func(w *jobs.Workflow) { w.Task("a", jobs.Insert{Args: part{}}, jobs.After(nil)) },
 			`After of task "a" has a task that is none of the workflow's`},
-		"a nil task": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(nil)) },
-			`After of task "a" has a task that is none of the workflow's`},
-		"a task's policy": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.WithPolicy(7)) },
+		"a task's policy": {func(w *jobs.Workflow) { w.Task("a", jobs.Insert{Args: part{}}, jobs.WithPolicy(7)) },
 			`task "a": policy is 7`},
-		"a policy":      {func(w *jobs.Workflow) { w.Policy = -1; w.Task("a", part{}) }, "policy is -1"},
-		"tasks' policy": {func(w *jobs.Workflow) { w.TaskPolicy = 3; w.Task("a", part{}) }, "policy is 3"},
-		"a deadline": {func(w *jobs.Workflow) { w.Deadline = time.Unix(1<<40, 0); w.Task("a", part{}) },
-			"deadline is"},
-		"no args": {func(w *jobs.Workflow) { w.Task("a", nil) }, `task "a": args are nil`},
+		"a policy": {func(w *jobs.Workflow) {
+			w.Policy = -1
+			w.Task("a", jobs.Insert{Args: part{}})
+		}, "policy is -1"},
+		"tasks' policy": {func(w *jobs.Workflow) {
+			w.TaskPolicy = 3
+			w.Task("a", jobs.Insert{Args: part{}})
+		}, "policy is 3"},
+		"a deadline": {func(w *jobs.Workflow) {
+			w.Deadline = time.Unix(1<<40, 0)
+			w.Task("a", jobs.Insert{Args: part{}})
+		}, "deadline is"},
+		"no args": {func(w *jobs.Workflow) { w.Task("a", jobs.Insert{}) }, `task "a": args are nil`},
 		"a unique task": {func(w *jobs.Workflow) {
-			w.Task("a", part{}, jobs.With(jobs.InsertOptions{Unique: &jobs.Unique{}}))
+			w.Task("a", jobs.Insert{Args: part{}, Unique: &jobs.Unique{}})
 		}, `task "a": Unique is set on a job of a batch or workflow`},
-		"a unique kind": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("b", report{}) },
+		"a unique kind": {func(w *jobs.Workflow) {
+			w.Task("a", jobs.Insert{Args: part{}})
+			w.Task("b", jobs.Insert{Args: report{}})
+		},
 			`task "b": Unique is set on kind "report"`},
 		"a task's key": {func(w *jobs.Workflow) {
-			w.Task("a", part{}, jobs.With(jobs.InsertOptions{ByKey: keyed.Ordered{}}))
+			w.Task("a", jobs.Insert{Args: part{}, ByKey: keyed.Ordered{}})
 		}, `task "a": ordered key is empty`},
 		"a task's delay": {func(w *jobs.Workflow) {
-			w.Task("ok", part{})
-			w.Task("late", part{}, jobs.AfterNamed("ok"), jobs.With(jobs.InsertOptions{Delay: -1}))
+			w.Task("ok", jobs.Insert{Args: part{}})
+			w.Task("late", jobs.Insert{Args: part{}, Delay: -1}, jobs.AfterNamed("ok"))
 		}, `task "late": Delay is`},
-		"what comes after success": {func(w *jobs.Workflow) { w.Task("a", part{}); w.OnComplete = &jobs.Insert{} },
-			"OnComplete: args are nil"},
+		"what comes after success": {func(w *jobs.Workflow) {
+			w.Task("a", jobs.Insert{Args: part{}})
+			w.OnComplete = &jobs.Insert{}
+		}, "OnComplete: args are nil"},
 		"what comes after failure": {func(w *jobs.Workflow) {
-			w.Task("a", part{})
-			w.OnComplete, w.OnFail = noticeOf(""), &jobs.Insert{Args: notice{},
-				InsertOptions: jobs.InsertOptions{Priority: 9}}
+			w.Task("a", jobs.Insert{Args: part{}})
+			w.OnComplete, w.OnFail = noticeOf(""), &jobs.Insert{Args: notice{}, Priority: 9}
 		}, "OnFail: Priority is 9"},
 		"too many tasks": {func(w *jobs.Workflow) {
 			for n := range jobs.MaxTasks + 1 {
-				w.Task(fmt.Sprint(n), part{})
+				w.Task(fmt.Sprint(n), jobs.Insert{Args: part{}})
 			}
 		}, "workflow has 10001 tasks, at most 10000 are allowed"},
 		"too many dependencies": {func(w *jobs.Workflow) {
 			var all []*jobs.Task
 			for n := range 500 {
-				all = append(all, w.Task(fmt.Sprint(n), part{}, jobs.After(all...)))
+				all = append(all, w.Task(fmt.Sprint(n), jobs.Insert{Args: part{}}, jobs.After(all...)))
 			}
 		}, "workflow has more than 100000 dependencies"},
 	} {
@@ -131,7 +148,7 @@ func TestALargeWorkflowStartsAndFails(t *testing.T) {
 	for layer := range depth {
 		var tasks []*jobs.Task
 		for n := range width {
-			tasks = append(tasks, w.Task(fmt.Sprint(layer, "/", n), part{n},
+			tasks = append(tasks, w.Task(fmt.Sprint(layer, "/", n), jobs.Insert{Args: part{n}},
 				jobs.After(above[:min(n, 4, len(above))]...)))
 		}
 		above = tasks

@@ -29,10 +29,10 @@ func trace(ctx context.Context, id uuid.UUID) func(pgx.Tx) error {
 // diamond returns a workflow in which b and c depend on a, and d depends on b and c.
 func diamond() *jobs.Workflow {
 	w := jobs.NewWorkflow("diamond")
-	a := w.Task("a", part{1})
-	b := w.Task("b", part{2}, jobs.After(a))
-	c := w.Task("c", part{3}, jobs.After(a))
-	w.Task("d", part{4}, jobs.After(b, c))
+	a := w.Task("a", jobs.Insert{Args: part{1}})
+	b := w.Task("b", jobs.Insert{Args: part{2}}, jobs.After(a))
+	c := w.Task("c", jobs.Insert{Args: part{3}}, jobs.After(a))
+	w.Task("d", jobs.Insert{Args: part{4}}, jobs.After(b, c))
 	return w
 }
 
@@ -112,7 +112,7 @@ func TestADependencyMayHaveNoOutput(t *testing.T) {
 		return nil
 	}, jobs.KindOptions[part]{})
 	w := jobs.NewWorkflow("")
-	w.Task("b", part{}, jobs.After(w.Task("a", part{})))
+	w.Task("b", jobs.Insert{Args: part{}}, jobs.After(w.Task("a", jobs.Insert{Args: part{}})))
 	f.work(jobs.WorkerOptions{})
 	f.start(w)
 	if err := receive(t, got); !errors.Is(err, jobs.ErrNoOutput) {
@@ -141,7 +141,7 @@ func TestAJobKnowsItsWorkflow(t *testing.T) {
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return where(ctx, job.Delivery) },
 		jobs.KindOptions[mail]{})
 	w := jobs.NewWorkflow("one")
-	w.Task("a", part{})
+	w.Task("a", jobs.Insert{Args: part{}})
 	w.OnComplete = noticeOf("done")
 	f.work(jobs.WorkerOptions{})
 	s := f.start(w)
@@ -190,8 +190,8 @@ func TestTasksMayBeNamedBeforeTheyAreAdded(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
 	w := jobs.NewWorkflow("")
-	w.Task("last", part{}, jobs.AfterNamed("first", "first"))
-	w.Task("first", part{})
+	w.Task("last", jobs.Insert{Args: part{}}, jobs.AfterNamed("first", "first"))
+	w.Task("first", jobs.Insert{Args: part{}})
 	s := f.start(w)
 	f.wantTasks(s.ID, "pending: last waits, first ready")
 	f.ack(s.Tasks["first"])
@@ -203,8 +203,8 @@ func TestTasksHaveOptionsOfTheirOwn(t *testing.T) {
 	f := newJobs(t, anyKind)
 	own := map[string]string{"tenant": "7"}
 	w := jobs.NewWorkflow("")
-	a := w.Task("a", part{}, jobs.With(jobs.InsertOptions{Queue: "slow", Headers: own}))
-	w.Task("b", part{}, jobs.After(a), jobs.With(jobs.InsertOptions{ScheduledAt: time.Now().Add(time.Hour)}))
+	a := w.Task("a", jobs.Insert{Args: part{}, Queue: "slow", Headers: own})
+	w.Task("b", jobs.Insert{Args: part{}, ScheduledAt: time.Now().Add(time.Hour)}, jobs.After(a))
 	s := f.start(w)
 	info := f.get(s.Tasks["a"])
 	equal(t, "queue", info.Queue, "slow")
@@ -230,7 +230,7 @@ func TestALongChainRunsInOrder(t *testing.T) {
 		if last != nil {
 			options = append(options, jobs.After(last))
 		}
-		last = w.Task(fmt.Sprint(n), part{n}, options...)
+		last = w.Task(fmt.Sprint(n), jobs.Insert{Args: part{n}}, options...)
 	}
 	s := f.start(w)
 	f.awaitJoin(s.ID, join.Completed)
@@ -249,12 +249,12 @@ func TestAWideFanIn(t *testing.T) {
 	f := newJobs(t)
 	f.doParts()
 	w := jobs.NewWorkflow("wide")
-	first := w.Task("first", part{})
+	first := w.Task("first", jobs.Insert{Args: part{}})
 	var middle []*jobs.Task
 	for n := range width {
-		middle = append(middle, w.Task(fmt.Sprint(n), part{n}, jobs.After(first)))
+		middle = append(middle, w.Task(fmt.Sprint(n), jobs.Insert{Args: part{n}}, jobs.After(first)))
 	}
-	w.Task("last", part{}, jobs.After(middle...))
+	w.Task("last", jobs.Insert{Args: part{}}, jobs.After(middle...))
 	s := f.start(w)
 	f.work(jobs.WorkerOptions{})
 	f.work(jobs.WorkerOptions{})

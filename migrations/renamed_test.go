@@ -53,7 +53,7 @@ func TestARenamedSchema(t *testing.T) {
 	}
 	enqueue := func() error {
 		return pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-			_, err := box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t", Key: "k"},
+			_, err := box.EnqueueMany(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t", Key: "k"},
 				outbox.Message{Topic: "t", Key: "k"})
 			return err
 		})

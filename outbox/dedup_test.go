@@ -28,7 +28,7 @@ func TestDuplicatesGetTheIDOfTheMessageThatIsThere(t *testing.T) {
 			first := f.enqueue(once("a", "first"))[0]
 
 			tx, end := w.Begin(f, f.DB)
-			got, err := f.box.Enqueue(t.Context(), tx,
+			got, err := f.box.EnqueueMany(t.Context(), tx,
 				once("a", "across transactions"),
 				outbox.Message{Topic: "a"},
 				once("b", "another topic"),
@@ -46,7 +46,7 @@ func TestDuplicatesGetTheIDOfTheMessageThatIsThere(t *testing.T) {
 			ids := workqueue.IDs(got)
 			want := []workqueue.Enqueued{{ID: first, Duplicate: true}, {ID: ids[1]}, {ID: ids[2]},
 				{ID: ids[2], Duplicate: true}}
-			if !slices.Equal(got, want) || again[0] != want[3] || ids[1] == first || ids[2] == first {
+			if !slices.Equal(got, want) || again != want[3] || ids[1] == first || ids[2] == first {
 				t.Errorf("got %v and %v, want %v", got, again, want)
 			}
 			if n := f.messages(); n != 3 {
@@ -87,7 +87,7 @@ func TestConcurrentDuplicatesAgreeOnOne(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			ids[i] = got[0].ID
+			ids[i] = got.ID
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -114,7 +114,7 @@ func TestDuplicateOfARolledBackMessageIsWritten(t *testing.T) {
 	})
 	end(false)
 	ids := receive(t, second)
-	if ids[0] == first[0].ID || string(f.row(ids[0]).Payload) != "second" {
+	if ids[0] == first.ID || string(f.row(ids[0]).Payload) != "second" {
 		t.Errorf("the second message was not written: id %v", ids[0])
 	}
 }
@@ -141,7 +141,7 @@ func TestDuplicateOfAMessageThatGoesMeanwhileIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enqueued, err := f.box.Enqueue(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), once("a", "second"),
+	enqueued, err := f.box.EnqueueMany(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), once("a", "second"),
 		once("a", "third"))
 	if err != nil {
 		t.Fatal(err)

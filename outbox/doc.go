@@ -13,7 +13,7 @@
 //
 //	box, err := outbox.Open(outbox.Options{}) // once, at startup
 //	enqueued, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: body})
-//	enqueued, err := box.Enqueue(ctx, workqueue.SQL(tx), messages...)
+//	enqueued, err := box.EnqueueMany(ctx, workqueue.SQL(tx), messages...)
 //
 // Passing a pool or a connection instead of a transaction does not compile. The outbox never commits and never rolls
 // back. It validates all messages before it writes any, see [workqueue.ItemError]. Create the table with

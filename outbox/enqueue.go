@@ -8,17 +8,26 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Enqueue writes messages in the application's transaction: they are delivered if and only if it commits. The results
-// are in the order of the messages. If the dedup key of a message is taken, nothing is written for it: the result is a
-// Duplicate with the id of the message that holds the key.
+// Enqueue writes a message in the application's transaction: it is delivered if and only if that commits. If the dedup
+// key of the message is taken, nothing is written: the result is a Duplicate with the id of the message that holds the
+// key.
 //
-// Check the error. All messages are validated before any is written. An [*workqueue.ItemError] names the one that was
-// refused, and the reason. The transaction is unchanged then, so committing it would commit your data without the
-// message. After any other error, roll the transaction back: PostgreSQL may have aborted it, and some of many messages
-// may have been written.
-//
-// You may pass any number of messages. If they are many or large, they are sent in several statements.
-func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]workqueue.Enqueued, error) {
+// Check the error. A message that is refused is a [*workqueue.InvalidError]. The transaction is unchanged then, so
+// committing it would commit your data without the message. After any other error, roll the transaction back:
+// PostgreSQL may have aborted it.
+func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, m Message) (workqueue.Enqueued, error) {
+	enqueued, err := o.EnqueueMany(ctx, tx, m)
+	if err != nil {
+		return workqueue.Enqueued{}, err
+	}
+	return enqueued[0], nil
+}
+
+// EnqueueMany is [Outbox.Enqueue] for any number of messages, in as few statements as possible. The results are in the
+// order of the messages; without messages it does nothing. Every message is validated before the first is written; an
+// [*workqueue.ItemError] says which one was refused and why. After any other error, some of them may have been written:
+// roll the transaction back.
+func (o *Outbox) EnqueueMany(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]workqueue.Enqueued, error) {
 	batch, err := o.prepare(ctx, msgs, func(int) role { return alone })
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func TestMessagesExistIfTheirTransactionCommits(t *testing.T) {
 					t.Parallel()
 					f := newOutbox(t)
 					tx, end := w.Begin(f, f.DB)
-					enqueued, err := f.box.Enqueue(t.Context(), tx, numbered(n)...)
+					enqueued, err := f.box.EnqueueMany(t.Context(), tx, numbered(n)...)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -89,8 +89,8 @@ func TestEveryFieldTravels(t *testing.T) {
 				t.Fatal(err)
 			}
 			end(true)
-			if want := (workqueue.Enqueued{ID: full.ID}); enqueued[0] != want {
-				t.Errorf("got %v, want the message's own id: %v", enqueued[0], want)
+			if want := (workqueue.Enqueued{ID: full.ID}); enqueued != want {
+				t.Errorf("got %v, want the message's own id: %v", enqueued, want)
 			}
 			f.expectDelivery(full)
 		})
@@ -182,7 +182,7 @@ func TestManyMessagesAreOneTransaction(t *testing.T) {
 				sent := 0
 				f := newOutbox(t, statements(&sent))
 				tx, end := apptx.Pgx(f, f.DB)
-				enqueued, err := f.box.Enqueue(t.Context(), tx, c.msgs...)
+				enqueued, err := f.box.EnqueueMany(t.Context(), tx, c.msgs...)
 				if err != nil {
 					t.Fatal(err)
 				}

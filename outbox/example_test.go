@@ -95,7 +95,7 @@ func ExampleOutbox_Enqueue_deduplication() {
 	for range 2 {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			written, err := box.Enqueue(ctx, workqueue.Pgx(tx), welcome)
-			ids = append(ids, workqueue.IDs(written)...)
+			ids = append(ids, written.ID)
 			return err
 		})
 		if err != nil {
@@ -108,7 +108,7 @@ func ExampleOutbox_Enqueue_deduplication() {
 }
 
 // A call is validated as a whole before its first message is written.
-func ExampleOutbox_Enqueue_refused() {
+func ExampleOutbox_EnqueueMany_refused() {
 	ctx := context.Background()
 	pool, schema, closePool := exampleDatabase()
 	defer closePool()
@@ -118,7 +118,7 @@ func ExampleOutbox_Enqueue_refused() {
 	}
 
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := box.Enqueue(ctx, workqueue.Pgx(tx),
+		_, err := box.EnqueueMany(ctx, workqueue.Pgx(tx),
 			outbox.Message{Topic: "a", Payload: []byte("small")},
 			outbox.Message{Topic: "a", Payload: []byte("rather large")},
 		)

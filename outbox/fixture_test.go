@@ -77,7 +77,7 @@ func (f *fixture) enqueue(msgs ...outbox.Message) []uuid.UUID {
 	f.Helper()
 	var enqueued []workqueue.Enqueued
 	f.inTx(func(tx pgx.Tx) (err error) {
-		enqueued, err = f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
+		enqueued, err = f.box.EnqueueMany(f.Context(), workqueue.Pgx(tx), msgs...)
 		return err
 	})
 	return workqueue.IDs(enqueued)

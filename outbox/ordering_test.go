@@ -66,7 +66,7 @@ func TestPerKeyIsCommitOrder(t *testing.T) {
 			}
 			for chunk := range slices.Chunk(msgs, 9) {
 				tx, end := w.Begin(f, f.DB)
-				if _, err := f.box.Enqueue(t.Context(), tx, chunk...); err != nil {
+				if _, err := f.box.EnqueueMany(t.Context(), tx, chunk...); err != nil {
 					t.Fatal(err)
 				}
 				end(true)
@@ -181,7 +181,7 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), withKey("k", "1"), withKey("k", "2"),
+	if _, err := f.box.EnqueueMany(t.Context(), workqueue.Pgx(tx), withKey("k", "1"), withKey("k", "2"),
 		withKey("k", "3")); err != nil {
 		t.Fatal(err)
 	}

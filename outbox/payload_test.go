@@ -161,7 +161,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			msgs := []outbox.Message{good, c.bad}
 			f.inTx(func(tx pgx.Tx) error {
-				_, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), msgs...)
+				_, err := f.box.EnqueueMany(t.Context(), workqueue.Pgx(tx), msgs...)
 				var refused *workqueue.ItemError
 				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) ||
 					!strings.Contains(err.Error(), c.want) {

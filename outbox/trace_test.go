@@ -68,7 +68,7 @@ func TestTheTraceTravelsInTheHeaders(t *testing.T) {
 	f.inTx(func(tx pgx.Tx) error {
 		ctx, span := provider.Tracer("test").Start(t.Context(), "request")
 		defer span.End()
-		enqueued, err := f.box.Enqueue(ctx, workqueue.Pgx(tx),
+		enqueued, err := f.box.EnqueueMany(ctx, workqueue.Pgx(tx),
 			outbox.Message{Topic: "a", Headers: map[string]string{"own": "header"}},
 			outbox.Message{Topic: "a", Headers: map[string]string{"traceparent": own}},
 		)

@@ -59,7 +59,7 @@ func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 
 			// The invalid message is the last one, in another statement than the first.
 			msgs := append(numbered(workqueue.MaxBatch), c.msg)
-			_, err = f.box.Enqueue(t.Context(), tx, msgs...)
+			_, err = f.box.EnqueueMany(t.Context(), tx, msgs...)
 			expectRefusal(t, err, workqueue.MaxBatch, len(msgs), fmt.Sprintf("txwork: message %d of %d: ", len(msgs),
 				len(msgs)))
 			expectRefusal(t, err, workqueue.MaxBatch, len(msgs), c.want)
@@ -96,7 +96,7 @@ func TestAnIDTwiceInACallIsRefused(t *testing.T) {
 	f := newOutbox(t)
 	tx, end := apptx.Pgx(f, f.DB)
 	m := outbox.Message{ID: uuid.New(), Topic: "a"}
-	_, err := f.box.Enqueue(t.Context(), tx, m, outbox.Message{Topic: "a"}, m)
+	_, err := f.box.EnqueueMany(t.Context(), tx, m, outbox.Message{Topic: "a"}, m)
 	expectRefusal(t, err, 2, 3, "is that of message 1, too")
 	end(true)
 }

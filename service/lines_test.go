@@ -226,7 +226,7 @@ func (w troublemaker) makes(logger *slog.Logger) {
 			_, err2 := w.in.Receive(ctx, tx, inbox.Message{Consumer: "billing", Source: "test", MessageID: what,
 				Topic: what})
 			_, err3 := w.timers.Set(ctx, tx, timers.Timer{Key: what, Topic: what})
-			_, err4 := w.jobs.Enqueue(ctx, tx, trouble{what}, jobs.InsertOptions{Queue: "mail"})
+			_, err4 := w.jobs.Enqueue(ctx, tx, jobs.Insert{Args: trouble{what}, Queue: "mail"})
 			errs = append(errs, err, err2, err3, err4)
 		}
 		return errors.Join(errs...)

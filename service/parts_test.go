@@ -38,7 +38,7 @@ func (w *world) enqueue(queue string, n int) {
 	w.Helper()
 	w.ok(workqueue.InTx(w.Context(), w.db.Pool, func(tx workqueue.Tx) error {
 		for range n {
-			if _, err := w.jobs.Enqueue(w.Context(), tx, errand{}, jobs.InsertOptions{Queue: queue}); err != nil {
+			if _, err := w.jobs.Enqueue(w.Context(), tx, jobs.Insert{Args: errand{}, Queue: queue}); err != nil {
 				return err
 			}
 		}

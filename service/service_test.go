@@ -171,7 +171,7 @@ func (w *world) work() {
 		_, err2 := w.in.Receive(w.Context(), tx, inbox.Message{Consumer: "billing", Source: "test", MessageID: rand(),
 			Topic: "topic"})
 		_, err3 := w.timers.Set(w.Context(), tx, timers.Timer{Key: "key", Topic: "topic"})
-		_, err4 := w.jobs.Enqueue(w.Context(), tx, errand{}, jobs.InsertOptions{})
+		_, err4 := w.jobs.Enqueue(w.Context(), tx, jobs.Insert{Args: errand{}})
 		return errors.Join(err, err2, err3, err4)
 	}))
 }
@@ -273,7 +273,7 @@ func TestAServiceOfJobsAlone(t *testing.T) {
 	w.ok(err)
 	stop := w.start(s)
 	w.ok(workqueue.InTx(t.Context(), w.db.Pool, func(tx workqueue.Tx) error {
-		_, err := w.jobs.Enqueue(t.Context(), tx, errand{}, jobs.InsertOptions{})
+		_, err := w.jobs.Enqueue(t.Context(), tx, jobs.Insert{Args: errand{}})
 		return err
 	}))
 	w.eventually("the job", func() bool { return w.ask("SELECT EXISTS (SELECT FROM jobs WHERE status = 2)") })

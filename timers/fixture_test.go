@@ -76,7 +76,7 @@ func (f *fixture) inTx(work func(tx workqueue.Tx) error) {
 func (f *fixture) set(all ...timers.Timer) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) error {
-		_, err := f.timers.Set(f.Context(), tx, all...)
+		_, err := f.timers.SetMany(f.Context(), tx, all...)
 		return err
 	})
 }

@@ -199,7 +199,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := []timers.Timer{{Key: "a", Topic: "a", Value: order{1}}, c.bad}
 			f.inTx(func(tx workqueue.Tx) error {
-				_, err := f.timers.Set(t.Context(), tx, all...)
+				_, err := f.timers.SetMany(t.Context(), tx, all...)
 				var refused *workqueue.ItemError
 				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) ||
 					!strings.Contains(err.Error(), c.want) {

@@ -47,7 +47,7 @@ func TestBadTimersAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	tx, end := apptx.Pgx(f, f.DB)
 	for name, c := range refused {
 		t.Run(name, func(t *testing.T) {
-			_, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "good", Topic: "t"}, c.timer)
+			_, err := f.timers.SetMany(t.Context(), tx, timers.Timer{Key: "good", Topic: "t"}, c.timer)
 			var refusal *workqueue.ItemError
 			if !errors.As(err, &refusal) || !errors.Is(err, workqueue.ErrInvalid) || refusal.Index != 1 ||
 				refusal.Count != 2 {

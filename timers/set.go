@@ -16,18 +16,29 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Set sets timers in the application's transaction. The results are in the order of the timers. If the key of a timer
-// exists already, its result is both a Duplicate and Replaced.
+// Set sets a timer in the application's transaction. If its key exists already, the result is both a Duplicate and
+// Replaced.
 //
 // Set creates a timer whose key is new, and replaces one that waits. A timer that has fired, has failed or was
 // cancelled starts again with all its attempts. A timer that is firing stays with its handler, and its data is
-// unchanged; when that delivery finishes, with whatever result, the new setting takes effect. If a call has several
-// timers with the same key, the last one is set.
+// unchanged; when that delivery finishes, with whatever result, the new setting takes effect.
 //
-// All timers are validated before any is written. An [*workqueue.ItemError] names the one that was refused, and the
-// reason; the transaction is unchanged then. After any other error, roll the transaction back. The rows of the timers
-// stay locked until the transaction ends: if one of them finishes firing meanwhile, its settle waits.
-func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]workqueue.Enqueued, error) {
+// Check the error. A timer that is refused is a [*workqueue.InvalidError]; the transaction is unchanged then. After any
+// other error, roll the transaction back. The timer's row stays locked until the transaction ends: if it finishes
+// firing meanwhile, its settle waits.
+func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timer Timer) (workqueue.Enqueued, error) {
+	set, err := t.SetMany(ctx, tx, timer)
+	if err != nil {
+		return workqueue.Enqueued{}, err
+	}
+	return set[0], nil
+}
+
+// SetMany is [Timers.Set] for any number of timers, in as few statements as possible. The results are in the order of
+// the timers; without timers it does nothing. If several timers have the same key, the last one is set. Every timer is
+// validated before the first is written; an [*workqueue.ItemError] says which one was refused and why. After any other
+// error, some of them may have been set: roll the transaction back.
+func (t *Timers) SetMany(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]workqueue.Enqueued, error) {
 	timers, err := t.encoded(ctx, timers)
 	if err == nil {
 		err = t.check(timers)

@@ -24,7 +24,7 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			tx, end := w.Begin(f, f.DB)
-			set, err := f.timers.Set(t.Context(), tx,
+			set, err := f.timers.SetMany(t.Context(), tx,
 				timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow, Payload: []byte{0, '"', '\\', 0xff},
 					Headers: map[string]string{"h": `"v"`}, MaxAttempts: 3},
 				timers.Timer{Key: "a ö", Topic: "t", Delay: time.Hour},
@@ -125,9 +125,9 @@ func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
 
 				got := f.get("k")
 				switch {
-				case set[0] != (workqueue.Enqueued{ID: before.ID, Duplicate: true, Replaced: true}) ||
+				case set != (workqueue.Enqueued{ID: before.ID, Duplicate: true, Replaced: true}) ||
 					got.ID != before.ID:
-					t.Errorf("it is another row: %v, %v, was %v", set[0], got.ID, before.ID)
+					t.Errorf("it is another row: %v, %v, was %v", set, got.ID, before.ID)
 				case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 2, got.Generation != 2,
 					got.LastError != "", got.CompletedAt != nil, got.CancelledAt != nil:
 					t.Errorf("got %+v", got)
@@ -168,7 +168,7 @@ func TestTheLastOfOneKeyHolds(t *testing.T) {
 	f := newTimers(t)
 	for i := range 2 {
 		f.inTx(func(tx workqueue.Tx) error {
-			set, err := f.timers.Set(t.Context(), tx,
+			set, err := f.timers.SetMany(t.Context(), tx,
 				timers.Timer{Key: "k", Topic: "first", ScheduledAt: tomorrow},
 				timers.Timer{Key: "other", Topic: "t", ScheduledAt: tomorrow},
 				timers.Timer{Key: "k", Topic: "last", ScheduledAt: tomorrow})

@@ -72,7 +72,7 @@ func TestInbox(t *testing.T) {
 		return nil
 	}))
 	receive := func(tx pgx.Tx) error {
-		_, err := box.Receive(t.Context(), workqueue.Pgx(tx),
+		_, err := box.ReceiveMany(t.Context(), workqueue.Pgx(tx),
 			inbox.Message{Consumer: "billing", Source: "shop", MessageID: "1", Value: order{7}},
 			inbox.Message{Consumer: "billing", Source: "shop", MessageID: "2", Value: order{8}})
 		return err
@@ -123,7 +123,7 @@ func TestJobs(t *testing.T) {
 	}
 	enqueue := func(tx pgx.Tx) error {
 		_, err := client.EnqueueMany(t.Context(), workqueue.Pgx(tx), jobs.Insert{Args: resize{}},
-			jobs.Insert{Args: resize{"cat.png"}, InsertOptions: jobs.InsertOptions{Queue: "images"}})
+			jobs.Insert{Args: resize{"cat.png"}, Queue: "images"})
 		return err
 	}
 

@@ -192,7 +192,7 @@ func TestDrainAllEndsWhereTheWorkerMayNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = workqueue.InTx(t.Context(), f.Pool, func(tx workqueue.Tx) error {
-		_, err := client.Enqueue(t.Context(), tx, paused{}, jobs.InsertOptions{})
+		_, err := client.Enqueue(t.Context(), tx, jobs.Insert{Args: paused{}})
 		return errors.Join(err, client.Pause(t.Context(), tx, jobs.DefaultQueue))
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func (f *fixture) enqueue(msgs ...outbox.Message) []uuid.UUID {
 
 func (f *fixture) enqueueIn(tx pgx.Tx, msgs ...outbox.Message) []uuid.UUID {
 	f.Helper()
-	enqueued, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
+	enqueued, err := f.box.EnqueueMany(f.Context(), workqueue.Pgx(tx), msgs...)
 	if err != nil {
 		f.Fatal(err)
 	}

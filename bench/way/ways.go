@@ -84,7 +84,7 @@ func openJobs(pool *pgxpool.Pool, done func()) (work, enqueue func(context.Conte
 	}
 	return worker.Run, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			_, err := client.Enqueue(ctx, workqueue.Pgx(tx), resize{"cat.png"}, jobs.InsertOptions{})
+			_, err := client.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: resize{"cat.png"}})
 			return err
 		})
 	}, nil

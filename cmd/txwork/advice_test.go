@@ -547,7 +547,7 @@ var advices = []advised{
 	{says: "drop its tables, which hold no rows: pass --yes to do so", make: situation(newMigratedCLI,
 		func(c *cli) call { return c.tells("migrate", "down") })},
 	{says: "pass --yes and --drop-rows to do so", make: situation(newMigratedCLI, func(c *cli) call {
-		c.greet(jobs.InsertOptions{})
+		c.greet(jobs.Insert{})
 		return c.tells("migrate", "down")
 	})},
 }

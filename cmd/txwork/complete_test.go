@@ -39,7 +39,7 @@ func TestCompletionAsksTheDatabase(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.populate()
 	c.deadLetters(1, "order.shipped", "no")
-	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "charges"})
+	c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "charges"})
 	for _, test := range []struct{ line, want string }{
 		{"show |", "inbox jobs jobs_schedule outbox timers timers_schedule"},
 		{"list out|", "outbox"},
@@ -79,7 +79,7 @@ func TestCompletionOfIDs(t *testing.T) {
 	c.fail("no such\naddress", failed)
 	c.startJoin()
 	c.fold()
-	queued := c.greet(jobs.InsertOptions{Queue: "mail"})[0].String()
+	queued := c.greet(jobs.Insert{Queue: "mail"})[0].String()
 	c.run("timers", "set", "trial/1", "--topic", "trial", "--in", "1h").ok()
 	c.run("timers", "set", "trial/2", "--topic", "trial", "--in", "1h").ok()
 	c.run("timers", "set", "other", "--topic", "trial", "--in", "1h").ok()

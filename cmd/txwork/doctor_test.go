@@ -105,7 +105,7 @@ func TestDoctorOfASystemThatItCannotSee(t *testing.T) {
 	}
 	c.doctor("--fail-on", "critical").exits(exitIncomplete)
 	c.doctor("--fail-on", "never").ok().prints("incomplete")
-	c.greet(jobs.InsertOptions{Queue: "mail"})
+	c.greet(jobs.Insert{Queue: "mail"})
 	c.exec("GRANT SELECT ON {schema}.jobs TO PUBLIC")
 	c.doctor().exits(exitIncomplete).prints("incomplete: 0 critical, 1 warning; ")
 	c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")

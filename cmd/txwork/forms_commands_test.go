@@ -116,9 +116,9 @@ func (c *cli) everyForm() []jsonRun {
 	c.fail("no such address", first)
 	c.fold()
 	dead := c.deadLetters(6, "charge", "card is declined")
-	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"})
+	c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"})
 	c.failJobs("mail")
-	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"})
+	c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"})
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(c.t, err)
 	claimed, err := client.Table().On(c.db.Pool).Claim(c.t.Context(), uuid.New(), time.Minute, 1, "mail",

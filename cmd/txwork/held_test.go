@@ -71,7 +71,7 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 	c.shows("inbox", received, &hold{Of: "topic", Lane: "billing", Name: "paid", Paused: true,
 		Next: "txwork inbox resume billing paid --schema {schema}"}, "topic billing paid is paused since ")
 
-	job := c.greet(jobs.InsertOptions{Queue: "mail"})[0]
+	job := c.greet(jobs.Insert{Queue: "mail"})[0]
 	c.shows("jobs", job, nil, "")
 	c.run("jobs", "pause", "mail").ok()
 	c.shows("jobs", job, &hold{Of: "queue", Name: "mail", Paused: true,

@@ -24,16 +24,17 @@ type greeting struct {
 func (greeting) Kind() string { return "greeting" }
 
 // greet enqueues jobs as an application does.
-func (c *cli) greet(options ...jobs.InsertOptions) []uuid.UUID {
+func (c *cli) greet(greetings ...jobs.Insert) []uuid.UUID {
 	c.t.Helper()
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(c.t, err)
-	ids := make([]uuid.UUID, len(options))
+	ids := make([]uuid.UUID, len(greetings))
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(c.t, a.withDatabase(c.t.Context(), func(d *database) error {
 		return d.write(c.t.Context(), func(tx workqueue.Tx) error {
-			for i, o := range options {
-				done, err := client.Enqueue(c.t.Context(), tx, greeting{"secret"}, o)
+			for i, g := range greetings {
+				g.Args = greeting{"secret"}
+				done, err := client.Enqueue(c.t.Context(), tx, g)
 				if err != nil {
 					return err
 				}
@@ -64,8 +65,8 @@ func (c *cli) failJobs(queue string) {
 
 func TestJobsList(t *testing.T) {
 	c := newMigratedCLI(t)
-	ids := c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"},
-		jobs.InsertOptions{Priority: jobs.High, Delay: time.Hour})
+	ids := c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"},
+		jobs.Insert{Priority: jobs.High, Delay: time.Hour})
 	c.failJobs("mail")
 
 	all := c.run("jobs", "list").ok().prints("KIND", "greeting", "mail", "high", "(in 59m)", "failed", "1/30", "no…")
@@ -93,7 +94,7 @@ func TestJobsList(t *testing.T) {
 
 func TestJobsShow(t *testing.T) {
 	c := newMigratedCLI(t)
-	id := c.greet(jobs.InsertOptions{Queue: "mail", Retry: jobs.Quadratic})[0]
+	id := c.greet(jobs.Insert{Queue: "mail", Retry: jobs.Quadratic})[0]
 	c.failJobs("mail")
 	r := c.run("jobs", "show", id.String()).ok().prints("kind         greeting", "queue        mail", "priority     2",
 		"own backoff  {", "(--payloads shows them)",
@@ -116,7 +117,7 @@ func TestJobsShow(t *testing.T) {
 
 func TestJobsCancelAndRetry(t *testing.T) {
 	c := newMigratedCLI(t)
-	ids := c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{})
+	ids := c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"}, jobs.Insert{})
 	c.failJobs("mail")
 	c.run("jobs", "cancel", ids[2].String(), "--reason", "not wanted").ok().prints("1 row of " + c.db.Schema +
 		".jobs cancelled")
@@ -135,10 +136,10 @@ func TestJobsCancelAndRetry(t *testing.T) {
 // counted.
 func TestRedriveBesideAHolder(t *testing.T) {
 	c := newMigratedCLI(t)
-	only := jobs.InsertOptions{Queue: "mail", Unique: &jobs.Unique{Key: "only"}}
+	only := jobs.Insert{Queue: "mail", Unique: &jobs.Unique{Key: "only"}}
 	dead := c.greet(only)[0]
 	c.failJobs("mail")
-	c.greet(jobs.InsertOptions{Queue: "mail"})
+	c.greet(jobs.Insert{Queue: "mail"})
 	c.failJobs("mail")
 	holder := c.greet(only)[0]
 	reason := "was not redriven: row " + holder.String() + " holds its unique key"
@@ -151,8 +152,8 @@ func TestRedriveBesideAHolder(t *testing.T) {
 
 func TestJobsQueues(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail", Delay: time.Hour},
-		jobs.InsertOptions{})
+	c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail", Delay: time.Hour},
+		jobs.Insert{})
 	c.run("jobs", "pause", "mail").ok().prints("queue mail paused")
 	c.run("jobs", "limit", "mail", "--max-running", "20", "--rate", "2.5").ok().prints("queue mail limited")
 	c.run("jobs", "limit", "new", "--rate", "1", "--burst", "9", "--json").ok().prints(`"limited":true`)
@@ -181,7 +182,7 @@ func TestJobsQueues(t *testing.T) {
 // A mistyped name cannot be told from that of a new queue, so the command works but prints a hint.
 func TestAQueueThatNobodyKnows(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.greet(jobs.InsertOptions{Queue: "mail"})
+	c.greet(jobs.Insert{Queue: "mail"})
 	const hint = "no rule and has no live job"
 	if out := c.run("jobs", "pause", "mail").ok().stdout; strings.Contains(out, hint) {
 		t.Errorf("a queue with jobs: %s", out)
@@ -280,7 +281,7 @@ func TestReapSweeps(t *testing.T) {
 		return d.write(t.Context(), func(tx workqueue.Tx) error {
 			messages := []inbox.Message{{Consumer: "c", Source: "s", MessageID: "1", Payload: []byte("x")},
 				{Consumer: "c", Source: "s", MessageID: "2", Payload: []byte("x")}}
-			_, err := box.Receive(t.Context(), tx, messages...)
+			_, err := box.ReceiveMany(t.Context(), tx, messages...)
 			return err
 		})
 	}))
@@ -306,15 +307,15 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(t, err)
 	flow := jobs.NewWorkflow("w")
-	held, lost := flow.Task("held", greeting{}), flow.Task("lost", greeting{},
-		jobs.With(jobs.InsertOptions{Priority: jobs.High, MaxAttempts: 1}))
-	flow.Task("last", greeting{}, jobs.After(held, lost))
+	held := flow.Task("held", jobs.Insert{Args: greeting{}})
+	lost := flow.Task("lost", jobs.Insert{Args: greeting{}, Priority: jobs.High, MaxAttempts: 1})
+	flow.Task("last", jobs.Insert{Args: greeting{}}, jobs.After(held, lost))
 	var started jobs.StartedWorkflow
 	must(t, workqueue.InTx(t.Context(), c.db.Pool, func(tx workqueue.Tx) (err error) {
 		started, err = client.StartWorkflow(t.Context(), tx, flow)
 		return err
 	}))
-	other := c.greet(jobs.InsertOptions{Priority: jobs.High})
+	other := c.greet(jobs.Insert{Priority: jobs.High})
 	rows, err := client.Table().On(c.db.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.High)
 	must(t, err)
 	if len(rows) != 2 {
@@ -339,7 +340,7 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 // Rows of all tables of the migrations can be listed by state and shown, and each listed row fits on one line.
 func TestListKnowsEveryTable(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.greet(jobs.InsertOptions{})
+	c.greet(jobs.Insert{})
 	c.enqueue(outbox.Message{Topic: "t"})
 	c.run("timers", "set", "k", "--topic", "t", "--in", "1h").ok()
 	c.run("schedules", "put", "s", "@daily", "--topic", "t").ok()

@@ -166,7 +166,7 @@ func (c *cli) enqueue(msgs ...outbox.Message) []uuid.UUID {
 	c.t.Helper()
 	var enqueued []workqueue.Enqueued
 	must(c.t, pgx.BeginFunc(c.t.Context(), c.db.Pool, func(tx pgx.Tx) (err error) {
-		enqueued, err = c.outbox.Enqueue(c.t.Context(), workqueue.Pgx(tx), msgs...)
+		enqueued, err = c.outbox.EnqueueMany(c.t.Context(), workqueue.Pgx(tx), msgs...)
 		return err
 	}))
 	return workqueue.IDs(enqueued)

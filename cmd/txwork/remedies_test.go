@@ -246,7 +246,7 @@ var remedies = []remedy{
 		must(c.t, err)
 	}), then: (*cli).deployed},
 	{code: "queue-paused", make: against(func(c *cli) {
-		c.greet(jobs.InsertOptions{Queue: "mail's"})
+		c.greet(jobs.Insert{Queue: "mail's"})
 		c.run("jobs", "pause", "mail's").ok()
 		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")
 	})},
@@ -271,7 +271,7 @@ var remedies = []remedy{
 	}},
 	{code: "queue-saturated", only: "list", make: against(func(c *cli) {
 		c.run("jobs", "limit", "mail", "--max-running", "1").ok()
-		c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"})
+		c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"})
 		q := c.jobsQueue()
 		rows, err := q.Claim(c.t.Context(), hangs, time.Minute, 1, "mail", int16(jobs.Normal))
 		must(c.t, err)
@@ -296,7 +296,7 @@ var remedies = []remedy{
 	}},
 	{code: "queue-saturated", only: "limit", make: against(func(c *cli) {
 		c.run("jobs", "limit", "mail", "--max-running", "1").ok()
-		c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"})
+		c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"})
 		client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 		must(c.t, err)
 		_, err = client.Table().On(c.db.Pool).Claim(c.t.Context(), uuid.New(), time.Minute, 1, "mail",

@@ -251,7 +251,7 @@ func (s *sender) enqueue(ctx context.Context) (err error) {
 	for i, m := range b.pending {
 		messages[i] = m.Message
 	}
-	enqueued, err := s.outbox.Enqueue(ctx, workqueue.Pgx(b.tx), messages...)
+	enqueued, err := s.outbox.EnqueueMany(ctx, workqueue.Pgx(b.tx), messages...)
 	for _, e := range enqueued {
 		if e.Duplicate {
 			b.duplicates++

@@ -189,7 +189,7 @@ var troubles = []trouble{
 		name: "jobs of a kind that every worker leaves to others", code: "unknown-handler",
 		says: []string{`kind "greeting"`, "1 row"},
 		make: func(c *cli) {
-			c.greet(jobs.InsertOptions{})
+			c.greet(jobs.Insert{})
 			c.workUntil("jobs: {unknown: leave, kinds: {other: {exec: cat}}}",
 				"SELECT bool_and(status = 0 AND attempts = 0 AND due_at > now() + interval '1 s') FROM {schema}.jobs").ok()
 			c.exec("UPDATE {schema}.jobs SET last_error = regexp_replace(last_error, ' since .*', ' since 2026-11-01T00:00:00Z')")

@@ -115,8 +115,8 @@ func TestAPageIsContinuedAsItSays(t *testing.T) {
 // Whatever state a list shows can be asked for, in every list, and means the same rows.
 func TestEveryStateCanBeAskedFor(t *testing.T) {
 	c := newMigratedCLI(t)
-	ids := c.greet(slices.Repeat([]jobs.InsertOptions{{Queue: "q"}}, 7)...)
-	later := c.greet(jobs.InsertOptions{Queue: "q", Delay: time.Hour})[0]
+	ids := c.greet(slices.Repeat([]jobs.Insert{{Queue: "q"}}, 7)...)
+	later := c.greet(jobs.Insert{Queue: "q", Delay: time.Hour})[0]
 	want := map[workqueue.State][]uuid.UUID{
 		workqueue.StateReady: ids[:1], workqueue.StateScheduled: {later}, workqueue.StateWaiting: ids[1:2],
 		workqueue.StateInProgress: ids[2:4], workqueue.StateExpired: ids[3:4], workqueue.StateDone: ids[4:5],

@@ -335,7 +335,7 @@ var wantedStates = map[string]state{
 // A job of a kind that the file does not list is left to other workers or fails, as the file says.
 func TestWorkerOfKindsThatItDoesNotHave(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.greet(jobs.InsertOptions{})
+	c.greet(jobs.Insert{})
 	c.workUntil("jobs: {unknown: leave, kinds: {other: {exec: cat}}}",
 		"SELECT bool_and(status = 0 AND attempts = 0 AND due_at > now() + interval '1 s') FROM {schema}.jobs").ok()
 	c.exec("UPDATE " + c.db.Schema + ".jobs SET due_at = now()")

@@ -95,7 +95,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, db *sql.DB) error {
 // commits. It uses one transaction of pgx and one of database/sql.
 func order(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, list *invoices.Invoices) error {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := list.Enqueue(ctx, workqueue.Pgx(tx), batch(1)...)
+		_, err := list.EnqueueMany(ctx, workqueue.Pgx(tx), batch(1)...)
 		return err
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func order(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, list *invoices.I
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := list.Enqueue(ctx, workqueue.SQL(tx), batch(2)...); err != nil {
+	if _, err := list.EnqueueMany(ctx, workqueue.SQL(tx), batch(2)...); err != nil {
 		return err
 	}
 	return tx.Commit()

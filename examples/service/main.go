@@ -176,7 +176,7 @@ func (s shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 		Delay: 10 * time.Millisecond}); err != nil {
 		return err
 	}
-	_, err := s.jobs.Enqueue(ctx, tx, invoice{Order: i}, jobs.InsertOptions{})
+	_, err := s.jobs.Enqueue(ctx, tx, jobs.Insert{Args: invoice{Order: i}})
 	return err
 }
 

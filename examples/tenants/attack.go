@@ -114,7 +114,7 @@ func (l loot) fill(statement string) string {
 var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pgxpool.Pool) bool{
 	"an enqueue": func(ctx context.Context, l loot, producer, _ *pgxpool.Pool) bool {
 		return nil == inTx(ctx, producer, func(tx workqueue.Tx) error {
-			_, err := l.client.Enqueue(ctx, tx, Print{globex, 0}, jobs.InsertOptions{Queue: globex})
+			_, err := l.client.Enqueue(ctx, tx, jobs.Insert{Args: Print{globex, 0}, Queue: globex})
 			return err
 		})
 	},

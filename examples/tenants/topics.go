@@ -26,7 +26,7 @@ func send(ctx context.Context, box *outbox.Outbox, logins *logins) error {
 	for tenant, list := range map[string][]outbox.Message{globex: list, acme: {{Topic: mail(acme),
 		ScheduledAt: time.Now().Add(time.Hour)}}} {
 		if err := inTx(ctx, logins.as("producer", tenant), func(tx workqueue.Tx) error {
-			_, err := box.Enqueue(ctx, tx, list...)
+			_, err := box.EnqueueMany(ctx, tx, list...)
 			return err
 		}); err != nil {
 			return err

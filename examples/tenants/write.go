@@ -45,6 +45,6 @@ func inserts(tenant string) (list []jobs.Insert) {
 }
 
 func printOf(tenant string, turn int64, rule keyed.Rule) jobs.Insert {
-	return jobs.Insert{Args: Print{Tenant: tenant, Turn: turn}, InsertOptions: jobs.InsertOptions{Queue: tenant,
-		ByKey: rule}}
+	return jobs.Insert{Args: Print{Tenant: tenant, Turn: turn}, Queue: tenant,
+		ByKey: rule}
 }

@@ -155,7 +155,7 @@ func (s *services) bill(ctx context.Context, tx pgx.Tx, d *inbox.Delivery) error
 		Delay: time.Hour}); err != nil {
 		return err
 	}
-	_, err := s.jobs.Enqueue(ctx, workqueue.Pgx(tx), invoice{Order: string(d.Payload)}, jobs.InsertOptions{})
+	_, err := s.jobs.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: invoice{Order: string(d.Payload)}})
 	return err
 }
 

@@ -84,10 +84,7 @@ func Receive(pool *pgxpool.Pool, box *inbox.Inbox, o ReceiveOptions) (http.Handl
 			if err := w.over(); err != nil {
 				return err
 			}
-			results, err := box.Receive(ctx, workqueue.Pgx(tx), message)
-			if err == nil {
-				result = results[0]
-			}
+			result, err = box.Receive(ctx, workqueue.Pgx(tx), message)
 			return err
 		})
 		return result, w.explain(err)

@@ -28,30 +28,30 @@ const aYear = 365 * 24 * time.Hour
 // crowds are functions that put jobs into the table that cannot be claimed.
 var crowds = map[string]func(j *jobTable, n int){
 	"done": func(j *jobTable, n int) {
-		j.enqueue(j.db, n, anErrand, jobs.InsertOptions{})
+		j.enqueue(j.db, n, anErrand, jobs.Insert{})
 		j.drain(n)
 	},
 	"far future": func(j *jobTable, n int) {
-		j.enqueue(j.db, n, anErrand, jobs.InsertOptions{Delay: aYear})
+		j.enqueue(j.db, n, anErrand, jobs.Insert{Delay: aYear})
 	},
 	"paused queue": func(j *jobTable, n int) {
 		j.inTx(j.db, func(tx workqueue.Tx) error { return j.client.Pause(j.Context(), tx, crowdQueue) })
-		j.enqueue(j.db, n, anErrand, jobs.InsertOptions{Queue: crowdQueue})
+		j.enqueue(j.db, n, anErrand, jobs.Insert{Queue: crowdQueue})
 	},
 	"exhausted rate": func(j *jobTable, n int) {
 		j.inTx(j.db, func(tx workqueue.Tx) error {
 			return j.client.SetLimits(j.Context(), tx, crowdQueue, jobs.Limits{Rate: 1 / aYear.Seconds(), Burst: 1})
 		})
-		j.enqueue(j.db, n, anErrand, jobs.InsertOptions{Queue: crowdQueue})
+		j.enqueue(j.db, n, anErrand, jobs.Insert{Queue: crowdQueue})
 		j.drain(1)
 	},
 	"blocked key": func(j *jobTable, n int) {
 		g := keyed.Ordered{Key: "crowd"}
-		j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{ByKey: g, Delay: aYear})
-		j.enqueue(j.db, n-1, anErrand, jobs.InsertOptions{ByKey: g})
+		j.enqueue(j.db, 1, anErrand, jobs.Insert{ByKey: g, Delay: aYear})
+		j.enqueue(j.db, n-1, anErrand, jobs.Insert{ByKey: g})
 	},
 	"unknown kind": func(j *jobTable, n int) {
-		j.enqueue(j.db, n, stranger{anErrand}, jobs.InsertOptions{})
+		j.enqueue(j.db, n, stranger{anErrand}, jobs.Insert{})
 		j.meet()
 		// Until they come again, however long this machine takes for the rest.
 		j.exec("UPDATE " + j.name + " SET due_at = due_at + interval '1 hour' WHERE completed_at IS NULL")

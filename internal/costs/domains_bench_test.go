@@ -97,7 +97,7 @@ func benchedOutbox(o outbox.Options) (benched, error) {
 				msgs[i] = outbox.Message{Topic: "bench", Key: strconv.Itoa(first + i),
 					Payload: []byte("nineteen bytes here")}
 			}
-			_, err := box.Enqueue(ctx, tx, msgs...)
+			_, err := box.EnqueueMany(ctx, tx, msgs...)
 			return err
 		},
 		drain: func(pool *pgxpool.Pool) (*workqueue.Drain, error) {
@@ -121,7 +121,7 @@ func benchedInbox(schema string) (benched, error) {
 				msgs[i] = inbox.Message{Consumer: "bench", Source: "bench", MessageID: strconv.Itoa(first + i),
 					Payload: []byte("nineteen bytes here")}
 			}
-			_, err := box.Receive(ctx, tx, msgs...)
+			_, err := box.ReceiveMany(ctx, tx, msgs...)
 			return err
 		},
 		drain: func(pool *pgxpool.Pool) (*workqueue.Drain, error) {
@@ -145,7 +145,7 @@ func benchedTimers(schema string) (benched, error) {
 				set[i] = timers.Timer{Key: strconv.Itoa(first + i), Topic: "bench",
 					Payload: []byte("nineteen bytes here")}
 			}
-			_, err := t.Set(ctx, tx, set...)
+			_, err := t.SetMany(ctx, tx, set...)
 			return err
 		},
 		drain: func(pool *pgxpool.Pool) (*workqueue.Drain, error) {

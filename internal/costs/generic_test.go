@@ -254,7 +254,7 @@ func (g *generic) outboxSteps() {
 			for i := range list {
 				list[i] = m(i)
 			}
-			_, err := g.outbox.Enqueue(ctx, tx, list...)
+			_, err := g.outbox.EnqueueMany(ctx, tx, list...)
 			return err
 		}
 	}
@@ -274,7 +274,7 @@ func (g *generic) outboxSteps() {
 		return err
 	})
 	g.step("add to a join", func(ctx context.Context, tx workqueue.Tx) error {
-		first, err := g.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "first"}, outbox.Message{Topic: "last"})
+		first, err := g.outbox.EnqueueMany(ctx, tx, outbox.Message{Topic: "first"}, outbox.Message{Topic: "last"})
 		if err != nil {
 			return err
 		}
@@ -387,7 +387,7 @@ func (g *generic) inboxSteps() {
 		for i := range list {
 			list[i] = inbox.Message{Consumer: "c", Source: "s", MessageID: fmt.Sprint(i), Topic: "t"}
 		}
-		_, err := g.inbox.Receive(ctx, tx, list...)
+		_, err := g.inbox.ReceiveMany(ctx, tx, list...)
 		return err
 	}
 	g.step("receive", receive)
@@ -403,7 +403,7 @@ func (g *generic) timersSteps() {
 			keys[i] = fmt.Sprint(i)
 			list[i] = timers.Timer{Key: keys[i], Topic: "mine"}
 		}
-		_, err := g.timers.Set(ctx, tx, list...)
+		_, err := g.timers.SetMany(ctx, tx, list...)
 		return err
 	}
 	g.step("set", set)
@@ -416,19 +416,20 @@ func (g *generic) timersSteps() {
 }
 
 func (g *generic) jobsSteps() {
-	enqueue := func(o func(i int) jobs.InsertOptions) func(context.Context, workqueue.Tx) error {
+	enqueue := func(o func(i int) jobs.Insert) func(context.Context, workqueue.Tx) error {
 		return func(ctx context.Context, tx workqueue.Tx) error {
 			list := make([]jobs.Insert, g.n)
 			for i := range list {
-				list[i] = jobs.Insert{Args: unique{i}, InsertOptions: o(i)}
+				list[i] = o(i)
+				list[i].Args = unique{i}
 			}
 			_, err := g.jobs.EnqueueMany(ctx, tx, list...)
 			return err
 		}
 	}
-	conflict := func(c jobs.Conflict) func(i int) jobs.InsertOptions {
-		return func(i int) jobs.InsertOptions {
-			return jobs.InsertOptions{Queue: "mine", Unique: &jobs.Unique{Key: fmt.Sprint(i), OnConflict: c}}
+	conflict := func(c jobs.Conflict) func(i int) jobs.Insert {
+		return func(i int) jobs.Insert {
+			return jobs.Insert{Queue: "mine", Unique: &jobs.Unique{Key: fmt.Sprint(i), OnConflict: c}}
 		}
 	}
 	g.step("enqueue", enqueue(conflict(jobs.Keep)))
@@ -438,8 +439,8 @@ func (g *generic) jobsSteps() {
 	g.step("limit", func(ctx context.Context, tx workqueue.Tx) error {
 		return g.jobs.SetLimits(ctx, tx, "mine", jobs.Limits{MaxRunning: 100_000})
 	})
-	limited := func(i int) jobs.InsertOptions {
-		return jobs.InsertOptions{ByKey: keyed.Limited{Key: fmt.Sprint(i % 100), MaxRunning: 2}}
+	limited := func(i int) jobs.Insert {
+		return jobs.Insert{ByKey: keyed.Limited{Key: fmt.Sprint(i % 100), MaxRunning: 2}}
 	}
 	g.step("enqueue limited", enqueue(limited))
 	g.step("enqueue behind them", enqueue(limited))
@@ -458,9 +459,9 @@ func (g *generic) jobsSteps() {
 	var workflow uuid.UUID
 	g.step("workflow", func(ctx context.Context, tx workqueue.Tx) error {
 		w := jobs.NewWorkflow("w")
-		root := w.Task("root", unique{}, jobs.With(jobs.InsertOptions{Queue: "root"}))
+		root := w.Task("root", jobs.Insert{Args: unique{}, Queue: "root"})
 		for i := range g.n - 2 {
-			w.Task(fmt.Sprint(i), unique{i}, jobs.After(root))
+			w.Task(fmt.Sprint(i), jobs.Insert{Args: unique{i}}, jobs.After(root))
 		}
 		started, err := g.jobs.StartWorkflow(ctx, tx, w)
 		workflow = started.ID

@@ -2,6 +2,7 @@ package costs_test
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -39,13 +40,11 @@ func (l *lab) jobs() *jobTable {
 const enqueueBatch = 1000
 
 // enqueue writes n jobs, in transactions of at most one statement's size.
-func (j *jobTable) enqueue(pool *pgxpool.Pool, n int, args jobs.Args, o jobs.InsertOptions) {
+func (j *jobTable) enqueue(pool *pgxpool.Pool, n int, args jobs.Args, job jobs.Insert) {
 	j.Helper()
+	job.Args = args
 	for ; n > 0; n -= enqueueBatch {
-		inserts := make([]jobs.Insert, min(n, enqueueBatch))
-		for i := range inserts {
-			inserts[i] = jobs.Insert{Args: args, InsertOptions: o}
-		}
+		inserts := slices.Repeat([]jobs.Insert{job}, min(n, enqueueBatch))
 		j.inTx(pool, func(tx workqueue.Tx) error {
 			_, err := j.client.EnqueueMany(j.Context(), tx, inserts...)
 			return err
@@ -61,7 +60,7 @@ func (j *jobTable) inTx(pool *pgxpool.Pool, fn func(workqueue.Tx) error) {
 // fill writes n due jobs and brings the table into the state in which every measurement starts.
 func (j *jobTable) fill(n int) {
 	j.Helper()
-	j.enqueue(j.db, n, anErrand, jobs.InsertOptions{})
+	j.enqueue(j.db, n, anErrand, jobs.Insert{})
 	j.settle()
 }
 

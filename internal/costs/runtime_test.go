@@ -91,7 +91,7 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 			kinds := jobs.NewRegistry()
 			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil },
 				jobs.KindOptions[errand]{})
-			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0",
+			j.enqueue(j.db, 1, anErrand, jobs.Insert{Queue: "queue_0",
 				ScheduledAt: time.Now().Add(24 * time.Hour)})
 			for range n {
 				w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, queuesEach))
@@ -116,7 +116,7 @@ func TestBusyQueuesShareConnections(t *testing.T) {
 	most := 0
 	for range rounds {
 		for i := range n {
-			j.enqueue(j.db, each, anErrand, jobs.InsertOptions{Queue: fmt.Sprintf("queue_%d", i)})
+			j.enqueue(j.db, each, anErrand, jobs.Insert{Queue: fmt.Sprintf("queue_%d", i)})
 		}
 		j.eventually("the jobs are done", func() bool {
 			most = max(most, j.connections())
@@ -133,7 +133,7 @@ func TestBusyQueuesShareConnections(t *testing.T) {
 func (j *jobTable) oneByOne(rounds, queues int) {
 	j.Helper()
 	for i := range rounds {
-		j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: fmt.Sprintf("queue_%d", i%queues)})
+		j.enqueue(j.db, 1, anErrand, jobs.Insert{Queue: fmt.Sprintf("queue_%d", i%queues)})
 		j.eventually("the job is done", func() bool {
 			return j.count("SELECT count(*) FROM "+j.name+" WHERE status <> $1", int(workqueue.Done)) == 0
 		})

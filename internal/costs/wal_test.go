@@ -31,7 +31,7 @@ func (j *jobTable) walByPhase() (inserted, claimed, acked int64) {
 	j.Helper()
 	const n = 10_000
 	start := j.wal()
-	j.enqueue(j.db, n, anErrand, jobs.InsertOptions{})
+	j.enqueue(j.db, n, anErrand, jobs.Insert{})
 	inserted = (j.wal() - start) / n
 	j.settle()
 	var middle int64

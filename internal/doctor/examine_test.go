@@ -40,7 +40,7 @@ func TestAFreshSchemaIsHealthy(t *testing.T) {
 func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
 	w := newServerWard(t, sound, migrations.Reaper, migrations.Jobs)
 	must(t, workqueue.InTx(t.Context(), w.Pool, func(tx workqueue.Tx) error {
-		_, err := w.jobs.Enqueue(t.Context(), tx, letter{}, jobs.InsertOptions{})
+		_, err := w.jobs.Enqueue(t.Context(), tx, jobs.Insert{Args: letter{}})
 		return err
 	}))
 	if r := w.examine(); len(r.Findings) > 0 {
@@ -135,7 +135,7 @@ func (w *ward) produces(ctx context.Context, done *atomic.Int64) {
 		}
 		key := fmt.Sprint("k", i%7)
 		w.in(func(tx workqueue.Tx) error {
-			_, err := w.box.Enqueue(w.Context(), tx, append(messages("a", 5), outbox.Message{Topic: "b", Key: key,
+			_, err := w.box.EnqueueMany(w.Context(), tx, append(messages("a", 5), outbox.Message{Topic: "b", Key: key,
 				Payload: []byte("{}")})...)
 			if err == nil {
 				_, err = w.box.StartJoin(w.Context(), tx, outbox.Join{Steps: messages("step", 3)})

@@ -279,7 +279,7 @@ func (w *ward) enqueue(messages ...outbox.Message) []uuid.UUID {
 	w.Helper()
 	var enqueued []workqueue.Enqueued
 	w.in(func(tx workqueue.Tx) (err error) {
-		enqueued, err = w.box.Enqueue(w.Context(), tx, messages...)
+		enqueued, err = w.box.EnqueueMany(w.Context(), tx, messages...)
 		return err
 	})
 	return workqueue.IDs(enqueued)
@@ -290,7 +290,7 @@ func (w *ward) enqueueJobs(queue string, n int) (ids []uuid.UUID) {
 	w.Helper()
 	w.in(func(tx workqueue.Tx) error {
 		for range n {
-			e, err := w.jobs.Enqueue(w.Context(), tx, letter{"you"}, jobs.InsertOptions{Queue: queue})
+			e, err := w.jobs.Enqueue(w.Context(), tx, jobs.Insert{Args: letter{"you"}, Queue: queue})
 			if err != nil {
 				return err
 			}

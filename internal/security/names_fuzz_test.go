@@ -66,7 +66,7 @@ func (f *fixture) storesNames(name string) {
 			return err
 		},
 		"SELECT count(*) FROM jobs WHERE queue = $1 AND position($1 IN concurrency_key) > 0 AND position($1 IN unique_key) > 0": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := f.jobs.Enqueue(ctx, tx, printArgs{1}, jobs.InsertOptions{Queue: name,
+			_, err := f.jobs.Enqueue(ctx, tx, jobs.Insert{Args: printArgs{1}, Queue: name,
 				ByKey:  keyed.Ordered{Key: name},
 				Unique: &jobs.Unique{Key: name}})
 			return err

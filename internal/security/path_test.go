@@ -222,13 +222,14 @@ func TestAnInsertUsesNoOperatorOfOthers(t *testing.T) {
 	f := newFixture(t)
 	pool := with(t, f.db, "search_path", hijacked(t, f.db, impostorOperators+impostors))
 	f.in(pool, func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "new"},
+		_, err := f.outbox.EnqueueMany(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "new"},
 			outbox.Message{Topic: "sent", Key: "k"},
 			outbox.Message{Topic: "sent", ScheduledAt: time.Now().Add(time.Hour)})
 		return err
 	})
 	f.in(pool, func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := f.jobs.Enqueue(ctx, tx, printArgs{7}, jobs.InsertOptions{
+		_, err := f.jobs.Enqueue(ctx, tx, jobs.Insert{
+			Args:  printArgs{7},
 			ByKey: keyed.Limited{Key: "k", MaxRunning: 2}})
 		return err
 	})
@@ -254,7 +255,7 @@ func TestARowWithAKeyIsNotWrittenWithoutItsTriggers(t *testing.T) {
 		for _, rows := range [][]outbox.Message{{{Topic: "sent", Key: "k"}},
 			{{Topic: "sent"}, {Topic: "sent", Key: "k"}}, {{Topic: "sent", Key: "k", DedupKey: "new"}}} {
 			err := in(func(ctx context.Context, tx workqueue.Tx) error {
-				_, err := f.outbox.Enqueue(ctx, tx, rows...)
+				_, err := f.outbox.EnqueueMany(ctx, tx, rows...)
 				return err
 			})
 			if !errors.Is(err, workqueue.ErrSession) {
@@ -262,7 +263,8 @@ func TestARowWithAKeyIsNotWrittenWithoutItsTriggers(t *testing.T) {
 			}
 		}
 		err := in(func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := f.jobs.Enqueue(ctx, tx, printArgs{7}, jobs.InsertOptions{
+			_, err := f.jobs.Enqueue(ctx, tx, jobs.Insert{
+				Args:  printArgs{7},
 				ByKey: keyed.Limited{Key: "k", MaxRunning: 2}})
 			return err
 		})

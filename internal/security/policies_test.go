@@ -39,7 +39,7 @@ func (f *fixture) fill(tenant string) (steps []uuid.UUID, id uuid.UUID) {
 	worker, queue := f.tenant(tenant), tenant+".q"
 	f.in(f.asTenant("producer", tenant), func(ctx context.Context, tx workqueue.Tx) error {
 		message := outbox.Message{Topic: tenant + ".t", Key: tenant + ".k"}
-		if _, err := f.outbox.Enqueue(ctx, tx, message, message); err != nil {
+		if _, err := f.outbox.EnqueueMany(ctx, tx, message, message); err != nil {
 			return err
 		}
 		end := outbox.Message{Topic: tenant + ".t"}
@@ -49,14 +49,13 @@ func (f *fixture) fill(tenant string) (steps []uuid.UUID, id uuid.UUID) {
 		if err != nil {
 			return err
 		}
-		in := jobs.InsertOptions{Queue: queue}
 		if _, err := f.jobs.StartBatch(ctx, tx, jobs.Batch{Label: tenant + " batch",
-			Deadline: time.Now().Add(time.Hour), Jobs: []jobs.Insert{{Args: printArgs{1}, InsertOptions: in},
-				{Args: printArgs{2}, InsertOptions: in}}}); err != nil {
+			Deadline: time.Now().Add(time.Hour), Jobs: []jobs.Insert{{Args: printArgs{1}, Queue: queue},
+				{Args: printArgs{2}, Queue: queue}}}); err != nil {
 			return err
 		}
-		in.ByKey = keyed.Limited{Key: tenant + ".printer", MaxRunning: 1}
-		_, err = f.jobs.Enqueue(ctx, tx, printArgs{3}, in)
+		_, err = f.jobs.Enqueue(ctx, tx, jobs.Insert{Args: printArgs{3}, Queue: queue,
+			ByKey: keyed.Limited{Key: tenant + ".printer", MaxRunning: 1}})
 		return err
 	})
 	for range 2 { // one fold releases, and the next knows the limited key

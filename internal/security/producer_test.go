@@ -34,13 +34,13 @@ func (f *fixture) enqueueEverywhere(pool *pgxpool.Pool) {
 }
 
 func (f *fixture) sendMessages(ctx context.Context, tx workqueue.Tx) error {
-	first, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "1", Payload: []byte("a")},
+	first, err := f.outbox.EnqueueMany(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "1", Payload: []byte("a")},
 		outbox.Message{Topic: "sent", Key: "k"}, outbox.Message{Topic: "sent", Key: "k"})
 	if err != nil {
 		return err
 	}
 	again, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "1"})
-	if err == nil && again[0] != (workqueue.Enqueued{ID: first[0].ID, Duplicate: true}) {
+	if err == nil && again != (workqueue.Enqueued{ID: first[0].ID, Duplicate: true}) {
 		return errors.New("a duplicate was written")
 	}
 	return err
@@ -56,7 +56,7 @@ func (f *fixture) startJoin(ctx context.Context, tx workqueue.Tx) error {
 func (f *fixture) receiveMessages(ctx context.Context, tx workqueue.Tx) error {
 	message := inbox.Message{Consumer: "c", Source: "s", MessageID: uuid.NewString(), Topic: "received",
 		Payload: []byte("a"), BodyHash: make([]byte, 32)}
-	results, err := f.inbox.Receive(ctx, tx, message, message)
+	results, err := f.inbox.ReceiveMany(ctx, tx, message, message)
 	if err == nil && results[1].Answer == inbox.Processed {
 		return errors.New("a duplicate was taken for a message")
 	}
@@ -65,7 +65,7 @@ func (f *fixture) receiveMessages(ctx context.Context, tx workqueue.Tx) error {
 
 func (f *fixture) setTimers(ctx context.Context, tx workqueue.Tx) error {
 	for range 2 { // the second call moves it
-		if _, err := f.timers.Set(ctx, tx, timers.Timer{Key: "t1", Topic: "fired", Delay: time.Millisecond},
+		if _, err := f.timers.SetMany(ctx, tx, timers.Timer{Key: "t1", Topic: "fired", Delay: time.Millisecond},
 			timers.Timer{Key: "t2", Topic: "fired", Delay: time.Hour}); err != nil {
 			return err
 		}
@@ -96,13 +96,13 @@ func (f *fixture) createAlarms(ctx context.Context, tx workqueue.Tx) error {
 }
 
 func (f *fixture) enqueueJobs(ctx context.Context, tx workqueue.Tx) error {
-	unique := jobs.InsertOptions{Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}}
 	for page := range 2 {
-		if _, err := f.jobs.Enqueue(ctx, tx, printArgs{page}, unique); err != nil {
+		if _, err := f.jobs.Enqueue(ctx, tx, jobs.Insert{Args: printArgs{page},
+			Unique: &jobs.Unique{Key: "only", OnConflict: jobs.Replace}}); err != nil {
 			return err
 		}
 	}
-	_, err := f.jobs.Enqueue(ctx, tx, printArgs{7}, jobs.InsertOptions{Queue: "slow",
+	_, err := f.jobs.Enqueue(ctx, tx, jobs.Insert{Args: printArgs{7}, Queue: "slow",
 		ByKey: keyed.Ordered{Key: "printer"}})
 	return err
 }
@@ -113,8 +113,8 @@ func (f *fixture) enqueueGroups(ctx context.Context, tx workqueue.Tx) error {
 		return err
 	}
 	w := jobs.NewWorkflow("book")
-	first := w.Task("first", printArgs{1})
-	w.Task("second", printArgs{2}, jobs.After(first))
+	first := w.Task("first", jobs.Insert{Args: printArgs{1}})
+	w.Task("second", jobs.Insert{Args: printArgs{2}}, jobs.After(first))
 	_, err := f.jobs.StartWorkflow(ctx, tx, w)
 	return err
 }

@@ -116,7 +116,7 @@ func headers() map[string]string { return map[string]string{"authorization": mar
 func (w *witness) fillWithSecrets() {
 	payload := []byte(`{"Text": "` + marker + `"`) // truncated JSON
 	w.enqueue(func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "fails", Key: marker, Payload: payload,
+		_, err := w.outbox.EnqueueMany(ctx, tx, outbox.Message{Topic: "fails", Key: marker, Payload: payload,
 			Headers: headers(), DedupKey: marker, MaxAttempts: 1},
 			outbox.Message{Topic: "undecodable", Payload: payload, Headers: headers(), MaxAttempts: 1},
 			outbox.Message{Topic: "panics", Payload: payload, Headers: headers(), MaxAttempts: 1},
@@ -126,9 +126,9 @@ func (w *witness) fillWithSecrets() {
 			Payload: payload, Headers: headers(), MaxAttempts: 1})
 		_, err4 := w.timers.Set(ctx, tx, timers.Timer{Key: marker, Topic: "fails", Payload: payload, Headers: headers(),
 			MaxAttempts: 1})
-		_, err5 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(), MaxAttempts: 1,
+		_, err5 := w.jobs.Enqueue(ctx, tx, jobs.Insert{Args: secretArgs{marker}, Headers: headers(), MaxAttempts: 1,
 			Unique: &jobs.Unique{Key: marker}})
-		undecodable, err6 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(),
+		undecodable, err6 := w.jobs.Enqueue(ctx, tx, jobs.Insert{Args: secretArgs{marker}, Headers: headers(),
 			MaxAttempts: 1})
 		if err7 := errors.Join(err, err2, err3, err4, err5, err6); err7 != nil {
 			return err7

@@ -29,7 +29,7 @@ func TestAWorkerFoldsKeysThatHaveState(t *testing.T) {
 			for _, rule := range []keyed.Rule{keyed.Ordered{Key: "ordered"},
 				keyed.Ordered{Key: "goes on", OnFailure: keyed.Skip}, keyed.Limited{Key: "limited", MaxRunning: 2},
 				keyed.Limited{Key: "rate", Rate: 1000, Burst: 1}} {
-				if _, err := working.Enqueue(ctx, tx, printArgs{page}, jobs.InsertOptions{ByKey: rule}); err != nil {
+				if _, err := working.Enqueue(ctx, tx, jobs.Insert{Args: printArgs{page}, ByKey: rule}); err != nil {
 					return err
 				}
 			}

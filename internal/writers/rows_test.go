@@ -46,7 +46,7 @@ func (f *fixture) pairs() map[string]pair {
 		f.ok(err)
 		return func(ctx context.Context, tx workqueue.Tx) (uuid.UUID, error) {
 			written, err := o.Enqueue(ctx, tx, m)
-			return written[0].ID, err
+			return written.ID, err
 		}
 	}
 	in, err := inbox.Open(inbox.Options{Schema: f.db.Schema, DedupWindow: 30 * 24 * time.Hour, Telemetry: quiet})
@@ -55,16 +55,17 @@ func (f *fixture) pairs() map[string]pair {
 		m.Consumer, m.Source, m.Payload = "c", "s", []byte(`{"a": 1}`)
 		return func(ctx context.Context, tx workqueue.Tx) (uuid.UUID, error) {
 			written, err := in.Receive(ctx, tx, m)
-			return written[0].ID, err
+			return written.ID, err
 		}
 	}
 	clock, err := timers.Open(timers.Options{Schema: f.db.Schema, Telemetry: quiet})
 	f.ok(err)
 	client, err := jobs.Open(jobs.Options{Schema: f.db.Schema, Telemetry: quiet})
 	f.ok(err)
-	job := func(o jobs.InsertOptions) func(context.Context, workqueue.Tx) (uuid.UUID, error) {
+	job := func(j jobs.Insert) func(context.Context, workqueue.Tx) (uuid.UUID, error) {
+		j.Args = thumbnail{"cat.png"}
 		return func(ctx context.Context, tx workqueue.Tx) (uuid.UUID, error) {
-			written, err := client.Enqueue(ctx, tx, thumbnail{"cat.png"}, o)
+			written, err := client.Enqueue(ctx, tx, j)
 			return written.ID, err
 		}
 	}
@@ -99,25 +100,25 @@ func (f *fixture) pairs() map[string]pair {
 		"a timer": {"timers", func(ctx context.Context, tx workqueue.Tx) (uuid.UUID, error) {
 			written, err := clock.Set(ctx, tx, timers.Timer{Key: "k", Topic: "t", ScheduledAt: due,
 				Payload: []byte("a"), Headers: map[string]string{"a": "b", "txwork-running": "1"}, MaxAttempts: 3})
-			return written[0].ID, err
+			return written.ID, err
 		}, `timers_set('k', 't', '2040-01-02T03:04:05Z', 'a', headers => '{"a": "b", "txwork-running": "1"}',
 			max_attempts => 3)`},
-		"a job": {"jobs", job(jobs.InsertOptions{}), `jobs_enqueue('thumbnail', '{"picture":"cat.png"}')`},
-		"a unique job": {"jobs", job(jobs.InsertOptions{Queue: "q", Priority: jobs.High, MaxAttempts: 3,
+		"a job": {"jobs", job(jobs.Insert{}), `jobs_enqueue('thumbnail', '{"picture":"cat.png"}')`},
+		"a unique job": {"jobs", job(jobs.Insert{Queue: "q", Priority: jobs.High, MaxAttempts: 3,
 			ScheduledAt: due, Headers: map[string]string{"a": "b"}, Unique: &jobs.Unique{Key: "only",
 				While: jobs.WhileDone | jobs.WhileFailed}}),
 			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', queue => 'q', priority => 1, max_attempts => 3,
 				scheduled_at => '2040-01-02T03:04:05Z', headers => '{"a": "b"}', unique_key => 'only',
 				unique_while => '{failed, done}')`},
-		"a job that is unique while it is live": {"jobs", job(jobs.InsertOptions{Unique: &jobs.Unique{Key: "live"}}),
+		"a job that is unique while it is live": {"jobs", job(jobs.Insert{Unique: &jobs.Unique{Key: "live"}}),
 			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', unique_key => 'live')`},
-		"an ordered job": {"jobs", job(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "k", OnFailure: keyed.Park}}),
+		"an ordered job": {"jobs", job(jobs.Insert{ByKey: keyed.Ordered{Key: "k", OnFailure: keyed.Park}}),
 			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', ordered_key => 'k', on_failure => 'park')`},
-		"a limited job": {"jobs", job(jobs.InsertOptions{ByKey: keyed.Limited{Key: "k", MaxRunning: 3}}),
+		"a limited job": {"jobs", job(jobs.Insert{ByKey: keyed.Limited{Key: "k", MaxRunning: 3}}),
 			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', limited_key => 'k', max_running => 3)`},
-		"a job with a rate": {"jobs", job(jobs.InsertOptions{ByKey: keyed.Limited{Key: "k", Rate: 2.5}}),
+		"a job with a rate": {"jobs", job(jobs.Insert{ByKey: keyed.Limited{Key: "k", Rate: 2.5}}),
 			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', limited_key => 'k', rate => 2.5)`},
-		"a job with a rate and a burst": {"jobs", job(jobs.InsertOptions{ByKey: keyed.Limited{Key: "k", MaxRunning: 1,
+		"a job with a rate and a burst": {"jobs", job(jobs.Insert{ByKey: keyed.Limited{Key: "k", MaxRunning: 1,
 			Rate: 0.5, Burst: 7}}), `jobs_enqueue('thumbnail', '{"picture":"cat.png"}', limited_key => 'k',
 				max_running => 1, rate => 0.5, burst => 7)`},
 	}

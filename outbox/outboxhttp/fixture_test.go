@@ -54,7 +54,7 @@ func (f *fixture) deliver(m outbox.Message, o outboxhttp.Options) row {
 	must(f.T, err)
 	defer poster.Close()
 	ctx := f.Context()
-	var enqueued []workqueue.Enqueued
+	var enqueued workqueue.Enqueued
 	must(f.T, pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) (err error) {
 		enqueued, err = f.box.Enqueue(ctx, workqueue.Pgx(tx), m)
 		return err
@@ -66,7 +66,7 @@ func (f *fixture) deliver(m outbox.Message, o outboxhttp.Options) row {
 	must(f.T, err)
 	_, err = drain.Process(ctx)
 	must(f.T, err)
-	return f.row(enqueued[0].ID)
+	return f.row(enqueued.ID)
 }
 
 // A row is the state of a message after its delivery.

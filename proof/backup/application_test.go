@@ -234,7 +234,7 @@ func (a *application) install() {
 			OnComplete: &next}); err != nil {
 			return err
 		}
-		inserts := []jobs.Insert{{Args: work{stuck}, InsertOptions: jobs.InsertOptions{Queue: capped}}}
+		inserts := []jobs.Insert{{Args: work{stuck}, Queue: capped}}
 		for i := range 10 {
 			name := "behind"
 			if i == 0 {
@@ -242,9 +242,9 @@ func (a *application) install() {
 			}
 			messages = append(messages, outbox.Message{Topic: topic, Key: stuck, Payload: []byte(name)})
 			inserts = append(inserts, jobs.Insert{Args: work{name},
-				InsertOptions: jobs.InsertOptions{ByKey: keyed.Ordered{Key: stuck, OnFailure: keyed.Skip}}})
+				ByKey: keyed.Ordered{Key: stuck, OnFailure: keyed.Skip}})
 		}
-		if _, err := a.box.Enqueue(ctx, wrapped, messages...); err != nil {
+		if _, err := a.box.EnqueueMany(ctx, wrapped, messages...); err != nil {
 			return err
 		}
 		if _, err := a.jobs.StartBatch(ctx, wrapped, jobs.Batch{Jobs: inserts,
@@ -266,7 +266,7 @@ func (a *application) send(m outbox.Message) (id uuid.UUID) {
 	a.ok(a.inTx(func(tx pgx.Tx) error {
 		enqueued, err := a.box.Enqueue(a.Context(), workqueue.Pgx(tx), m)
 		if err == nil {
-			id = enqueued[0].ID
+			id = enqueued.ID
 		}
 		return err
 	}))
@@ -320,13 +320,13 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 		return err
 	}
 	plain := jobs.Insert{Args: work{"plain"}}
-	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{ByKey: keyed.Limited{Key: "limited",
-		MaxRunning: most}}}
-	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{ByKey: keyed.Limited{Key: "rated",
-		MaxRunning: 100, Rate: 100, Burst: 5}}}
-	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{ByKey: keyed.Ordered{Key: "serial",
-		OnFailure: keyed.Skip}}}
-	queued := jobs.Insert{Args: work{capped}, InsertOptions: jobs.InsertOptions{Queue: capped}}
+	limited := jobs.Insert{Args: work{"limited"}, ByKey: keyed.Limited{Key: "limited",
+		MaxRunning: most}}
+	rated := jobs.Insert{Args: work{"rated"}, ByKey: keyed.Limited{Key: "rated",
+		MaxRunning: 100, Rate: 100, Burst: 5}}
+	serial := jobs.Insert{Args: work{"serial"}, ByKey: keyed.Ordered{Key: "serial",
+		OnFailure: keyed.Skip}}
+	queued := jobs.Insert{Args: work{capped}, Queue: capped}
 	if _, err := a.jobs.EnqueueMany(ctx, wrapped, plain, limited, rated, serial, queued); err != nil {
 		return err
 	}
@@ -335,8 +335,9 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 		return err
 	}
 	flow := jobs.NewWorkflow("")
-	first := flow.Task("first", work{"plain"})
-	flow.Task("last", work{"plain"}, jobs.After(first, flow.Task("second", work{"plain"}, jobs.After(first))))
+	first := flow.Task("first", jobs.Insert{Args: work{"plain"}})
+	second := flow.Task("second", jobs.Insert{Args: work{"plain"}}, jobs.After(first))
+	flow.Task("last", jobs.Insert{Args: work{"plain"}}, jobs.After(first, second))
 	if _, err := a.jobs.StartWorkflow(ctx, wrapped, flow); err != nil {
 		return err
 	}

@@ -186,10 +186,10 @@ func (a *application) unblock() {
 func (a *application) duplicate(id string) {
 	a.Helper()
 	a.ok(a.inTx(func(tx pgx.Tx) error {
-		results, err := a.inbox.Receive(a.Context(), workqueue.Pgx(tx), inbox.Message{Consumer: consumer, Source: "a",
+		result, err := a.inbox.Receive(a.Context(), workqueue.Pgx(tx), inbox.Message{Consumer: consumer, Source: "a",
 			MessageID: id, Payload: []byte("received")})
-		if err == nil && results[0].Answer != inbox.Duplicate {
-			a.Errorf("%s is processed again: %v", id, results[0].Answer)
+		if err == nil && result.Answer != inbox.Duplicate {
+			a.Errorf("%s is processed again: %v", id, result.Answer)
 		}
 		return err
 	}))

@@ -127,7 +127,7 @@ func sendBatch(t *testing.T, db *pgtest.DB, box *outbox.Outbox, i, batch, keys i
 		msgs[k] = outbox.Message{Topic: "t", Key: key, Payload: []byte(n)}
 		sent.Queue("INSERT INTO sent (key, n) VALUES ($1, $2)", key, n)
 	}
-	if _, err := box.Enqueue(t.Context(), workqueue.Pgx(tx), msgs...); err != nil {
+	if _, err := box.EnqueueMany(t.Context(), workqueue.Pgx(tx), msgs...); err != nil {
 		t.Error(err)
 		return
 	}

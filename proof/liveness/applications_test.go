@@ -38,16 +38,16 @@ func TestApplications(t *testing.T) {
 
 var applications = []holder{
 	{"a job of an ordered key is enqueued", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "enqueued"}},
+		return w.whileRunning(jobs.Insert{ByKey: keyed.Ordered{Key: "enqueued"}},
 			3, func(tx pgx.Tx, _ []uuid.UUID) error {
-				_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"},
-					jobs.InsertOptions{ByKey: keyed.Ordered{Key: "enqueued"}})
+				_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), jobs.Insert{Args: work{"held"},
+					ByKey: keyed.Ordered{Key: "enqueued"}})
 				return err
 			})
 	}},
 	{"a job of a limited key is enqueued", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{ByKey: sharedKey}, 3, func(tx pgx.Tx, _ []uuid.UUID) error {
-			_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"}, jobs.InsertOptions{ByKey: sharedKey})
+		return w.whileRunning(jobs.Insert{ByKey: sharedKey}, 3, func(tx pgx.Tx, _ []uuid.UUID) error {
+			_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), jobs.Insert{Args: work{"held"}, ByKey: sharedKey})
 			return err
 		})
 	}},
@@ -60,30 +60,30 @@ var applications = []holder{
 		})
 	}},
 	{"a waiting job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "waiting"}},
+		return w.whileRunning(jobs.Insert{ByKey: keyed.Ordered{Key: "waiting"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				return w.cancel(tx, ids[1])
 			})
 	}},
 	{"a running job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "running"}},
+		return w.whileRunning(jobs.Insert{ByKey: keyed.Ordered{Key: "running"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				return w.cancel(tx, ids[0])
 			})
 	}},
 	{"a ready job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileReady(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "ready"}, Queue: idle}, w.cancel)
+		return w.whileReady(jobs.Insert{ByKey: keyed.Ordered{Key: "ready"}, Queue: idle}, w.cancel)
 	}},
 	{"a ready job of a limited key is cancelled", func(w *world) func() {
-		return w.whileReady(jobs.InsertOptions{ByKey: sharedKey, Queue: idle}, w.cancel)
+		return w.whileReady(jobs.Insert{ByKey: sharedKey, Queue: idle}, w.cancel)
 	}},
 	{"a running job of a limited key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{ByKey: sharedKey}, 3, func(tx pgx.Tx, ids []uuid.UUID) error {
+		return w.whileRunning(jobs.Insert{ByKey: sharedKey}, 3, func(tx pgx.Tx, ids []uuid.UUID) error {
 			return w.cancel(tx, ids[0])
 		})
 	}},
 	{"a running job of a limited queue is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Queue: capped}, 3, func(tx pgx.Tx, ids []uuid.UUID) error {
+		return w.whileRunning(jobs.Insert{Queue: capped}, 3, func(tx pgx.Tx, ids []uuid.UUID) error {
 			return w.cancel(tx, ids[0])
 		})
 	}},
@@ -115,7 +115,7 @@ var applications = []holder{
 	}},
 	{"a task of a workflow is cancelled", workflowHeld},
 	{"a dead letter of an ordered key is redriven", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "redriven"}},
+		return w.whileRunning(jobs.Insert{ByKey: keyed.Ordered{Key: "redriven"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				w.inTx(func(tx workqueue.Tx) error {
 					_, err := w.jobs.Cancel(w.Context(), tx, "dead", ids[1])
@@ -135,7 +135,7 @@ var applications = []holder{
 	}},
 	{"a waiting timer is set and another cancelled", func(w *world) func() {
 		w.inTx(func(tx workqueue.Tx) error {
-			_, err := w.timers.Set(w.Context(), tx, timers.Timer{Key: "set", Topic: topic, Delay: time.Hour},
+			_, err := w.timers.SetMany(w.Context(), tx, timers.Timer{Key: "set", Topic: topic, Delay: time.Hour},
 				timers.Timer{Key: "dropped", Topic: topic, Delay: time.Hour})
 			return err
 		})
@@ -226,11 +226,11 @@ func (w *world) redrive(tx pgx.Tx, id uuid.UUID) error {
 
 // whileRunning enqueues jobs and, while at least the first runs, opens the holder's transaction. Then it lets the
 // handlers finish, so that their settles and everything after them meet the holder.
-func (w *world) whileRunning(o jobs.InsertOptions, n int, do func(tx pgx.Tx, ids []uuid.UUID) error) func() {
+func (w *world) whileRunning(j jobs.Insert, n int, do func(tx pgx.Tx, ids []uuid.UUID) error) func() {
 	w.Helper()
 	name := uuid.NewString()
 	begun, finish := w.busy(name)
-	ids, err := w.enqueue(w.Context(), n, name, o)
+	ids, err := w.enqueue(w.Context(), n, name, j)
 	w.ok(err)
 	w.await("a job runs", begun)
 	end := w.opened(func(tx pgx.Tx) error { return do(tx, ids) })
@@ -239,9 +239,9 @@ func (w *world) whileRunning(o jobs.InsertOptions, n int, do func(tx pgx.Tx, ids
 }
 
 // whileReady enqueues jobs that are not claimed until the holder lets go.
-func (w *world) whileReady(o jobs.InsertOptions, do func(tx pgx.Tx, id uuid.UUID) error) func() {
+func (w *world) whileReady(j jobs.Insert, do func(tx pgx.Tx, id uuid.UUID) error) func() {
 	w.Helper()
-	ids, err := w.enqueue(w.Context(), 2, "held", o)
+	ids, err := w.enqueue(w.Context(), 2, "held", j)
 	w.ok(err)
 	end := w.opened(func(tx pgx.Tx) error { return do(tx, ids[0]) })
 	return func() {
@@ -259,8 +259,7 @@ func (w *world) whileBatch(do func(tx pgx.Tx, b jobs.StartedBatch) error) func()
 	w.Helper()
 	name := uuid.NewString()
 	begun, finish := w.busy(name)
-	ready, running := jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Queue: idle}},
-		jobs.Insert{Args: work{name}}
+	ready, running := jobs.Insert{Args: work{name}, Queue: idle}, jobs.Insert{Args: work{name}}
 	var b jobs.StartedBatch
 	w.inTx(func(tx workqueue.Tx) (err error) {
 		b, err = w.jobs.StartBatch(w.Context(), tx, jobs.Batch{Jobs: []jobs.Insert{ready, running, running},
@@ -277,8 +276,8 @@ func workflowHeld(w *world) func() {
 	name := uuid.NewString()
 	begun, finish := w.busy(name)
 	flow := jobs.NewWorkflow("held")
-	flow.Task("ready", work{name}, jobs.With(jobs.InsertOptions{Queue: idle}))
-	flow.Task("second", work{name}, jobs.After(flow.Task("first", work{name})))
+	flow.Task("ready", jobs.Insert{Args: work{name}, Queue: idle})
+	flow.Task("second", jobs.Insert{Args: work{name}}, jobs.After(flow.Task("first", jobs.Insert{Args: work{name}})))
 	var started jobs.StartedWorkflow
 	w.inTx(func(tx workqueue.Tx) (err error) {
 		started, err = w.jobs.StartWorkflow(w.Context(), tx, flow)
@@ -303,8 +302,8 @@ func handlerInTx(w *world) func() {
 				jobs.Insert{Args: work{"added"}}); err != nil {
 				return err
 			}
-			if _, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"added"},
-				jobs.InsertOptions{ByKey: sharedKey}); err != nil {
+			if _, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: work{"added"},
+				ByKey: sharedKey}); err != nil {
 				return err
 			}
 			close(inside)
@@ -317,10 +316,10 @@ func handlerInTx(w *world) func() {
 		})
 	}))
 	siblings, finish := w.busy(name + " sibling")
-	own := jobs.InsertOptions{ByKey: keyed.Ordered{Key: "in its transaction"}}
+	own := jobs.Insert{Args: work{name}, ByKey: keyed.Ordered{Key: "in its transaction"}}
 	w.inTx(func(tx workqueue.Tx) (err error) {
 		batch, err = w.jobs.StartBatch(w.Context(), tx, jobs.Batch{Jobs: []jobs.Insert{
-			{Args: work{name}, InsertOptions: own}, {Args: work{name + " sibling"}}, {Args: work{name + " sibling"}},
+			own, {Args: work{name + " sibling"}}, {Args: work{name + " sibling"}},
 		}})
 		return err
 	})
@@ -379,7 +378,7 @@ func (w *world) writeKeys(tx pgx.Tx, from int) error {
 	for i := range msgs {
 		msgs[i] = outbox.Message{Topic: topic, Key: fmt.Sprint("many ", from+i)}
 	}
-	_, err := w.outbox.Enqueue(w.Context(), workqueue.Pgx(tx), msgs...)
+	_, err := w.outbox.EnqueueMany(w.Context(), workqueue.Pgx(tx), msgs...)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,22 +34,22 @@ var sharedKey = keyed.Limited{Key: "shared", MaxRunning: 10}
 
 var bystanders = []bystander{
 	{"plain rows", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{})
+		return w.jobsDone(ctx, name, 5, jobs.Insert{})
 	}},
 	{"ordered keys", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{ByKey: keyed.Ordered{Key: name}})
+		return w.jobsDone(ctx, name, 4, jobs.Insert{ByKey: keyed.Ordered{Key: name}})
 	}},
 	{"limited keys", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{ByKey: keyed.Limited{Key: name, MaxRunning: 2}})
+		return w.jobsDone(ctx, name, 4, jobs.Insert{ByKey: keyed.Limited{Key: name, MaxRunning: 2}})
 	}},
 	{"same limited key", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 25, jobs.InsertOptions{ByKey: sharedKey}) // more than the limit
+		return w.jobsDone(ctx, name, 25, jobs.Insert{ByKey: sharedKey}) // more than the limit
 	}},
 	{"another queue", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{Queue: other})
+		return w.jobsDone(ctx, name, 5, jobs.Insert{Queue: other})
 	}},
 	{"a limited queue", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{Queue: capped})
+		return w.jobsDone(ctx, name, 5, jobs.Insert{Queue: capped})
 	}},
 	{"batches", batches},
 	{"workflows", workflows},
@@ -68,8 +69,8 @@ var bystanders = []bystander{
 }
 
 // jobsDone enqueues jobs and waits until they are done.
-func (w *world) jobsDone(ctx context.Context, name string, n int, o jobs.InsertOptions) error {
-	ids, err := w.enqueue(ctx, n, name, o)
+func (w *world) jobsDone(ctx context.Context, name string, n int, j jobs.Insert) error {
+	ids, err := w.enqueue(ctx, n, name, j)
 	if err != nil {
 		return err
 	}
@@ -77,11 +78,9 @@ func (w *world) jobsDone(ctx context.Context, name string, n int, o jobs.InsertO
 }
 
 // enqueue writes jobs with the same name.
-func (w *world) enqueue(ctx context.Context, n int, name string, o jobs.InsertOptions) (ids []uuid.UUID, err error) {
-	inserts := make([]jobs.Insert, n)
-	for i := range inserts {
-		inserts[i] = jobs.Insert{Args: work{name}, InsertOptions: o}
-	}
+func (w *world) enqueue(ctx context.Context, n int, name string, j jobs.Insert) (ids []uuid.UUID, err error) {
+	j.Args = work{name}
+	inserts := slices.Repeat([]jobs.Insert{j}, n)
 	err = workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
 		enqueued, err := w.jobs.EnqueueMany(ctx, tx, inserts...)
 		for _, e := range enqueued {
@@ -108,9 +107,9 @@ func batches(ctx context.Context, w *world, name string) error {
 
 func workflows(ctx context.Context, w *world, name string) error {
 	flow := jobs.NewWorkflow(name)
-	first := flow.Task("first", work{name})
-	second := flow.Task("second", work{name}, jobs.After(first))
-	flow.Task("third", work{name}, jobs.After(first, second))
+	first := flow.Task("first", jobs.Insert{Args: work{name}})
+	second := flow.Task("second", jobs.Insert{Args: work{name}}, jobs.After(first))
+	flow.Task("third", jobs.Insert{Args: work{name}}, jobs.After(first, second))
 	var started jobs.StartedWorkflow
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
 		started, err = w.jobs.StartWorkflow(ctx, tx, flow)
@@ -126,7 +125,7 @@ func workflows(ctx context.Context, w *world, name string) error {
 func (w *world) send(ctx context.Context, msgs ...outbox.Message) ([]uuid.UUID, error) {
 	var enqueued []workqueue.Enqueued
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
-		enqueued, err = w.outbox.Enqueue(ctx, tx, msgs...)
+		enqueued, err = w.outbox.EnqueueMany(ctx, tx, msgs...)
 		return err
 	})
 	return workqueue.IDs(enqueued), err
@@ -157,7 +156,7 @@ func timersFire(ctx context.Context, w *world, name string) error {
 	dropped := timers.Timer{Key: name + " dropped", Topic: topic, Delay: time.Hour}
 	var set []workqueue.Enqueued
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
-		set, err = w.timers.Set(ctx, tx, now, later, dropped)
+		set, err = w.timers.SetMany(ctx, tx, now, later, dropped)
 		return err
 	})
 	if err != nil {
@@ -188,7 +187,7 @@ func alarmsFire(ctx context.Context, w *world, name string) error {
 func received(ctx context.Context, w *world, name string) error {
 	var results []inbox.Result
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
-		results, err = w.inbox.Receive(ctx, tx,
+		results, err = w.inbox.ReceiveMany(ctx, tx,
 			inbox.Message{Consumer: consumer, Source: "a", MessageID: name}, inbox.Message{Consumer: consumer,
 				Source: "b", MessageID: name})
 		return err
@@ -231,7 +230,7 @@ func putSchedule(ctx context.Context, w *world, name string) error {
 
 // lost enqueues a job that a worker has claimed and lost, in a queue that has no worker.
 func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid.UUID, err error) {
-	ids, err := w.enqueue(ctx, 1, name, jobs.InsertOptions{Queue: name})
+	ids, err := w.enqueue(ctx, 1, name, jobs.Insert{Queue: name})
 	if err != nil {
 		return id, token, err
 	}

@@ -70,7 +70,7 @@ var operations = []operation{
 		w.scripts.Store(name, script(func(ctx context.Context,
 			settleIn func(context.Context, func(pgx.Tx) error) error) error {
 			return settleIn(ctx, func(tx pgx.Tx) error {
-				_, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"written"}, jobs.InsertOptions{ByKey: sharedKey})
+				_, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{Args: work{"written"}, ByKey: sharedKey})
 				return err
 			})
 		}))
@@ -91,12 +91,12 @@ var operations = []operation{
 		return w.toTheEnd(ctx, w.relay(pool), own)
 	}, nil, ofOutbox, false},
 	{"a worker of timers", func(w *world, name string) own {
-		var set []workqueue.Enqueued
+		var set workqueue.Enqueued
 		w.inTx(func(tx workqueue.Tx) (err error) {
 			set, err = w.timers.Set(w.Context(), tx, timers.Timer{Key: name, Topic: topic})
 			return err
 		})
-		return w.rowsDone("timers", workqueue.IDs(set)...)
+		return w.rowsDone("timers", set.ID)
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		return w.toTheEnd(ctx, w.timerWorker(pool, topic), own)
 	}, nil, ofTimers, false},
@@ -110,13 +110,13 @@ var operations = []operation{
 		return w.toTheEnd(ctx, w.timerWorker(pool, topic), own)
 	}, nil, ofTimers, false},
 	{"a worker of the inbox", func(w *world, name string) own {
-		var results []inbox.Result
+		var result inbox.Result
 		w.inTx(func(tx workqueue.Tx) (err error) {
-			results, err = w.inbox.Receive(w.Context(), tx, inbox.Message{Consumer: consumer, Source: "a",
+			result, err = w.inbox.Receive(w.Context(), tx, inbox.Message{Consumer: consumer, Source: "a",
 				MessageID: name})
 			return err
 		})
-		return w.rowsDone("inbox", results[0].ID)
+		return w.rowsDone("inbox", result.ID)
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		return w.toTheEnd(ctx, w.receiver(pool), own)
 	}, nil, ofInbox, false},
@@ -179,7 +179,7 @@ var operations = []operation{
 func limitedQueue(w *world, name string) own {
 	ctx := w.Context()
 	insert := func(queue string, g keyed.Rule) jobs.Insert {
-		return jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Queue: queue, ByKey: g}}
+		return jobs.Insert{Args: work{name}, Queue: queue, ByKey: g}
 	}
 	serial, limited := keyed.Ordered{Key: name}, keyed.Limited{Key: name, MaxRunning: 3}
 	after := insert("", nil)
@@ -196,11 +196,11 @@ func limitedQueue(w *world, name string) own {
 
 // sameQueue lets others work on the queue of limitedQueue, also on its limited key.
 func sameQueue(ctx context.Context, w *world, name string) error {
-	plain, err := w.enqueue(ctx, 3, "beside", jobs.InsertOptions{Queue: name})
+	plain, err := w.enqueue(ctx, 3, "beside", jobs.Insert{Queue: name})
 	if err != nil {
 		return err
 	}
-	limited, err := w.enqueue(ctx, 3, "beside", jobs.InsertOptions{Queue: name, ByKey: keyed.Limited{Key: name,
+	limited, err := w.enqueue(ctx, 3, "beside", jobs.Insert{Queue: name, ByKey: keyed.Limited{Key: name,
 		MaxRunning: 3}})
 	if err != nil {
 		return err

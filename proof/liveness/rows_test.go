@@ -136,11 +136,11 @@ func (w *world) populate() (finish func()) {
 	w.Helper()
 	ctx := w.Context()
 	begun, leave := w.busy("populated")
-	ready := jobs.Insert{Args: work{"idle"}, InsertOptions: jobs.InsertOptions{Queue: idle}}
+	ready := jobs.Insert{Args: work{"idle"}, Queue: idle}
 	steps := jobs.Insert{Args: work{stepping}}
 	running := jobs.Insert{Args: work{"populated"}}
 	keyedBy := func(g keyed.Rule, queue string) jobs.Insert {
-		return jobs.Insert{Args: work{"populated"}, InsertOptions: jobs.InsertOptions{ByKey: g, Queue: queue}}
+		return jobs.Insert{Args: work{"populated"}, ByKey: g, Queue: queue}
 	}
 	// with a rate so low that it stays on record
 	serial, rated := keyed.Ordered{Key: "populated"}, keyed.Limited{Key: "rated", Rate: 0.001}
@@ -156,14 +156,15 @@ func (w *world) populate() (finish func()) {
 			OnComplete: &outbox.Message{Topic: topic, ScheduledAt: time.Now().Add(time.Hour)},
 		})
 		w.ok(err)
-		_, err = w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: topic, Key: "populated", Payload: []byte("populated")},
+		_, err = w.outbox.EnqueueMany(ctx, tx,
+			outbox.Message{Topic: topic, Key: "populated", Payload: []byte("populated")},
 			outbox.Message{Topic: topic, Key: "populated"})
 		w.ok(err)
-		_, err = w.inbox.Receive(ctx, tx, inbox.Message{Consumer: consumer, Source: "a", MessageID: "populated",
+		_, err = w.inbox.ReceiveMany(ctx, tx, inbox.Message{Consumer: consumer, Source: "a", MessageID: "populated",
 			Payload: []byte("populated")},
 			inbox.Message{Consumer: idle, Source: "a", MessageID: "populated"})
 		w.ok(err)
-		_, err = w.timers.Set(ctx, tx, timers.Timer{Key: "populated", Topic: topic, Payload: []byte("populated")},
+		_, err = w.timers.SetMany(ctx, tx, timers.Timer{Key: "populated", Topic: topic, Payload: []byte("populated")},
 			timers.Timer{Key: "later", Topic: topic, Delay: time.Hour})
 		w.ok(err)
 		w.ok(w.outbox.Pause(ctx, tx, "paused"))
@@ -195,7 +196,7 @@ func (w *world) finished(ctx context.Context) error {
 			return err
 		}
 	}
-	ids, err := w.enqueue(ctx, 1, name, jobs.InsertOptions{Queue: idle})
+	ids, err := w.enqueue(ctx, 1, name, jobs.Insert{Queue: idle})
 	if err != nil {
 		return err
 	}

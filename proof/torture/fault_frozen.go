@@ -60,7 +60,7 @@ func (h *holding) freeze(ctx context.Context, what string) (g grip, err error) {
 }
 
 func somethingToDo(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-	b, err := p.startBatch(ctx, tx, 3, jobs.InsertOptions{})
+	b, err := p.startBatch(ctx, tx, 3, jobs.Insert{})
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func (h *holding) hungRows(ctx context.Context, p *producer, tx pgx.Tx) (names [
 			Payload: fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modeHang, id)})
 		names = append(names, announce("outbox", id.String()))
 	}
-	_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), messages...)
+	_, err = p.domains.outbox.EnqueueMany(ctx, workqueue.Pgx(tx), messages...)
 	return names, err
 }
 
@@ -124,7 +124,7 @@ func (h *holding) flow(ctx context.Context) (rate float64, err error) {
 					Payload: plainly(id.String())}
 				names = append(names, announce("outbox", id.String()))
 			}
-			_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), messages...)
+			_, err = p.domains.outbox.EnqueueMany(ctx, workqueue.Pgx(tx), messages...)
 			return names, err
 		})
 		if err != nil {

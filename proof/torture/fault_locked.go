@@ -24,7 +24,7 @@ func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		limited := keyed.Limited{Key: key, MaxRunning: 1}
-		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Delay: soon, ByKey: limited})
+		return p.enqueueTasks(ctx, tx, 3, jobs.Insert{Delay: soon, ByKey: limited})
 	})
 	if err != nil {
 		return g, err
@@ -52,7 +52,7 @@ func (h *holding) lockNotes(ctx context.Context, tx pgx.Tx) error {
 // lockedRate locks the rate of a key for which more rows are written meanwhile.
 func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
-	rated := jobs.InsertOptions{ByKey: keyed.Limited{Key: key, Rate: 100, Burst: 1}}
+	rated := jobs.Insert{ByKey: keyed.Limited{Key: key, Rate: 100, Burst: 1}}
 	write := func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		return p.enqueueTasks(ctx, tx, 3, rated)
 	}

@@ -32,7 +32,7 @@ const soon = 400 * time.Millisecond
 // lockedRows locks a row of each table, which then becomes due.
 func lockedRows(ctx context.Context, h *holding) (g grip, err error) {
 	rows, err := h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		task, err := p.enqueueTasks(ctx, tx, 1, jobs.InsertOptions{Delay: soon})
+		task, err := p.enqueueTasks(ctx, tx, 1, jobs.Insert{Delay: soon})
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func lockedRows(ctx context.Context, h *holding) (g grip, err error) {
 func lockedJoin(ctx context.Context, h *holding) (g grip, err error) {
 	var b writtenBatch
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
-		b, err = p.startBatch(ctx, tx, 4, jobs.InsertOptions{Delay: soon})
+		b, err = p.startBatch(ctx, tx, 4, jobs.Insert{Delay: soon})
 		return b.rows(), err
 	})
 	if err != nil {
@@ -98,7 +98,7 @@ func writtenKey(ctx context.Context, h *holding) (g grip, err error) {
 func cancelledRow(ctx context.Context, h *holding) (g grip, err error) {
 	var b writtenBatch
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
-		b, err = p.startBatch(ctx, tx, 5, jobs.InsertOptions{Delay: soon, ByKey: keyed.Limited{Key: newKey(),
+		b, err = p.startBatch(ctx, tx, 5, jobs.Insert{Delay: soon, ByKey: keyed.Limited{Key: newKey(),
 			MaxRunning: 2}})
 		return b.rows(), err
 	})

@@ -50,8 +50,8 @@ func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, er
 				Payload: payload, MaxAttempts: most}); err != nil {
 				return nil, err
 			}
-			if _, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), Task{Mode: modes[1], Name: job.String()},
-				jobs.InsertOptions{ID: job, MaxAttempts: most}); err != nil {
+			if _, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), jobs.Insert{ID: job, MaxAttempts: most,
+				Args: Task{Mode: modes[1], Name: job.String()}}); err != nil {
 				return nil, err
 			}
 		}

@@ -28,7 +28,7 @@ var sqlstates = []string{"42501", "54000", "0A000", "XX000"}
 func refused(ctx context.Context, h *holding) (g grip, err error) {
 	g.detail = "with " + sqlstates[h.random.IntN(len(sqlstates))]
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (rows []announced, err error) {
-		rows, err = p.enqueueTasks(ctx, tx, refusedOf, jobs.InsertOptions{})
+		rows, err = p.enqueueTasks(ctx, tx, refusedOf, jobs.Insert{})
 		g.meanwhile = nil
 		for i, r := range rows {
 			if i%refusedOne > 0 {

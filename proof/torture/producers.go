@@ -207,7 +207,7 @@ func (p *producer) messages(ctx context.Context, tx pgx.Tx) (names []announced, 
 		}
 		names = append(names, announced{written{"outbox", id.String()}, msgs[i].Key})
 	}
-	_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), msgs...)
+	_, err = p.domains.outbox.EnqueueMany(ctx, workqueue.Pgx(tx), msgs...)
 	return names, err
 }
 
@@ -216,7 +216,7 @@ func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []announced, err 
 	inserts := make([]jobs.Insert, p.batch())
 	for i := range inserts {
 		id := uuid.Must(uuid.NewV7())
-		inserts[i] = jobs.Insert{Args: p.task(id.String()), InsertOptions: jobs.InsertOptions{ID: id, Delay: p.delay()}}
+		inserts[i] = jobs.Insert{Args: p.task(id.String()), ID: id, Delay: p.delay()}
 		if p.random.IntN(10) == 0 {
 			inserts[i].Unique = &jobs.Unique{Key: fmt.Sprint("unique ", p.random.IntN(10))}
 		}
@@ -242,7 +242,7 @@ func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []announced, er
 		set[i] = timers.Timer{Key: key, Topic: topic, Delay: p.delay(), Payload: p.payload(key)}
 		names = append(names, announce("timers", key))
 	}
-	if _, err = p.domains.timers.Set(ctx, workqueue.Pgx(tx), set...); err != nil || p.random.IntN(10) > 0 {
+	if _, err = p.domains.timers.SetMany(ctx, workqueue.Pgx(tx), set...); err != nil || p.random.IntN(10) > 0 {
 		return names, err
 	}
 	_, err = p.domains.timers.Cancel(ctx, workqueue.Pgx(tx), set[0].Key)
@@ -257,7 +257,7 @@ func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []announced, e
 		msgs[i] = inbox.Message{Consumer: consumer, Source: topic, MessageID: name, Payload: p.payload(name),
 			BodyHash: sameHash}
 	}
-	results, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), msgs...)
+	results, err := p.domains.inbox.ReceiveMany(ctx, workqueue.Pgx(tx), msgs...)
 	for i, r := range results {
 		if r.Answer == inbox.Stored {
 			names = append(names, announce("inbox", msgs[i].MessageID))

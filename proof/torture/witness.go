@@ -32,17 +32,17 @@ type witness struct {
 
 var witnesses = []witness{
 	{"jobs", "jobs", false, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{})
+		return p.enqueueTasks(ctx, tx, 3, jobs.Insert{})
 	}},
 	{"jobs of an ordered key", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		ordered := keyed.Ordered{Key: newKey(), OnFailure: keyed.Skip}
-		return p.enqueueTasks(ctx, tx, 2, jobs.InsertOptions{ByKey: ordered})
+		return p.enqueueTasks(ctx, tx, 2, jobs.Insert{ByKey: ordered})
 	}},
 	{"jobs of a limited key", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{ByKey: keyed.Limited{Key: newKey(), MaxRunning: 2}})
+		return p.enqueueTasks(ctx, tx, 3, jobs.Insert{ByKey: keyed.Limited{Key: newKey(), MaxRunning: 2}})
 	}},
 	{"a batch", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		b, err := p.startBatch(ctx, tx, 2, jobs.InsertOptions{})
+		b, err := p.startBatch(ctx, tx, 2, jobs.Insert{})
 		return append(b.jobs, b.after...), err
 	}},
 	{"messages", "outbox", false, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
@@ -68,16 +68,17 @@ func newKey() string { return onlyKey + uuid.NewString() }
 // plainly returns a payload for a no-op handler.
 func plainly(name string) []byte { return fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modePlain, name) }
 
-// job returns a job with a no-op handler.
-func job(o jobs.InsertOptions) (jobs.Insert, announced) {
-	o.ID = uuid.Must(uuid.NewV7())
-	return jobs.Insert{Args: Task{modePlain, o.ID.String()}, InsertOptions: o}, announce("jobs", o.ID.String())
+// job returns the job with a no-op handler.
+func job(j jobs.Insert) (jobs.Insert, announced) {
+	j.ID = uuid.Must(uuid.NewV7())
+	j.Args = Task{modePlain, j.ID.String()}
+	return j, announce("jobs", j.ID.String())
 }
 
-func (p *producer) enqueueTasks(ctx context.Context, tx pgx.Tx, n int, o jobs.InsertOptions) ([]announced, error) {
+func (p *producer) enqueueTasks(ctx context.Context, tx pgx.Tx, n int, j jobs.Insert) ([]announced, error) {
 	inserts, names := make([]jobs.Insert, n), make([]announced, n)
 	for i := range inserts {
-		inserts[i], names[i] = job(o)
+		inserts[i], names[i] = job(j)
 	}
 	_, err := p.domains.jobs.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)
 	return names, err
@@ -89,13 +90,13 @@ type writtenBatch struct {
 	jobs, after []announced
 }
 
-func (p *producer) startBatch(ctx context.Context, tx pgx.Tx, n int, o jobs.InsertOptions) (w writtenBatch, err error) {
+func (p *producer) startBatch(ctx context.Context, tx pgx.Tx, n int, j jobs.Insert) (w writtenBatch, err error) {
 	inserts := make([]jobs.Insert, n)
 	w.jobs = make([]announced, n)
 	for i := range inserts {
-		inserts[i], w.jobs[i] = job(o)
+		inserts[i], w.jobs[i] = job(j)
 	}
-	last, name := job(jobs.InsertOptions{})
+	last, name := job(jobs.Insert{})
 	w.after = []announced{name}
 	started, err := p.domains.jobs.StartBatch(ctx, workqueue.Pgx(tx), jobs.Batch{Jobs: inserts, OnComplete: &last})
 	w.id = started.ID
@@ -110,7 +111,7 @@ func (p *producer) sendPlain(ctx context.Context, tx pgx.Tx, msgs ...outbox.Mess
 		msgs[i].ID, msgs[i].Topic, msgs[i].Payload = id, topic, plainly(id.String())
 		names[i] = announced{written{"outbox", id.String()}, msgs[i].Key}
 	}
-	_, err := p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), msgs...)
+	_, err := p.domains.outbox.EnqueueMany(ctx, workqueue.Pgx(tx), msgs...)
 	return names, err
 }
 

@@ -51,10 +51,10 @@ const (
 var writable = map[string][]func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error){
 	"jobs": {
 		func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-			return p.enqueueTasks(ctx, tx, 1, jobs.InsertOptions{})
+			return p.enqueueTasks(ctx, tx, 1, jobs.Insert{})
 		},
 		func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-			return p.enqueueTasks(ctx, tx, 1, jobs.InsertOptions{Delay: p.delay()})
+			return p.enqueueTasks(ctx, tx, 1, jobs.Insert{Delay: p.delay()})
 		},
 	},
 	"outbox": {

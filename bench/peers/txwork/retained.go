@@ -51,18 +51,18 @@ func (r *retained) InsertMany(ctx context.Context, bodies []protocol.Body) error
 
 func (r *retained) InsertOne(ctx context.Context, body protocol.Body) error {
 	return workqueue.InTx(ctx, r.pool, func(tx workqueue.Tx) error {
-		_, err := r.client.Enqueue(ctx, tx, noop{body}, r.into())
+		_, err := r.client.Enqueue(ctx, tx, jobs.Insert{Args: noop{body}, Queue: r.next()})
 		return err
 	})
 }
 
-// into returns options with the queue whose turn it is.
-func (r *retained) into() jobs.InsertOptions {
+// next returns the queue whose turn it is; empty is the default.
+func (r *retained) next() string {
 	if len(r.queues) == 0 {
-		return jobs.InsertOptions{}
+		return ""
 	}
 	i := int(r.turn.Add(1)) % len(r.queues)
-	return jobs.InsertOptions{Queue: r.queues[i].Name}
+	return r.queues[i].Name
 }
 
 func (r *retained) Work(ctx context.Context, handled func()) error {

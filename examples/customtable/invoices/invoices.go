@@ -54,13 +54,22 @@ func (v *Invoice) columns(c *workqueue.Columns) {
 	c.Field(workqueue.Column{Name: "cents", Type: "bigint", NotNull: true}, &v.Cents)
 }
 
-// Enqueue writes up to [workqueue.MaxBatch] invoices in the application's transaction. If the number of an invoice
-// exists already, the result is a Duplicate and nothing is written for it.
-func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, invoices ...Invoice) ([]workqueue.Enqueued, error) {
-	rows := make([]workqueue.NewRow, len(invoices))
-	for i, v := range invoices {
+// Enqueue writes an invoice in the application's transaction. If its number exists already, the result is a Duplicate
+// and nothing is written.
+func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, v Invoice) (workqueue.Enqueued, error) {
+	enqueued, err := s.EnqueueMany(ctx, tx, v)
+	if err != nil {
+		return workqueue.Enqueued{}, err
+	}
+	return enqueued[0], nil
+}
+
+// EnqueueMany is [Invoices.Enqueue] for up to [workqueue.MaxBatch] invoices. The results are in their order.
+func (s *Invoices) EnqueueMany(ctx context.Context, tx workqueue.Tx, list ...Invoice) ([]workqueue.Enqueued, error) {
+	rows := make([]workqueue.NewRow, len(list))
+	for i, v := range list {
 		if err := v.check(); err != nil {
-			return nil, &workqueue.ItemError{Item: "invoice", Index: i, Count: len(invoices), Err: err}
+			return nil, &workqueue.ItemError{Item: "invoice", Index: i, Count: len(list), Err: err}
 		}
 		rows[i].Values = workqueue.ValuesOf(&v, (*Invoice).columns)
 	}

@@ -63,7 +63,7 @@ func TestAnInvoiceIsEnqueuedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	enqueued, err := list.Enqueue(t.Context(), workqueue.SQL(tx), v, v)
+	enqueued, err := list.EnqueueMany(t.Context(), workqueue.SQL(tx), v, v)
 	if err != nil || enqueued[0].Duplicate || !enqueued[1].Duplicate {
 		t.Errorf("got %+v, %v", enqueued, err)
 	}

@@ -60,11 +60,12 @@ func (c Crowd) add(ctx context.Context, l *lab, s *jobStore) error {
 	if err := c.rule(ctx, l, s); err != nil {
 		return err
 	}
-	o := c.options()
+	job := c.job()
 	err := l.write(ctx, "gathering", c.Rows, c.Payload, func(ctx context.Context, tx pgx.Tx, parcels []parcel) error {
 		inserts := make([]jobs.Insert, len(parcels))
 		for i, p := range parcels {
-			inserts[i] = jobs.Insert{Args: stranger{p}, InsertOptions: o}
+			inserts[i] = job
+			inserts[i].Args = stranger{p}
 		}
 		_, err := s.client.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)
 		return err
@@ -80,14 +81,15 @@ func (c Crowd) add(ctx context.Context, l *lab, s *jobStore) error {
 	return l.settle(ctx, s.table())
 }
 
-func (c Crowd) options() jobs.InsertOptions {
+// job is a job of the crowd, whose args are still missing.
+func (c Crowd) job() jobs.Insert {
 	switch c.Kind {
 	case CrowdPaused, CrowdRate:
-		return jobs.InsertOptions{Queue: crowdQueue}
+		return jobs.Insert{Queue: crowdQueue}
 	case CrowdBlocked:
-		return jobs.InsertOptions{ByKey: keyed.Ordered{Key: "crowd"}}
+		return jobs.Insert{ByKey: keyed.Ordered{Key: "crowd"}}
 	}
-	return jobs.InsertOptions{}
+	return jobs.Insert{}
 }
 
 // slowest is a rate that lets only one job start during a run.
@@ -106,9 +108,9 @@ func (c Crowd) rule(ctx context.Context, l *lab, s *jobStore) error {
 		case CrowdRate:
 			err = s.client.SetLimits(ctx, tx, crowdQueue, jobs.Limits{Rate: slowest, Burst: 1})
 		case CrowdBlocked:
-			o := c.options()
-			o.Delay = farAhead
-			_, err = s.client.Enqueue(ctx, tx, stranger{}, o)
+			job := c.job()
+			job.Args, job.Delay = stranger{}, farAhead
+			_, err = s.client.Enqueue(ctx, tx, job)
 		}
 		return err
 	})

@@ -33,7 +33,7 @@ const farAhead = 30 * 24 * time.Hour
 // add lets a worker complete the finished jobs, so that they are stored as in a table that grew.
 func (c Retained) add(ctx context.Context, l *lab, s *jobStore) error {
 	future := *s
-	future.inserted = jobs.InsertOptions{Delay: farAhead}
+	future.inserted = jobs.Insert{Delay: farAhead}
 	if err := l.fill(ctx, "filling", &future, c.Future, c.Payload); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 type jobStore struct {
 	client   *jobs.Client
 	options  jobs.WorkerOptions
-	inserted jobs.InsertOptions
+	inserted jobs.Insert // without args
 }
 
 // benchRetry is the backoff of attempts that fail on purpose. It is short, so that a drain does not end with a wait.
@@ -47,7 +47,8 @@ func (s *jobStore) table() string { return s.client.Table().Spec().Table }
 func (s *jobStore) insert(ctx context.Context, tx pgx.Tx, parcels []parcel) error {
 	inserts := make([]jobs.Insert, len(parcels))
 	for i, p := range parcels {
-		inserts[i] = jobs.Insert{Args: p, InsertOptions: s.inserted}
+		inserts[i] = s.inserted
+		inserts[i].Args = p
 	}
 	_, err := s.client.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)
 	return err

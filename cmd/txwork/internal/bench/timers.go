@@ -97,7 +97,7 @@ func (c Timers) set(ctx context.Context, l *lab, set *timers.Timers, lead time.D
 			list[i] = timers.Timer{Key: fmt.Sprint("bench/", p.number), Topic: "bench", ScheduledAt: first.Add(after),
 				Payload: payload}
 		}
-		_, err := set.Set(ctx, workqueue.Pgx(tx), list...)
+		_, err := set.SetMany(ctx, workqueue.Pgx(tx), list...)
 		return err
 	})
 	if err == nil {

@@ -30,7 +30,7 @@ func (b *bank) write(ctx context.Context, tx transaction, t Transfer) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, b.record, t.ID, t.From, t.To, t.Amount, enqueued[0].ID)
+	_, err = tx.exec(ctx, b.record, t.ID, t.From, t.To, t.Amount, enqueued.ID)
 	return err
 }
 
