@@ -33,8 +33,8 @@ type claimer struct {
 	queue  *Queue
 	lease  time.Duration
 	target func(*Columns) any
-	rule   *rule // of its lanes
-	topics *topicState
+	rule   rule // of its lanes
+	topics topicState
 	clock  *dbClock
 
 	askedDue *time.Time // when the next due time was last asked for, by the database's clock
@@ -71,15 +71,15 @@ type dueAnswer struct {
 	at   time.Time // of the answer, by this machine's clock
 }
 
-// newClaimer makes the claimer of a worker's lanes, the most urgent first.
-func newClaimer(w *Worker) *claimer {
-	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule, topics: &w.topics,
-		clock: w.dbClock}
-	for _, values := range w.lanes {
-		c.lanes = append(c.lanes, newLane(w.table, values))
+// newClaimer makes the claimer of an engine's lanes, the most urgent first.
+func newClaimer(e *engine) *claimer {
+	c := &claimer{queue: e.queue, lease: e.options.Lease, target: e.target, clock: e.dbClock}
+	c.topics.flow = e.flow
+	for _, values := range e.lanes {
+		c.lanes = append(c.lanes, newLane(e.table, values))
 	}
 	if len(c.lanes) == 0 {
-		c.lanes = []*lane{newLane(w.table, nil)} // a table without lanes counts as one lane
+		c.lanes = []*lane{newLane(e.table, nil)} // a table without lanes counts as one lane
 	}
 	return c
 }
@@ -189,11 +189,17 @@ func (l *lane) moveBack(p position) {
 	}
 }
 
-// sweepNow makes the next claim a sweep.
+// sweepNow makes the next claim a sweep, which begins at the start.
 func (c *claimer) sweepNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nextSweep = time.Time{}
+}
+
+// startOver makes the next claim one from the start that asks for nothing else: after it a drain claims again or ends.
+func (c *claimer) startOver() {
+	c.sweepNow()
+	c.asks = false
 }
 
 // nextWake returns when the next row of any lane is due, when a sweep may find what a cursor has passed over, or when

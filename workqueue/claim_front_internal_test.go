@@ -66,12 +66,12 @@ func TestFrontsOfAProcess(t *testing.T) {
 	other.lanes[0].front, other.lanes[1].label = front{noon.Add(time.Hour), now}, ""
 	other.lanes[1].front = front{noon, now}
 
-	work := &tableWork{serves: []*Worker{{claimer: one}, {claimer: other}}}
+	work := &tableWork{serves: []*Worker{{engine: &engine{claimer: one}}, {engine: &engine{claimer: other}}}}
 	if got, want := work.fronts().json(), `{"a":"2025-01-01T13:00:00Z"}`; got != want {
 		t.Errorf("the fronts are %s, want the further one, none that is old, and none of a lane without label: %s",
 			got, want)
 	}
-	work.serves = append(work.serves, &Worker{claimer: many})
+	work.serves = append(work.serves, &Worker{engine: &engine{claimer: many}})
 	text := work.fronts().json()
 	if n := len(text); n < maxFronts/2 || n > maxFronts {
 		t.Errorf("the fronts of 200 lanes are %d bytes", n)
@@ -88,7 +88,7 @@ func TestFrontsOfAProcess(t *testing.T) {
 func TestARefusedClaimMovesNoFront(t *testing.T) {
 	t.Parallel()
 	c := twoLanes()
-	c.rule, c.unswept, c.nextSweep = new(rule), true, time.Now()
+	c.unswept, c.nextSweep = true, time.Now()
 	for _, l := range c.lanes {
 		l.front.due = noon
 	}
@@ -145,7 +145,7 @@ func TestAFrontThatIsHeardOfLeadsItsLaneBack(t *testing.T) {
 		claims := twoLanes()
 		claims.begin(time.Now(), claims.lanes)
 		poll := dispatch.NewPoll(nil, dispatch.PollOptions{})
-		w := &Worker{claimer: claims, poll: poll, cancels: make(chan struct{}, 1)}
+		w := &Worker{engine: &engine{claimer: claims, poll: poll, cancels: make(chan struct{}, 1)}}
 		(&tableWork{hearing: []*Worker{w}, table: &Table{}}).notified(1, c.payload)
 		rows := rowsDue(noon.Add(time.Minute), noon.Add(time.Minute))
 		rows[1].lane = 1

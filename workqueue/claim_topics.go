@@ -33,7 +33,7 @@ const (
 // function claim_by_topic, as long as a topic is paused, has rows aside or has no room, and twice a second in any case.
 // Other claims are the usual statement. So the first pause takes effect with this delay if no notification comes.
 type topicState struct {
-	flow *flow.Buffer[*delivery] // of the worker; nil: topics have no shares, as in a drain
+	flow *flow.Buffer[*delivery] // of the worker; nil in a drain, where topics have no shares
 
 	mu     sync.Mutex
 	paused bool          // a topic was, at the last answer
@@ -89,7 +89,7 @@ func (s *topicState) question(limit int) *topicQuestion {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	stuck := s.stuck()
+	stuck := s.flow.Stuck()
 	if !s.paused && len(s.open) == 0 && len(stuck) == 0 && now.Sub(s.asked) < askEvery {
 		return nil
 	}
@@ -107,14 +107,6 @@ func (s *topicState) question(limit int) *topicQuestion {
 		}
 	}
 	return q
-}
-
-// stuck is that of the flow, if there is one.
-func (s *topicState) stuck() map[string]int {
-	if s.flow == nil {
-		return nil
-	}
-	return s.flow.Stuck()
 }
 
 // learn takes the answer of a claim that took so long.
@@ -144,11 +136,11 @@ func (s *topicState) learn(q *topicQuestion, took time.Duration) {
 		s.open = slices.Delete(s.open, at, at+1)
 		if q.cut || n >= q.rooms[i] {
 			s.open = append(s.open, o) // behind the others, so that each has its turn
-		} else if s.flow != nil {
+		} else {
 			s.flow.Drained(o.name)
 		}
 	}
-	stuck := s.stuck()
+	stuck := s.flow.Stuck()
 	for _, topic := range q.aside {
 		if !slices.ContainsFunc(s.open, func(o openTopic) bool { return o.name == topic }) {
 			s.open = append(s.open, openTopic{name: topic})

@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txwork/txwork/internal/contain"
-	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/workqueue/internal/conn"
-	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
@@ -71,21 +68,23 @@ var (
 	ErrShutdown = errors.New("worker is shutting down")
 )
 
-// A delivery is one claimed row on its way through a worker.
+// A delivery is one claimed row on its way through an engine.
 type delivery struct {
 	claimedRow
-	worker  *Worker
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	expires atomic.Int64 // when the lease expires at the latest, in nanoseconds of the worker's monotonic clock
-	lost    atomic.Bool
-	claimed int64        // when, in nanoseconds of the worker's monotonic clock
-	within  atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
-	overdue bool         // reported as running for longer; used by renewals only
-	txErr   error        // Tx has failed
-	// settling is set while Tx commits: a renewal that finds the row settled has then found our own settle.
+	settlement settlement // what the handler's result makes of it
+	engine     *engine
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	expires    atomic.Int64 // when the lease expires at the latest, in nanoseconds of the engine's clock
+	lost       atomic.Bool
+	claimed    int64        // when, in nanoseconds of the engine's clock
+	within     atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
+	overdue    bool         // reported as running for longer; used by renewals only
+	txErr      error        // Tx has failed
+	// settling is set from the outcome on, and while Tx commits: a renewal that finds the row settled has then found our
+	// own settle.
 	settling atomic.Bool
-	settled  atomic.Pointer[Outcome] // by Tx
+	settled  atomic.Pointer[settlement] // by Tx
 
 	place flow.Place // guarded by the buffer
 }
@@ -101,20 +100,12 @@ func (c *Claim[T]) RunsWithin(d time.Duration) {
 
 // runsWithin is how long the handler may run before it is reported; 0 for ever.
 func (d *delivery) runsWithin() time.Duration {
-	return max(cmp.Or(time.Duration(d.within.Load()), d.worker.options.RunsWithin), 0)
+	return max(cmp.Or(time.Duration(d.within.Load()), d.engine.options.RunsWithin), 0)
 }
-
-func (d *delivery) ref() claimRef { return claimRef{d.ID, d.Token} }
 
 // folds tells that a settle writes notes, and that the worker folds them.
 func (d *delivery) folds() bool {
-	return d.noted && d.worker.folder != nil && d.worker.folder.able.Load()
-}
-
-func (d *delivery) settlement(ctx context.Context, o *Outcome) settlement {
-	return settlement{
-		claimRef: d.ref(), outcome: o, message: d.worker.stored(ctx, o), row: &d.claimedRow,
-	}
+	return d.noted && d.engine.folder != nil && d.engine.folder.able.Load()
 }
 
 // abort cancels the handler's context.
@@ -131,41 +122,40 @@ var (
 	ended     = retried(errGoexit)
 )
 
-// run calls the handler and finishes the delivery, with a nil outcome if Tx has settled the claim. It does so in a
-// deferred function, which also runs if the handler ends its goroutine.
-func (d *delivery) run() {
-	if o := d.left(); o != nil {
-		d.worker.finish(d, o)
-		return
+// decide makes an outcome that of the row, unless Tx has settled it.
+func (d *delivery) decide(ctx context.Context, o *Outcome) {
+	if d.settled.Load() == nil {
+		d.settlement.outcome, d.settlement.message, d.settlement.folds = o, d.engine.stored(ctx, o), d.folds()
 	}
-	start := time.Now()
-	ctx, call := d.worker.table.telemetry.Handle(d.ctx, d.row(), start, d.worker.dbClock.of(start).Sub(d.DueAt))
-	result := ended
-	defer func() {
-		settled := d.settled.Load()
-		o := d.conclude(result)
-		call.End(d.handled(ctx, cmp.Or(settled, o)))
-		if settled != nil {
-			o = nil
-		}
-		d.worker.finish(d, o)
-	}()
-	result = d.call(ctx)
 }
 
 // handled is how the handler's call ended, for telemetry.
-func (d *delivery) handled(ctx context.Context, o *Outcome) telemetry.Handled {
+func (d *delivery) handled() telemetry.Handled {
+	s := cmp.Or(d.settled.Load(), &d.settlement)
+	o := s.outcome
 	if o.kind != outcomeRetry && o.kind != outcomeFail {
 		return telemetry.Handled{Left: o.kind == outcomeLeave}
 	}
 	return telemetry.Handled{Failed: true, Dead: o.kind == outcomeFail || d.Attempt >= d.MaxAttempts,
-		Type: o.errorType, Error: d.worker.stored(ctx, o)}
+		Type: o.errorType, Error: s.message}
+}
+
+// toSettle ends the handler's context and returns what is to be settled; nil if Tx has settled the row. It frees the
+// payload, because a settle that has to wait needs none.
+func (d *delivery) toSettle() *settlement {
+	d.cancel(nil)
+	d.body = nil
+	if d.settled.Load() != nil {
+		return nil
+	}
+	d.settling.Store(true)
+	return &d.settlement
 }
 
 // left returns how to settle a row that the domain does not start; nil if it does. If the domain panics, the handler is
 // called, as for every row.
 func (d *delivery) left() (o *Outcome) {
-	leaves := d.worker.leaves
+	leaves := d.engine.leaves
 	if leaves == nil || d.unreadable != nil {
 		return nil
 	}
@@ -191,12 +181,12 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	if d.unreadable != nil {
 		return outcomeOf(d.unreadable)
 	}
-	if timeout := d.worker.options.HandlerTimeout; timeout > 0 {
+	if timeout := d.engine.options.HandlerTimeout; timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
 		defer cancel()
 	}
-	err := d.worker.handle(ctx, d)
+	err := d.engine.handle(ctx, d)
 	if err == nil && d.settled.Load() == nil {
 		err = d.txErr // a handler that drops this error must not ack what was rolled back
 	}
@@ -217,144 +207,27 @@ func (d *delivery) conclude(o *Outcome) *Outcome {
 	return o
 }
 
-func (d *delivery) tx(ctx context.Context, fn func(pgx.Tx) error) error {
-	if d.settled.Load() != nil {
-		return errors.New("txwork: the claim is settled already: call Tx once")
-	}
-	d.txErr = errTxPanicked
-	d.txErr = d.withCause(d.runTx(ctx, fn))
-	return d.txErr
-}
+// Topic implements [flow.Row].
+func (d *delivery) Topic() string { return d.topic }
 
-// withCause adds the reason to an error that only says that the handler's context was cancelled.
-func (d *delivery) withCause(err error) error {
-	cause := context.Cause(d.ctx)
-	if cause == nil || !contain.Is(err, context.Canceled) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", cause, err)
-}
+// Place implements [flow.Row].
+func (d *delivery) Place() *flow.Place { return &d.place }
 
-// errTxPanicked is d.txErr until Tx has returned: a handler that recovers from a panic in Tx must not acknowledge.
-var errTxPanicked = errors.New("txwork: the function that was given to Tx panicked")
-
-func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
-	if d.folds() {
-		defer d.worker.folder.settles()()
+// LostLeases implements [flow.Row]: it reads what the reaper has recorded in the row's headers.
+func (d *delivery) LostLeases() (lost flow.Losses, marked bool) {
+	at, marked := d.Headers[header.LostAt]
+	if !marked {
+		return lost, false
 	}
-	tx, release, err := d.worker.begin(ctx, d)
+	last, err := time.Parse(time.RFC3339, at)
 	if err != nil {
-		return fmt.Errorf("txwork: opening the handler's transaction: %w", explain(err))
+		return lost, false
 	}
-	defer release()
-	defer func() { endTx(tx, err) }()
-	result := fn(handlerTx{tx})
-	if result != nil && chosen(result) == nil {
-		return result
-	}
-	if tx.Conn().PgConn().TxStatus() == 'E' {
-		return aborted(result)
-	}
-	o := outcomeOf(result)
-	if err := d.settleIn(ctx, tx, o); err != nil {
-		return err
-	}
-	d.worker.noteSettled(o)
-	return nil
+	return flow.Losses{Alone: lostCount(d.Headers[header.LostAlone]),
+		Together: lostCount(d.Headers[header.LostTogether]), Ago: d.engine.dbClock.of(time.Now()).Sub(last)}, true
 }
 
-// begin opens the transaction of a row's handler. Call release when it has ended.
-func (w *Worker) begin(ctx context.Context, d *delivery) (tx pgx.Tx, release func(), err error) {
-	if w.outer != nil { // a savepoint
-		if tx, err = w.outer.Begin(ctx); err == nil {
-			_, err = tx.Exec(ctx, "SELECT "+markSet(d.ID))
-		}
-		return tx, func() {}, err
-	}
-	conn, err := w.pool.Acquire(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	tx, err = conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginText()})
-	if err != nil {
-		conn.Release()
-	}
-	return tx, conn.Release, err
-}
-
-// aborted is the result of a transaction in which a statement failed, so that it cannot be committed. An outcome that
-// the handler chose, such as Permanent, is returned, and settled without the transaction.
-func aborted(result error) error {
-	if result == nil {
-		return errors.New("txwork: a statement of the handler's transaction failed and its error was not returned: " +
-			"the writes are rolled back")
-	}
-	return result
-}
-
-// endTx rolls back a transaction that was not committed. It closes the connection if the server has become read-only,
-// so that the pool connects to the primary.
-func endTx(tx pgx.Tx, cause error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if postgres.IsReadOnly(cause) {
-		tx.Conn().Close(ctx)
-	}
-	tx.Rollback(ctx) // after a commit this does nothing
-}
-
-// handlerTx keeps a handler from committing its writes without the settle.
-type handlerTx struct{ pgx.Tx }
-
-func (handlerTx) Commit(context.Context) error {
-	return errors.New("txwork: Claim.Tx commits the transaction, together with the settle")
-}
-
-// settleIn settles the claim in the handler's transaction, and commits it. A settle that changes nothing is an error
-// even if it was applied before: the writes were then committed with it, and must not be written twice.
-func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) error {
-	w := d.worker
-	ctx, call := w.table.telemetry.Start(ctx, telemetry.Settle, 1)
-	q := &Queue{table: w.table, exec: begunTx{w.executorOf(tx), tx, d.ID}}
-	done, err := q.settle(ctx, []settlement{d.settlement(ctx, o)})
-	if err == nil && len(done.ids) == 0 {
-		err = &SettleError{Table: w.table.Name(), Lost: []uuid.UUID{d.ID}}
-	}
-	if fault.IsVoid(err) {
-		d.abort(ErrLeaseLost)
-	}
-	if err == nil {
-		if err = d.commit(ctx, tx, o); err != nil {
-			done = settled{}
-		}
-	}
-	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
-	return err
-}
-
-func (d *delivery) commit(ctx context.Context, tx pgx.Tx, o *Outcome) error {
-	d.settling.Store(true)
-	if err := tx.Commit(ctx); err != nil {
-		d.settling.Store(false)
-		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
-	}
-	d.settled.Store(o)
-	return nil
-}
-
-// executorOf runs the settle of a handler's transaction. In a transaction of the application the settings would outlive
-// the savepoint, so there they are restored.
-func (w *Worker) executorOf(tx pgx.Tx) executor {
-	if w.outer != nil {
-		return pgxTx{tx}
-	}
-	return ownTx{tx}
-}
-
-// ownTx runs calls in a transaction that then only commits. Its settings need not be restored, and if the process
-// freezes before the commit, the server soon ends the session.
-type ownTx struct{ tx pgx.Tx }
-
-func (t ownTx) run(ctx context.Context, calls ...conn.Call) error {
-	return explain(conn.RunLast(ctx, t.tx, calls))
+func lostCount(header string) int {
+	n, _ := strconv.ParseUint(header, 10, 16) // producers may write any header
+	return int(n)
 }

@@ -31,6 +31,7 @@ const (
 	outcomeRelease   // put back where it was, before its handler began
 	outcomeFail
 	outcomeCancel
+	outcomeKinds // how many there are
 )
 
 // unnamedDelay leaves the delay to the table.

@@ -41,8 +41,8 @@ func TestALoneRowIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	table := createTable(t, db, Spec{Schema: db.Schema, Table: "rows"})
-	c := newClaimer(&Worker{queue: table.On(db.Pool), options: WorkerOptions{Lease: time.Minute},
-		target: table.anyTarget, dbClock: new(dbClock)})
+	c := newClaimer(&engine{queue: table.On(db.Pool), dbClock: new(dbClock),
+		consumer: consumer{table: table, options: WorkerOptions{Lease: time.Minute}, target: table.anyTarget}})
 	insert := func(in string) {
 		t.Helper()
 		if _, err := db.Pool.Exec(t.Context(), "INSERT INTO rows (due_at) VALUES (now() + $1::interval)",

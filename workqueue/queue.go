@@ -61,7 +61,6 @@ const (
 type Queue struct {
 	table *Table
 	exec  executor
-	tried trial
 }
 
 // A Row is a claimed row.
@@ -160,7 +159,7 @@ func (q *Queue) settleOp(ctx context.Context, op telemetry.Operation, owner uuid
 		return nil, err
 	}
 	ctx, call := q.table.telemetry.Start(ctx, op, len(ids))
-	done, err := q.settle(ctx, settleAll(owner, ids, o))
+	done, err := q.settle(ctx, settleAll(owner, ids, o), triedOnce)
 	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
 	return done.ids, err
 }

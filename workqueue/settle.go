@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,17 +15,26 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// A settlement is one claim with the outcome it is to have.
+// A settlement is one claim with the outcome it is to have. That of a delivery lies in it and is passed on by pointer,
+// from the handler to the statement.
 type settlement struct {
 	claimRef
-	outcome *Outcome
-	message string      // the cause as it is stored
-	row     *claimedRow // nil: only its id is known
-	folds   bool        // it writes notes, and the worker that settles it folds them
+	delivery *delivery // nil: only its id is known
+	outcome  *Outcome
+	message  string // the cause as it is stored
+	folds    bool   // it writes notes, and the worker that settles it folds them
 
-	at   standing
-	told string // what became of it, as telemetry tells it; empty: nothing
+	at     standing
+	became string // of the row, in the words of telemetry; empty: nothing
+
+	// Of one that has failed, see bisector.
+	waits int       // how often it was postponed
+	due   time.Time // until when it is postponed
+	mark  int       // when it first failed: the bisector's successful settles so far, plus 1; 0: not set
 }
+
+// isNew reports whether it has never been tried.
+func (s *settlement) isNew() bool { return s.waits == 0 && s.mark == 0 }
 
 // A standing is the state of a row.
 type standing struct {
@@ -38,12 +47,16 @@ type changes struct {
 	ids   []uuid.UUID
 	stand map[uuid.UUID]standing // their states since then, except of those that were acked
 	found int                    // how many of these an earlier try has changed, whose reply was lost
+
+	id   uuid.UUID // of the row that is being read
+	at   standing
+	dest []any // these
 }
 
 // A settled is what a settle has done.
 type settled struct {
-	ids  []uuid.UUID  // the rows that it changed
-	rows []settlement // those of which is known what became
+	ids  []uuid.UUID   // the rows that it changed
+	rows []*settlement // those of which is known what became
 }
 
 // A trial says whether a settle is repeated if it fails.
@@ -55,11 +68,20 @@ const (
 	triedBefore              // a further try, after one that failed
 )
 
+// repeatable is the trial of a batch that is repeated if it fails.
+func repeatable(batch []*settlement) trial {
+	if batch[0].isNew() {
+		return triedFirst
+	}
+	return triedBefore
+}
+
 // settleAll makes the settlements of one claim's rows, all with the same outcome.
-func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []settlement {
-	batch := make([]settlement, len(ids))
+func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []*settlement {
+	all, batch := make([]settlement, len(ids)), make([]*settlement, len(ids))
 	for i, id := range ids {
-		batch[i] = settlement{claimRef: claimRef{id, owner}, outcome: o, message: o.stored()}
+		all[i] = settlement{claimRef: claimRef{id, owner}, outcome: o, message: o.stored()}
+		batch[i] = &all[i]
 	}
 	return batch
 }
@@ -74,70 +96,102 @@ func (o *Outcome) stored() string {
 	return conn.Storable(text(o.cause))
 }
 
-// settleCalls makes at most one statement for each kind of transition.
-func (t *Table) settleCalls(batch []settlement, done *changes) []conn.Call {
-	acks := make([]settlement, 0, len(batch)) // as nearly all are
-	var retries, snoozes, leaves, releases, fails []settlement
+// settleCalls makes at most one statement for each kind of transition, with the arguments of its settlements.
+func (t *Table) settleCalls(batch []*settlement, done *changes) (calls []conn.Call) {
+	var groups [outcomeKinds][]*settlement
 	for _, s := range batch {
-		switch s.outcome.kind {
-		case outcomeAck:
-			acks = append(acks, s)
-		case outcomeRetry:
-			retries = append(retries, s)
-		case outcomeSnooze, outcomeInterrupt:
-			snoozes = append(snoozes, s)
-		case outcomeLeave:
-			leaves = append(leaves, s)
-		case outcomeRelease:
-			releases = append(releases, s)
-		case outcomeFail, outcomeCancel:
-			fails = append(fails, s)
+		kind := s.outcome.kind.transition()
+		if groups[kind] == nil {
+			groups[kind] = make([]*settlement, 0, len(batch))
 		}
+		groups[kind] = append(groups[kind], s)
 	}
-	var calls []conn.Call
-	add := func(stmt conn.Statement, group []settlement, args map[string]any) {
+	for kind, group := range groups {
 		if len(group) > 0 {
-			calls = append(calls, settleCall(stmt, group, args, t.spec.foldPromise(), done))
+			calls = append(calls, t.settleCall(outcomeKind(kind), group, done))
 		}
 	}
-	if ofOneClaim(acks) {
-		add(t.statements.ackOne, acks, map[string]any{"owner_token": acks[0].token})
-	} else {
-		add(t.statements.ack, acks, nil)
-	}
-	add(t.statements.abandon, retries, map[string]any{"delays": delays(retries), "errors": notes(retries)})
-	add(t.statements.snooze, snoozes, map[string]any{"delays": delays(snoozes), "errors": notes(snoozes)})
-	add(t.statements.leave, leaves, map[string]any{"delays": delays(leaves), "errors": notes(leaves)})
-	add(t.statements.release, releases, nil)
-	add(t.statements.fail, fails, map[string]any{"errors": notes(fails), "cancelled": cancelled(fails)})
 	return calls
 }
 
-func settleCall(stmt conn.Statement, group []settlement, args map[string]any, promise string, done *changes) conn.Call {
-	all := refArgs(refsOf(group))
-	maps.Copy(all, args)
-	start := len(done.ids)
-	c := collectIDs(stmt, all, &done.ids)
-	c.Writes = true
-	if group[0].outcome.kind != outcomeAck {
-		c.Row = done.collect
+// transition is the kind whose statement settles the outcome.
+func (k outcomeKind) transition() outcomeKind {
+	switch k {
+	case outcomeInterrupt:
+		return outcomeSnooze
+	case outcomeCancel:
+		return outcomeFail
 	}
+	return k
+}
+
+func (t *Table) settleCall(kind outcomeKind, group []*settlement, done *changes) conn.Call {
+	ids, tokens := make([]uuid.UUID, len(group)), make([]uuid.UUID, len(group))
+	for i, s := range group {
+		ids[i], tokens[i] = s.id, s.token
+	}
+	c := conn.Call{Args: map[string]any{"ids": ids, "tokens": tokens}, Row: done.changed, Reset: done.reset, Writes: true}
 	if anyFolds(group) {
-		c.Promise = promise
+		c.Promise = t.spec.foldPromise()
 	}
-	c.Reset = func() { done.ids = done.ids[:start] } // what an earlier statement changed stays
+	switch kind {
+	case outcomeAck:
+		c.Statement, c.Row = t.statements.ack, done.acked
+		if ofOneClaim(tokens) {
+			c.Statement, c.Args["owner_token"] = t.statements.ackOne, tokens[0]
+		}
+	case outcomeRetry:
+		c.Statement = t.statements.abandon
+	case outcomeSnooze:
+		c.Statement = t.statements.snooze
+	case outcomeLeave:
+		c.Statement = t.statements.leave
+	case outcomeRelease:
+		c.Statement = t.statements.release
+	case outcomeFail:
+		c.Statement = t.statements.fail
+	}
+	if kind != outcomeAck && kind != outcomeRelease {
+		describe(c.Args, group)
+	}
 	return c
 }
 
-// collect reads a row that was changed and not acked.
-func (c *changes) collect(scan func(...any) error) error {
-	var id uuid.UUID
-	var at standing
-	if err := scan(&id, &at.status, &at.cancelled); err != nil {
+// describe adds what statements other than an ack are told of each row. NULL leaves a delay to the table, and stands for
+// an empty text.
+func describe(args map[string]any, group []*settlement) {
+	delays, cancelled := make([]*int64, len(group)), make([]bool, len(group))
+	texts := make([]*conn.Note, len(group))
+	for i, s := range group {
+		if d := s.outcome.delay; d >= 0 {
+			us := min(d, maxDelay).Microseconds()
+			delays[i] = &us
+		}
+		cancelled[i] = s.outcome.kind == outcomeCancel
+		texts[i] = conn.OptionalNote(s.message)
+	}
+	args["delays"], args["cancelled"], args["errors"] = delays, cancelled, texts
+}
+
+// reset forgets what a transaction has collected that runs again.
+func (c *changes) reset() { c.ids = c.ids[:0] }
+
+// acked reads a row that was acked.
+func (c *changes) acked(scan func(...any) error) error {
+	if err := scan(c.dest[:1]...); err != nil {
 		return err
 	}
-	c.ids = append(c.ids, id)
-	c.note(id, at)
+	c.ids = append(c.ids, c.id)
+	return nil
+}
+
+// changed reads a row that was changed and not acked.
+func (c *changes) changed(scan func(...any) error) error {
+	if err := scan(c.dest...); err != nil {
+		return err
+	}
+	c.ids = append(c.ids, c.id)
+	c.note(c.id, c.at)
 	return nil
 }
 
@@ -150,44 +204,17 @@ func (c *changes) note(id uuid.UUID, at standing) {
 
 // anyFolds reports whether a settlement of the batch folds. The promise then holds for the whole batch, because it is
 // the transaction's.
-func anyFolds(batch []settlement) bool {
-	return slices.ContainsFunc(batch, func(s settlement) bool { return s.folds })
+func anyFolds(batch []*settlement) bool {
+	return slices.ContainsFunc(batch, func(s *settlement) bool { return s.folds })
 }
 
-func ofOneClaim(batch []settlement) bool {
-	for _, s := range batch {
-		if s.token != batch[0].token {
+func ofOneClaim(tokens []uuid.UUID) bool {
+	for _, token := range tokens {
+		if token != tokens[0] {
 			return false
 		}
 	}
-	return len(batch) > 0
-}
-
-func refsOf(batch []settlement) []claimRef {
-	refs := make([]claimRef, len(batch))
-	for i, s := range batch {
-		refs[i] = s.claimRef
-	}
-	return refs
-}
-
-func delays(group []settlement) []*int64 {
-	out := make([]*int64, len(group))
-	for i, s := range group {
-		if d := s.outcome.delay; d >= 0 {
-			us := min(d, maxDelay).Microseconds()
-			out[i] = &us
-		}
-	}
-	return out
-}
-
-func cancelled(group []settlement) []bool {
-	out := make([]bool, len(group))
-	for i, s := range group {
-		out[i] = s.outcome.kind == outcomeCancel
-	}
-	return out
+	return true
 }
 
 // settle applies the batch and returns what it changed. Rows that it did not change are looked
@@ -195,25 +222,26 @@ func cancelled(group []settlement) []bool {
 //
 // The batch is sorted by id, so that all settles lock rows in the same order. A statement returns the ids that it
 // changed but not their claims, so of two claims of one row the second is settled by itself.
-func (q *Queue) settle(ctx context.Context, batch []settlement) (settled, error) {
+func (q *Queue) settle(ctx context.Context, batch []*settlement, try trial) (settled, error) {
 	if len(batch) == 0 {
 		return settled{}, nil
 	}
-	slices.SortFunc(batch, func(a, b settlement) int {
+	batch = slices.Clone(batch)
+	slices.SortFunc(batch, func(a, b *settlement) int {
 		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), bytes.Compare(a.token[:], b.token[:]))
 	})
 	batch, again := splitRepeated(batch)
-	done, err := q.settleOnce(ctx, batch)
+	done, err := q.settleOnce(ctx, batch, try)
 	var refused *SettleError
 	if len(again) == 0 || err != nil && !errors.As(err, &refused) {
 		return done, err
 	}
-	more, err := q.settle(ctx, again)
+	more, err := q.settle(ctx, again, try)
 	return settled{append(done.ids, more.ids...), append(done.rows, more.rows...)}, refused.merge(err)
 }
 
 // splitRepeated takes the second claim of a row out of a sorted batch, and drops duplicates.
-func splitRepeated(batch []settlement) (once, again []settlement) {
+func splitRepeated(batch []*settlement) (once, again []*settlement) {
 	once = batch[:0]
 	for _, s := range batch {
 		last := len(once) - 1
@@ -227,23 +255,24 @@ func splitRepeated(batch []settlement) (once, again []settlement) {
 	return once, again
 }
 
-func (q *Queue) settleOnce(ctx context.Context, batch []settlement) (settled, error) {
+func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) (settled, error) {
 	done := changes{ids: make([]uuid.UUID, 0, len(batch))}
+	done.dest = []any{&done.id, &done.at.status, &done.at.cancelled}
 	err := q.exec.run(ctx, q.table.settleCalls(batch, &done)...)
 	if err != nil {
 		return settled{}, err
 	}
 	if len(done.ids) < len(batch) {
-		err = q.explainUnchanged(ctx, batch, &done)
+		err = q.explainUnchanged(ctx, batch, &done, try)
 	}
-	if q.tried != triedOnce && fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
+	if try != triedOnce && fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
 		return settled{ids: done.ids}, err
 	}
 	return settled{done.ids, done.tell(batch, err)}, err
 }
 
 // tell returns the settlements of which is known what became, with that.
-func (c *changes) tell(batch []settlement, err error) []settlement {
+func (c *changes) tell(batch []*settlement, err error) []*settlement {
 	all := len(c.ids)+c.found == len(batch)
 	if !all {
 		for _, id := range c.ids {
@@ -261,13 +290,13 @@ func (c *changes) tell(batch []settlement, err error) []settlement {
 		at, known := c.stand[s.id]
 		switch {
 		case known:
-			s.at, s.told = at, s.end(at)
+			s.at, s.became = at, s.end(at)
 		case all:
-			s.at, s.told = standing{status: Done}, telemetry.OutcomeAck
+			s.at, s.became = standing{status: Done}, telemetry.OutcomeAck
 		case slices.Contains(lost, s.id):
-			s.told = telemetry.OutcomeLost
+			s.became = telemetry.OutcomeLost
 		case slices.Contains(gone, s.id):
-			s.told = telemetry.OutcomeGone
+			s.became = telemetry.OutcomeGone
 		default:
 			continue
 		}
@@ -278,7 +307,7 @@ func (c *changes) tell(batch []settlement, err error) []settlement {
 
 // end is what became of a settled row: its outcome, or exhausted if that was its last attempt, or cancel if a cancel of
 // the row had been asked for.
-func (s settlement) end(at standing) string {
+func (s *settlement) end(at standing) string {
 	switch kind := s.outcome.kind; {
 	case kind == outcomeFail || at.status != Failed:
 		return kind.String()
@@ -289,44 +318,47 @@ func (s settlement) end(at standing) string {
 }
 
 // reason is why an attempt follows, or why the row is a dead letter; empty if neither is so.
-func (s settlement) reason() string {
+func (s *settlement) reason() string {
 	switch {
-	case s.told == telemetry.OutcomeAbandon:
+	case s.became == telemetry.OutcomeAbandon:
 		return telemetry.Failed
-	case s.told == telemetry.OutcomeFail && !s.at.cancelled:
+	case s.became == telemetry.OutcomeFail && !s.at.cancelled:
 		return telemetry.Permanent
-	case s.told == telemetry.OutcomeExhausted:
+	case s.became == telemetry.OutcomeExhausted:
 		return telemetry.Exhausted
 	}
 	return ""
 }
 
 // settlements implement [telemetry.Rows].
-type settlements []settlement
+type settlements []*settlement
 
 func (b settlements) Len() int { return len(b) }
 
 func (b settlements) Row(i int) telemetry.Row {
-	s := &b[i]
+	s := b[i]
 	row := telemetry.Row{ID: s.id, Delay: -1}
-	if s.row != nil {
-		row = s.row.row()
+	if s.delivery != nil {
+		row = s.delivery.row()
 	}
-	row.State, row.Outcome, row.Reason, row.Error = int16(s.at.status), s.told, s.reason(), s.message
-	if s.at.status == Ready && s.told != telemetry.OutcomeLost && s.told != telemetry.OutcomeGone {
+	row.State, row.Outcome, row.Reason, row.Error = int16(s.at.status), s.became, s.reason(), s.message
+	if s.at.status == Ready && s.became != telemetry.OutcomeLost && s.became != telemetry.OutcomeGone {
 		row.Delay = s.outcome.delay
 	}
 	return row
 }
 
-func (q *Queue) explainUnchanged(ctx context.Context, batch []settlement, done *changes) error {
-	outcomes := make(map[uuid.UUID]*Outcome, len(batch))
-	for _, s := range batch {
-		outcomes[s.id] = s.outcome
+func (q *Queue) explainUnchanged(ctx context.Context, batch []*settlement, done *changes, try trial) error {
+	refs := make([]claimRef, len(batch))
+	for i, s := range batch {
+		refs[i] = s.claimRef
 	}
-	return q.explainMissing(ctx, refsOf(batch), done.ids, func(id uuid.UUID, at standing) bool {
-		applied := outcomes[id].leadsTo(at.status)
-		if applied && q.tried == triedBefore {
+	return q.explainMissing(ctx, refs, done.ids, func(id uuid.UUID, at standing) bool {
+		i, _ := slices.BinarySearchFunc(batch, id, func(s *settlement, id uuid.UUID) int {
+			return bytes.Compare(s.id[:], id[:])
+		})
+		applied := batch[i].outcome.leadsTo(at.status)
+		if applied && try == triedBefore {
 			done.found++
 			done.note(id, at)
 		}
@@ -345,13 +377,4 @@ func (o *Outcome) leadsTo(s Status) bool {
 	default:
 		return s == Ready || s == Failed
 	}
-}
-
-// notes returns the texts as an argument, with NULL for those that are empty.
-func notes(group []settlement) []*conn.Note {
-	out := make([]*conn.Note, len(group))
-	for i := range group {
-		out[i] = conn.OptionalNote(group[i].message)
-	}
-	return out
 }

@@ -28,14 +28,14 @@ const (
 //
 // One goroutine uses it, except for the counters.
 type bisector struct {
-	worker *Worker
-	done   func(rows []pendingSettle, lost error)  // settled, or a SettleError says that the claim is void
-	leave  func(rows []pendingSettle, cause error) // given up
+	engine *engine
+	done   func(rows []*settlement, lost error)  // settled, or a SettleError says that the claim is void
+	leave  func(rows []*settlement, cause error) // given up
 
-	now    [][]pendingSettle // parts to try at once, each in a transaction of its own
-	newest bool              // whether the newest of them was taken last
-	resume time.Time         // when the next of them may be tried
-	later  []pendingSettle   // tried when they are due
+	now    [][]*settlement // parts to try at once, each in a transaction of its own
+	newest bool            // whether the newest of them was taken last
+	resume time.Time       // when the next of them may be tried
+	later  []*settlement   // tried when they are due
 
 	size    atomic.Int64 // rows in it
 	settled atomic.Int64 // settles that changed something, including those of the settlers
@@ -46,13 +46,13 @@ type bisector struct {
 }
 
 // add takes a batch that is to be tried at once.
-func (b *bisector) add(batch []pendingSettle) {
+func (b *bisector) add(batch []*settlement) {
 	b.size.Add(int64(len(batch)))
 	b.now = append(b.now, batch)
 }
 
 // addFailed takes a batch that was tried and failed.
-func (b *bisector) addFailed(ctx context.Context, batch []pendingSettle, err error) {
+func (b *bisector) addFailed(ctx context.Context, batch []*settlement, err error) {
 	b.size.Add(int64(len(batch)))
 	b.failed(ctx, batch, err)
 }
@@ -63,7 +63,7 @@ func (b *bisector) rest() time.Duration {
 	case len(b.now) > 0:
 		return max(time.Until(b.resume), 0)
 	case len(b.later) > 0:
-		first := slices.MinFunc(b.later, func(x, y pendingSettle) int { return x.due.Compare(y.due) })
+		first := slices.MinFunc(b.later, func(x, y *settlement) int { return x.due.Compare(y.due) })
 		return max(time.Until(first.due), 0)
 	}
 	return -1
@@ -72,7 +72,7 @@ func (b *bisector) rest() time.Duration {
 // step tries to settle one part.
 func (b *bisector) step(ctx context.Context) {
 	part := b.take()
-	changed, err := b.worker.settleBatch(ctx, part, b.limits(part))
+	changed, err := b.engine.settle(ctx, part, b.limits(part))
 	if fault.IsUnsettled(err) {
 		b.failed(ctx, part, err)
 		return
@@ -87,7 +87,7 @@ func (b *bisector) step(ctx context.Context) {
 
 // take prefers parts to postponed rows. It takes the newest part, which is small, and the oldest, which is large, in
 // turn: a good row is then found early, whether few rows are bad or most, in whatever order.
-func (b *bisector) take() []pendingSettle {
+func (b *bisector) take() []*settlement {
 	if len(b.now) == 0 {
 		return b.takeDue()
 	}
@@ -100,9 +100,9 @@ func (b *bisector) take() []pendingSettle {
 	return part
 }
 
-func (b *bisector) takeDue() (due []pendingSettle) {
+func (b *bisector) takeDue() (due []*settlement) {
 	now := time.Now()
-	b.later = slices.DeleteFunc(b.later, func(p pendingSettle) bool {
+	b.later = slices.DeleteFunc(b.later, func(p *settlement) bool {
 		isDue := len(due) < settleBatch && !p.due.After(now)
 		if isDue {
 			due = append(due, p)
@@ -113,18 +113,27 @@ func (b *bisector) takeDue() (due []pendingSettle) {
 }
 
 // limits are strict for a part: a row that exceeds them is tried alone, and with each try its limits grow.
-func (b *bisector) limits(part []pendingSettle) TxLimits {
+func (b *bisector) limits(part []*settlement) TxLimits {
 	switch first := part[0]; {
 	case first.isNew():
 		return batchLimitsWith(b.size.Load() - int64(len(part)))
 	case len(part) == 1:
 		return TxLimits{
 			Lock:      partLimits.Lock << min(first.waits, 4),
-			Statement: min(partLimits.Statement<<min(first.waits, 16), b.worker.settleLimit()),
+			Statement: min(partLimits.Statement<<min(first.waits, 16), b.engine.settleLimit()),
 		}
 	}
 	return partLimits
 }
+
+var (
+	// batchLimits are the limits of a batch. It waits for locks far longer than renewals, cancels and other settles
+	// take, and no other statements of ours hold the locks that it needs.
+	batchLimits = TxLimits{Lock: 500 * time.Millisecond, Statement: 2 * time.Second}
+	// partLimits are the limits of a part of a batch that failed. If a part stops waiting too early, it is only tried
+	// again after a pause.
+	partLimits = TxLimits{Lock: 2 * time.Millisecond, Statement: 500 * time.Millisecond}
+)
 
 // batchLimitsWith returns the limits of a batch while the given number of rows is being bisected. If there are any,
 // another session may hold locks, and no batch waits long for them.
@@ -136,14 +145,14 @@ func batchLimitsWith(rows int64) TxLimits {
 }
 
 // failed decides what becomes of a part that could not be settled.
-func (b *bisector) failed(ctx context.Context, part []pendingSettle, err error) {
+func (b *bisector) failed(ctx context.Context, part []*settlement, err error) {
 	b.cause = err
 	waits := 0
-	for i := range part {
-		if part[i].mark == 0 {
-			part[i].mark = b.applied + 1
+	for _, p := range part {
+		if p.mark == 0 {
+			p.mark = b.applied + 1
 		}
-		waits = max(waits, part[i].waits)
+		waits = max(waits, p.waits)
 	}
 	others := b.applied >= part[0].mark // were settled since this part failed first
 	b.slowDown(others)
@@ -180,7 +189,7 @@ func (b *bisector) inVain() bool { return b.vain >= vainTries }
 func growing(n int) time.Duration { return min(outage.MinPause<<min(n, 16), outage.MaxPause) }
 
 // split separates rows that another session has locked from the others. If none of the rows is locked, it halves them.
-func (b *bisector) split(ctx context.Context, part []pendingSettle, err error) {
+func (b *bisector) split(ctx context.Context, part []*settlement, err error) {
 	if fault.IsLocked(err) {
 		free, locked := b.byLock(ctx, part)
 		if len(locked) > 0 {
@@ -189,7 +198,7 @@ func (b *bisector) split(ctx context.Context, part []pendingSettle, err error) {
 		}
 	}
 	half := len(part) / 2
-	for _, rows := range [][]pendingSettle{part[:half], part[half:]} {
+	for _, rows := range [][]*settlement{part[:half], part[half:]} {
 		if len(rows) > 0 {
 			b.now = append(b.now, rows)
 		}
@@ -198,8 +207,8 @@ func (b *bisector) split(ctx context.Context, part []pendingSettle, err error) {
 
 // byLock separates the rows that no session has locked from the others. If it cannot find out, it takes all rows for
 // free.
-func (b *bisector) byLock(ctx context.Context, part []pendingSettle) (free, locked []pendingSettle) {
-	unlocked, err := b.worker.unlocked(ctx, part)
+func (b *bisector) byLock(ctx context.Context, part []*settlement) (free, locked []*settlement) {
+	unlocked, err := b.engine.unlocked(ctx, part)
 	if err != nil {
 		return part, nil
 	}
@@ -217,28 +226,27 @@ func (b *bisector) byLock(ctx context.Context, part []pendingSettle) (free, lock
 	return free, locked
 }
 
-func (w *Worker) unlocked(ctx context.Context, part []pendingSettle) (free []uuid.UUID, err error) {
+func (e *engine) unlocked(ctx context.Context, part []*settlement) (free []uuid.UUID, err error) {
 	ids := make([]uuid.UUID, len(part))
 	for i, p := range part {
 		ids[i] = p.id
 	}
-	err = w.within(ctx, w.settleLimit(), func(ctx context.Context) error {
-		unlocked := collectIDs(w.table.statements.unlocked, map[string]any{"ids": ids}, &free)
-		return w.settling(partLimits).exec.run(ctx, unlocked)
+	err = e.within(ctx, e.settleLimit(), func(ctx context.Context) error {
+		unlocked := collectIDs(e.table.statements.unlocked, map[string]any{"ids": ids}, &free)
+		return e.at.queue(e.table, partLimits).exec.run(ctx, unlocked)
 	})
 	return free, err
 }
 
 // postpone makes rows wait for their next try. Only the first rows that wait are logged, because those that follow
 // mostly fail for the same cause.
-func (b *bisector) postpone(rows []pendingSettle, err error) {
+func (b *bisector) postpone(rows []*settlement, err error) {
 	kind, now := fault.CauseOf(err), time.Now()
 	if kind != fault.Away && rows[0].waits == 0 && len(b.later) == 0 {
-		b.worker.table.telemetry.LogRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].row.labels,
+		b.engine.table.telemetry.LogRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].delivery.labels,
 			rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
-	for i := range rows {
-		p := &rows[i]
+	for _, p := range rows {
 		p.due = now.Add(growing(p.waits))
 		p.waits++
 		if kind != fault.Refused {
@@ -249,7 +257,7 @@ func (b *bisector) postpone(rows []pendingSettle, err error) {
 }
 
 // abandon empties the bisector, and returns its rows.
-func (b *bisector) abandon() []pendingSettle {
+func (b *bisector) abandon() []*settlement {
 	rows := append(slices.Concat(b.now...), b.later...)
 	b.now, b.later = nil, nil
 	b.size.Store(0)

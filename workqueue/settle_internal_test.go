@@ -35,9 +35,9 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			claimOne(t, q, another)
 
 			ack := &Outcome{kind: outcomeAck}
-			batch := []settlement{{claimRef: claimRef{id, stale}, outcome: ack},
+			batch := []*settlement{{claimRef: claimRef{id, stale}, outcome: ack},
 				{claimRef: claimRef{other, another}, outcome: ack}, {claimRef: claimRef{id, current}, outcome: ack}}
-			changed, err := q.settle(t.Context(), batch)
+			changed, err := q.settle(t.Context(), batch, triedOnce)
 
 			var refused *SettleError
 			if !slices.Contains(changed.ids, id) || !slices.Contains(changed.ids, other) || len(changed.ids) != 2 ||

@@ -23,9 +23,9 @@ const (
 
 // A settler settles the outcomes of handlers in batches: many claims, one transaction.
 type settler struct {
-	worker   *Worker
+	engine   *engine
 	linger   time.Duration
-	pending  chan pendingSettle
+	pending  chan *settlement
 	failing  chan failedBatch
 	bisector *bisector
 	turn     chan struct{} // held by the one that collects
@@ -35,18 +35,18 @@ type settler struct {
 }
 
 type failedBatch struct {
-	rows []pendingSettle
+	rows []*settlement
 	err  error
 }
 
-func newSettler(w *Worker) *settler {
+func newSettler(e *engine) *settler {
 	return &settler{
-		worker: w, linger: w.options.SettleLinger,
-		pending: make(chan pendingSettle, settleQueue), quit: make(chan struct{}),
+		engine: e, linger: e.options.SettleLinger,
+		pending: make(chan *settlement, settleQueue), quit: make(chan struct{}),
 		failing: make(chan failedBatch, failedBatches), turn: make(chan struct{}, 1),
 		bisector: &bisector{
-			worker: w, leave: w.leaveToLease,
-			done: func(rows []pendingSettle, _ error) { w.done(rows) },
+			engine: e, leave: e.leaveToLease,
+			done: func(rows []*settlement, _ error) { e.done(rows) },
 		},
 	}
 }
@@ -73,15 +73,15 @@ func (s *settler) stop() { close(s.quit) }
 
 // add may block, but not for ever: if a handler outlives the worker, its outcome is dropped, and its row is left to the
 // lease.
-func (s *settler) add(d *delivery, o *Outcome) {
+func (s *settler) add(one *settlement) {
 	select {
-	case s.pending <- s.worker.pendingSettle(d, o):
+	case s.pending <- one:
 	case <-s.ctx.Done():
 	}
 }
 
 func (s *settler) run() {
-	batch := make([]pendingSettle, 0, settleBatch)
+	batch := make([]*settlement, 0, settleBatch)
 	for {
 		if batch = s.nextBatch(batch[:0]); len(batch) == 0 {
 			return
@@ -93,7 +93,7 @@ func (s *settler) run() {
 
 // nextBatch waits for outcomes; an empty batch means that the settler has stopped. One settler collects at a time: two
 // would divide the outcomes that arrive together, and often one of them would settle a single row.
-func (s *settler) nextBatch(batch []pendingSettle) []pendingSettle {
+func (s *settler) nextBatch(batch []*settlement) []*settlement {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	if first, ok := s.next(); ok {
@@ -103,7 +103,7 @@ func (s *settler) nextBatch(batch []pendingSettle) []pendingSettle {
 }
 
 // next waits for an outcome; after stop it takes what is left.
-func (s *settler) next() (pendingSettle, bool) {
+func (s *settler) next() (*settlement, bool) {
 	select {
 	case p := <-s.pending:
 		return p, true
@@ -113,7 +113,7 @@ func (s *settler) next() (pendingSettle, bool) {
 	case p := <-s.pending:
 		return p, true
 	default:
-		return pendingSettle{}, false
+		return nil, false
 	}
 }
 
@@ -126,10 +126,10 @@ const lingerBatch = 128
 
 // collect fills a batch with the pending outcomes. It lingers for more only if there are few and handlers are at work.
 // With no handler at work, the next row of a key would be delayed for nothing.
-func (s *settler) collect(batch []pendingSettle) []pendingSettle {
+func (s *settler) collect(batch []*settlement) []*settlement {
 	batch = s.takeReady(batch)
 	for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
-		!s.worker.flow.Idle(); part++ {
+		!s.engine.flow.Idle(); part++ {
 		time.Sleep(s.linger / lingerParts)
 	}
 	return s.takeReady(batch)
@@ -142,8 +142,8 @@ const settleShares = 4
 // takeReady takes pending outcomes, up to a full batch. Of settles that write notes it takes no more than a share of
 // the rows in flight: while one share is settled, another is folded and a third is claimed and handled. If it took all
 // at once, they would go through these steps together, and each step would wait for the one before.
-func (s *settler) takeReady(batch []pendingSettle) []pendingSettle {
-	share := max(lingerBatch, s.worker.inFlight.Count()/settleShares)
+func (s *settler) takeReady(batch []*settlement) []*settlement {
+	share := max(lingerBatch, s.engine.inFlight.Count()/settleShares)
 	for noted := countNoted(batch); len(batch) < settleBatch && noted < share; {
 		select {
 		case p := <-s.pending:
@@ -158,7 +158,7 @@ func (s *settler) takeReady(batch []pendingSettle) []pendingSettle {
 	return batch
 }
 
-func countNoted(batch []pendingSettle) (n int) {
+func countNoted(batch []*settlement) (n int) {
 	for _, p := range batch {
 		if p.folds {
 			n++
@@ -168,19 +168,19 @@ func countNoted(batch []pendingSettle) (n int) {
 }
 
 // flush settles a batch. A bisector takes one that fails, while the settler goes on with others.
-func (s *settler) flush(batch []pendingSettle) {
-	changed, err := s.worker.settleBatch(s.ctx, batch, batchLimitsWith(s.bisector.size.Load()))
+func (s *settler) flush(batch []*settlement) {
+	changed, err := s.engine.settle(s.ctx, batch, batchLimitsWith(s.bisector.size.Load()))
 	if !fault.IsUnsettled(err) {
 		if changed > 0 {
 			s.bisector.settled.Add(1)
 		}
-		s.worker.done(batch)
+		s.engine.done(batch)
 		return
 	}
 	select {
 	case s.failing <- failedBatch{slices.Clone(batch), err}:
 	case <-s.ctx.Done():
-		s.worker.done(batch)
+		s.engine.done(batch)
 	}
 }
 
@@ -198,7 +198,7 @@ func (s *settler) bisect() {
 		}
 		select {
 		case <-s.ctx.Done():
-			s.worker.done(a.abandon()) // their leases expire
+			s.engine.done(a.abandon()) // their leases expire
 			return
 		case batch, ok := <-more:
 			if !ok {

@@ -10,29 +10,28 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
-// workerAtWork is a worker with a row in the hands of a handler.
-func workerAtWork(linger time.Duration) *Worker {
-	w := &Worker{options: WorkerOptions{SettleLinger: linger}}
-	w.flow = flow.New(flow.Options{Concurrency: 10, ClaimLimit: 10}, w.release)
-	w.flow.Add([]*delivery{{worker: w}}, 1)
-	w.flow.Take()
-	return w
+// engineAtWork is an engine with a row in the hands of a handler.
+func engineAtWork(linger time.Duration) *engine {
+	e := &engine{consumer: consumer{options: WorkerOptions{SettleLinger: linger}}}
+	e.flow = flow.New(flow.Options{Concurrency: 10, ClaimLimit: 10}, func([]*delivery) {})
+	e.flow.Add([]*delivery{{engine: e}}, 1)
+	e.flow.Take()
+	return e
 }
 
 // A settler that lingers gets the outcomes that come meanwhile: the other settler leaves them to it.
 func TestOneSettlerCollectsAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := workerAtWork(time.Second)
-		s := newSettler(w)
+		s := newSettler(engineAtWork(time.Second))
 		batches := make(chan int, settlerCount)
-		s.pending <- pendingSettle{}
+		s.pending <- &settlement{}
 		for range settlerCount {
 			go func() { batches <- len(s.nextBatch(nil)) }()
 			synctest.Wait()
 		}
 		for range 10 {
-			s.pending <- pendingSettle{}
+			s.pending <- &settlement{}
 		}
 		if n := <-batches; n != 11 {
 			t.Errorf("the first batch has %d outcomes, want all 11", n)
@@ -48,15 +47,14 @@ func TestOneSettlerCollectsAtATime(t *testing.T) {
 func TestALargeBatchLingersNoLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := workerAtWork(time.Hour)
-		s := newSettler(w)
+		s := newSettler(engineAtWork(time.Hour))
 		batch := make(chan int, 1)
-		s.pending <- pendingSettle{}
+		s.pending <- &settlement{}
 		start := time.Now()
 		go func() { batch <- len(s.nextBatch(nil)) }()
 		synctest.Wait()
 		for range lingerBatch {
-			s.pending <- pendingSettle{}
+			s.pending <- &settlement{}
 		}
 		if n, took := <-batch, time.Since(start); n != lingerBatch+1 || took > time.Hour/lingerParts {
 			t.Errorf("a batch of %d after %v, want all of them at the next look", n, took)
@@ -78,18 +76,18 @@ func TestASettleTakesAShareOfWhatWritesNotes(t *testing.T) {
 		{"more than a batch", 8000, 3000, 0, settleBatch},
 		{"behind others", 400, 400, 300, 300 + lingerBatch},
 	} {
-		w := new(Worker)
-		s := newSettler(w)
+		e := new(engine)
+		s := newSettler(e)
 		rows := make([]*delivery, c.inFlight)
 		for i := range rows {
 			rows[i] = &delivery{claimedRow: claimedRow{Row: Row{ID: uuid.New()}}}
 		}
-		w.inFlight.add(rows)
+		e.inFlight.add(rows)
 		for range c.others {
-			s.pending <- pendingSettle{}
+			s.pending <- &settlement{}
 		}
 		for range c.noted {
-			s.pending <- pendingSettle{settlement: settlement{folds: true}}
+			s.pending <- &settlement{folds: true}
 		}
 		if n := len(s.nextBatch(nil)); n != c.batch {
 			t.Errorf("%s: a batch of %d, want %d", c.name, n, c.batch)

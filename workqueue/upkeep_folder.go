@@ -45,18 +45,18 @@ func newFolder(t *tableWork) *folder {
 	return &folder{work: t, wake: make(chan struct{}, 1), cursors: make([]time.Time, len(t.table.spec.Folds))}
 }
 
-// settles registers a settle that will write notes. The function that it returns must be called when the settle has
-// ended: it asks for a fold. It never blocks.
-func (f *folder) settles() (settled func()) {
-	began := time.Now()
+// settles registers a settle that will write notes, and settled ends it: it asks for a fold. Neither blocks.
+func (f *folder) settles() (began time.Time) {
 	f.underway.Add(1)
-	return func() {
-		f.underway.Add(-1)
-		f.mu.Lock()
-		f.settling = earliest(f.settling, began)
-		f.mu.Unlock()
-		f.want()
-	}
+	return time.Now()
+}
+
+func (f *folder) settled(began time.Time) {
+	f.underway.Add(-1)
+	f.mu.Lock()
+	f.settling = earliest(f.settling, began)
+	f.mu.Unlock()
+	f.want()
 }
 
 // gather waits a moment for settles that are under way. Keys whose rows are settled at about the same time are then

@@ -2,14 +2,12 @@ package workqueue
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
@@ -193,28 +191,12 @@ func (t *tableWork) foldInterval() time.Duration {
 	return t.pollInterval()
 }
 
-// within runs one of the table's own statements, see [system.within].
+// within runs one of the table's own statements.
 func (t *tableWork) within(ctx context.Context, statement func(context.Context) error) error {
 	t.mu.Lock()
 	limit := t.limit
 	t.mu.Unlock()
-	return t.system.within(ctx, limit, t.table.telemetry.Logger(), &t.outage, statement)
-}
-
-// within runs one of our own statements for at most the limit. Otherwise a connection whose peer has vanished would
-// block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool, is an
-// error like any other. s is nil for a drain, which has no system.
-func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *fault.Outage,
-	statement func(context.Context) error) (err error) {
-	defer func() { o.Note(logger, err) }()
-	defer contain.Recover(&err)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err = statement(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && s != nil {
-		s.timedOut(err)
-	}
-	return err
+	return within(ctx, limit, t.system, t.table.telemetry.Logger(), &t.outage, statement)
 }
 
 // logError logs an error unless it is an outage: those are logged when they begin and when they end.

@@ -284,7 +284,7 @@ func (t *tableWork) notified(session uint32, payload string) {
 	}
 	if payload == topicPayload {
 		for _, w := range t.listening() {
-			w.topics.changed()
+			w.claimer.topics.changed()
 			w.poll.Wake()
 		}
 		return
@@ -331,7 +331,7 @@ func (t *tableWork) heardFronts(text string) {
 // missedNotifications looks for whatever may have been announced while this process did not listen.
 func (w *Worker) missedNotifications() {
 	w.claimer.sweepNow()
-	w.topics.changed()
+	w.claimer.topics.changed()
 	if w.folder != nil {
 		w.folder.missed()
 	}

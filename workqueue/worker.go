@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/outage"
@@ -18,157 +17,22 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
-	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
-
-// Defaults of [WorkerOptions].
-const (
-	// DefaultConcurrency suits handlers that wait on a network more than they compute.
-	DefaultConcurrency = 20
-	// DefaultClaimLimit is the first size of a claim; full claims let it grow, short ones shrink it.
-	DefaultClaimLimit = 20
-	// DefaultLease bounds how long a crash goes unnoticed. It is renewed at a third of it, so two
-	// renewals may fail before it ends.
-	DefaultLease = 30 * time.Second
-	// DefaultSettleLinger is how long a settle waits for company when handlers are at work.
-	DefaultSettleLinger = time.Millisecond
-	// DefaultShutdownTimeout stays under the 30 s that orchestrators commonly grant.
-	DefaultShutdownTimeout = 20 * time.Second
-	// DefaultRunsWithin is far longer than most handlers take. Those that take longer should say so.
-	DefaultRunsWithin = time.Hour
-)
-
-// RunsWithin is the default of [WorkerOptions].RunsWithin: twice a timeout, and at least a minute more than it;
-// [DefaultRunsWithin] without one. A handler that has not returned by then ignores its context.
-func RunsWithin(timeout time.Duration) time.Duration {
-	if timeout <= 0 {
-		return DefaultRunsWithin
-	}
-	return timeout + max(timeout, time.Minute)
-}
-
-// WorkerOptions configure a [Worker]. The zero value is usable.
-type WorkerOptions struct {
-	// Concurrency is how many handlers run at once, until [Worker.SetConcurrency] changes it. Default:
-	// [DefaultConcurrency].
-	Concurrency int
-	// TopicConcurrency is how many handlers of one topic run at once, for tables with topics ([Spec].Topics), such as
-	// outbox and inbox. Default 0: a topic begins with a quarter of the places that other topics leave, and the only
-	// one with half of them. With each success for which another row of it waits it has one more, up to seven eighths
-	// of all. So a topic whose handlers hang leaves places for the others.
-	TopicConcurrency int
-	// ClaimLimit is the first size of a claim, which then adapts to the load. Default: [DefaultClaimLimit].
-	ClaimLimit int
-	// Lease is how long a claim holds without renewal. Default: [DefaultLease]; at least [MinLease].
-	Lease time.Duration
-	// PollInterval is the longest time between two looks. Default: [dispatch.DefaultPollInterval].
-	PollInterval time.Duration
-	// ClaimCooldown is the least time between two claims while there is room for more rows than there are: a woken
-	// worker waits for it, so that rows which come one by one share claims, settles and commits, and start up to this
-	// much later. Default: none, a woken worker claims at once.
-	ClaimCooldown time.Duration
-	// SettleLinger is how long a settle may wait for others to share its transaction, negative for not
-	// at all. Default: [DefaultSettleLinger].
-	SettleLinger time.Duration
-	// HandlerTimeout cancels the context of a handler that takes longer. Default: none, since the lease
-	// is renewed for as long as the handler runs.
-	HandlerTimeout time.Duration
-	// RunsWithin is how long a handler may run before its row is reported as one that does not return: by `txwork
-	// doctor`, `txwork top` and the gauges. Nothing is cancelled. [Claim.RunsWithin] overrides it for a row. Negative:
-	// never. Default: that of [RunsWithin] for the HandlerTimeout.
-	RunsWithin time.Duration
-	// TxLimits bound the transactions of [Claim.Tx] at the server. Default: none.
-	TxLimits TxLimits
-	// ShutdownTimeout is how long Run waits for running handlers once its context is cancelled, before
-	// it cancels theirs. Default: [DefaultShutdownTimeout].
-	ShutdownTimeout time.Duration
-	// Redact rewrites errors before they are stored. Default: they are stored as they are.
-	Redact Redactor
-	// NoListen turns notifications off: the worker polls. For connections through a transaction pooler.
-	NoListen bool
-	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration. With a Runtime, that of
-	// [RuntimeOptions] holds.
-	ListenConfig *pgx.ConnConfig
-	// Runtime is shared with other workers of the process on the same database. Default: one of the worker's own.
-	Runtime *Runtime
-}
-
-func (o WorkerOptions) withDefaults() WorkerOptions {
-	setDefault(&o.Concurrency, DefaultConcurrency)
-	setDefault(&o.ClaimLimit, DefaultClaimLimit)
-	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.PollInterval, dispatch.DefaultPollInterval)
-	setDefault(&o.SettleLinger, DefaultSettleLinger)
-	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
-	setDefault(&o.RunsWithin, RunsWithin(o.HandlerTimeout))
-	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// maxConcurrency bounds the goroutines of one worker.
-const maxConcurrency = 100_000
-
-func (o WorkerOptions) validate() error {
-	switch {
-	case o.ClaimLimit < 1 || o.ClaimLimit > MaxBatch:
-		return invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
-	case o.TopicConcurrency < 0:
-		return invalid("topic concurrency", "is %d, it cannot be negative", o.TopicConcurrency)
-	case o.PollInterval < 0:
-		return invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
-	case o.ClaimCooldown < 0:
-		return invalid("claim cooldown", "is %v, it cannot be negative", o.ClaimCooldown)
-	case o.HandlerTimeout < 0:
-		return invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
-	case o.ShutdownTimeout < 0:
-		return invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
-	}
-	return cmp.Or(checkConcurrency(o.Concurrency), o.TxLimits.validate(), checkLease(o.Lease))
-}
 
 // A Worker claims rows of one table, hands them to a handler, renews their leases and settles them.
 // Any number of workers, in any number of processes, share a table.
 type Worker struct {
-	table   *Table
+	*engine
 	pool    *pgxpool.Pool // the application's, for the handlers' transactions
-	outer   pgx.Tx        // instead of the pool: a drain in a transaction of the application
-	options WorkerOptions
-	lanes   [][]any
-	target  func(*Columns) any
-	handle  func(context.Context, *delivery) error
-	leaves  func(context.Context, *delivery) error // nil: none
-
-	runtime  *Runtime
-	system   *system // the open runtime's, so that no handler can starve it; nil for a drain
-	work     *tableWork
-	queue    *Queue
-	renewing *Queue
-	claimer  *claimer
-	rule     rule // of its lanes, see [Spec].Admission
-	topics   topicState
-	folder   *folder // of the table; nil where it has none, and for a drain
-	poll     *dispatch.Poll
-	flow     *flow.Buffer[*delivery]
-	settler  *settler
-	settle   func(*delivery, *Outcome) // passes an outcome on to be settled
-	inFlight inFlight
-	outage   *fault.Outage // of the table
-	dbClock  *dbClock      // the runtime's; a drain's own
-	logger   *slog.Logger  // names the table and the lane
-	cancels  chan struct{} // signals that a running row was cancelled
+	runtime *Runtime
+	system  *system // the open runtime's, so that no handler can starve it
+	work    *tableWork
+	settler *settler
 
 	claimedAt   time.Time    // when the poll last claimed; used only by the poll's goroutine
 	cancelsSeen atomic.Int64 // how many notifications of cancels have come
 	started     atomic.Bool
 	phase       atomic.Int32
-	beat        atomic.Int64 // when the loop of renewals last turned, by the worker's clock; 0: it does not run
-	epoch       time.Time    // the worker's monotonic clock starts here
 }
 
 // NewWorker makes a worker; Run starts it. The pool serves [Claim.Tx]; claims, renewals and settles have
@@ -192,40 +56,38 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {
 		return nil, err
 	}
-	w := newWorker(domain.Table, pool, o)
-	w.lanes = domain.Lanes
-	if lane := w.lane(); lane != "" {
-		w.logger = w.logger.With(slog.String(w.table.spec.Lanes[0], lane))
+	c := consumer{table: domain.Table, options: o, lanes: domain.Lanes, logger: domain.Table.telemetry.Logger()}
+	if lane := c.lane(); lane != "" {
+		c.logger = c.logger.With(slog.String(c.table.spec.Lanes[0], lane))
 	}
-	o.Runtime.expect(w)
-	w.target = func(columns *Columns) any {
+	c.target = func(columns *Columns) any {
 		c := new(Claim[T])
 		if domain.Columns != nil {
 			domain.Columns(&c.Body, columns)
 		}
 		return c
 	}
-	claim := func(d *delivery) *Claim[T] {
-		c := d.body.(*Claim[T])
-		c.Row, c.d = d.Row, d
-		return c
-	}
-	w.handle = func(ctx context.Context, d *delivery) error { return handler(ctx, claim(d)) }
+	c.handle = func(ctx context.Context, d *delivery) error { return handler(ctx, claimOf[T](d)) }
 	if domain.Leaves != nil {
-		w.leaves = func(ctx context.Context, d *delivery) error { return domain.Leaves(ctx, claim(d)) }
+		c.leaves = func(ctx context.Context, d *delivery) error { return domain.Leaves(ctx, claimOf[T](d)) }
 	}
+	w := newWorker(c, pool)
+	o.Runtime.expect(w)
 	return w, nil
 }
 
-func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
-	w := &Worker{
-		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: fault.NewOutage(),
-		dbClock: new(dbClock), cancels: make(chan struct{}, 1),
-	}
-	w.logger = table.telemetry.Logger()
-	w.flow = flow.New(flow.Options{Concurrency: o.Concurrency, ClaimLimit: o.ClaimLimit, PerTopic: o.TopicConcurrency},
-		w.release)
-	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
+// claimOf is the delivery as its handler sees it.
+func claimOf[T any](d *delivery) *Claim[T] {
+	c := d.body.(*Claim[T])
+	c.Row, c.d = d.Row, d
+	return c
+}
+
+func newWorker(c consumer, pool *pgxpool.Pool) *Worker {
+	w := &Worker{engine: newEngine(c), pool: pool, runtime: c.options.Runtime}
+	w.flow = flow.New(flow.Options{Concurrency: c.options.Concurrency, ClaimLimit: c.options.ClaimLimit,
+		PerTopic: c.options.TopicConcurrency}, w.release)
+	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: c.options.PollInterval,
 		OnError: func(err error) { logError(w.logger, err) }})
 	return w
 }
@@ -258,7 +120,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	return w.run(ctx)
+	return w.serve(ctx)
 }
 
 func (w *Worker) open(ctx context.Context) (err error) {
@@ -266,12 +128,9 @@ func (w *Worker) open(ctx context.Context) (err error) {
 		return err
 	}
 	w.work = w.system.joinTable(w)
-	w.queue, w.renewing = w.system.queue(w.table, TxLimits{}), w.system.renewing(w.table)
 	w.folder, w.outage, w.dbClock = w.work.folder, &w.work.outage, &w.system.clock
-	w.claimer = newClaimer(w)
-	w.settler = newSettler(w)
-	w.settle = w.settler.add
-	w.topics.flow = w.flow
+	w.workAt(onRuntime{w.system, w.pool})
+	w.settler = newSettler(w.engine)
 	w.work.serve(w)
 	w.system.isolation.Join(w.flow, &w.inFlight)
 	return nil
@@ -308,20 +167,9 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 	}
 }
 
-// minCallLimit leaves a slow database time even where the lease is short.
-const minCallLimit = 5 * time.Second
-
-// callLimit bounds the worker's own statements on which no lease depends.
-func (w *Worker) callLimit() time.Duration { return max(w.options.Lease/3, minCallLimit) }
-
-// within runs one of the worker's own statements for at most the limit, see [system.within].
-func (w *Worker) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
-	return w.system.within(ctx, limit, w.logger, w.outage, statement)
-}
-
-// run runs the worker's parts and stops them in order: first the claims, then the handlers, then the settles, and the
+// serve runs the worker's parts and stops them in order: first the claims, then the handlers, then the settles, and the
 // renewals last.
-func (w *Worker) run(ctx context.Context) error {
+func (w *Worker) serve(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
 	var intake, handlers, settlers, renewals sync.WaitGroup
 	renewCtx, stopRenewals := context.WithCancel(detached)
@@ -382,104 +230,4 @@ func waitFor(done <-chan struct{}, limit time.Duration) bool {
 	case <-timer.C:
 		return false
 	}
-}
-
-// claim is not cancelled with ctx: a claim that is broken off could leave rows claimed by nobody until their leases
-// expire. It gives up after a third of the lease, so that the rest is still of use.
-func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []*delivery, err error) {
-	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) (err error) {
-		ctx, call := w.table.telemetry.Start(ctx, telemetry.Claim, limit)
-		rows, err = c.claim(ctx, limit)
-		call.End(telemetry.Event{IDs: rowIDs(rows), Rows: deliveries(rows), Err: err})
-		return err
-	})
-	return rows, err
-}
-
-// hand gives claimed rows to the handlers. Their claim has committed by then: a handler that is faster than the commit
-// would find nothing to ack.
-func (w *Worker) hand(ctx context.Context, rows []*delivery, wanted int, claimedAt time.Time) {
-	w.receive(ctx, rows, int64(claimedAt.Sub(w.epoch)))
-	w.flow.Add(rows, wanted)
-}
-
-// receive makes the worker responsible for claimed rows. claimedAt is a time of the worker's clock.
-func (w *Worker) receive(ctx context.Context, rows []*delivery, claimedAt int64) {
-	base := context.WithoutCancel(ctx)
-	for _, d := range rows {
-		d.worker, d.claimed = w, claimedAt
-		d.ctx, d.cancel = context.WithCancelCause(base)
-		d.expires.Store(claimedAt + int64(w.options.Lease))
-	}
-	w.inFlight.add(rows)
-}
-
-// execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends
-// the goroutine (runtime.Goexit), another takes its place.
-func (w *Worker) execute(handlers *sync.WaitGroup) {
-	exited := true
-	defer func() {
-		if exited {
-			handlers.Go(func() { w.execute(handlers) })
-		}
-	}()
-	for {
-		d, ok := w.flow.Take()
-		if !ok {
-			exited = false
-			return
-		}
-		w.runOne(d)
-	}
-}
-
-// runOne runs a delivery's handler, unless its lease was lost while it waited. The settle is attempted in any case: its
-// guard decides, and after its lease has expired a row is still ours until another session takes it.
-func (w *Worker) runOne(d *delivery) {
-	if d.lost.Load() {
-		w.finish(d, released)
-		return
-	}
-	d.run()
-}
-
-// finish passes a delivery on to be settled. If o is nil, it is settled already.
-func (w *Worker) finish(d *delivery, o *Outcome) {
-	if w.flow.Finished(d, o == nil || o.kind == outcomeAck) {
-		w.poll.Wake()
-	}
-	d.cancel(nil)
-	d.body = nil // frees the payload: a settle that has to wait needs none
-	if o == nil {
-		w.left(d)
-		return
-	}
-	d.settling.Store(true)
-	w.settle(d, o)
-}
-
-// noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
-func (w *Worker) noteSettled(o *Outcome) {
-	comesAgain := o.kind == outcomeRetry || o.kind == outcomeSnooze || o.kind == outcomeLeave
-	if comesAgain || w.table.spec.Admission != "" && w.rule.asks() {
-		w.poll.Wake()
-	}
-}
-
-// stored is an outcome's cause as it goes into the table.
-func (w *Worker) stored(ctx context.Context, o *Outcome) string {
-	if w.options.Redact == nil || o.cause == nil {
-		return o.stored()
-	}
-	return conn.Storable(w.redact(ctx, o.stored()))
-}
-
-// redact calls the application's hook. Should that panic, the text is withheld: it may hold a secret.
-func (w *Worker) redact(ctx context.Context, message string) (redacted string) {
-	defer func() {
-		if recover() != nil {
-			redacted = "withheld: the Redact hook panicked"
-		}
-	}()
-	return w.options.Redact(ctx, message)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,9 @@ type Drain struct {
 
 // Drain makes a Drain with the worker's handler and options. The worker itself need not run. The error is always nil:
 // the signature is that of the workers of all domains, which can have one.
-func (w *Worker) Drain() (*Drain, error) { return newDrain(w.drain()), nil }
+func (w *Worker) Drain() (*Drain, error) {
+	return newDrain(w.drain(onPool{w.pool}, w.Options().Concurrency)), nil
+}
 
 func newDrain(d *drain) *Drain { return &Drain{name: d.namespace(), parts: []*drain{d}} }
 
@@ -52,11 +55,7 @@ func (w *Worker) DrainIn(tx pgx.Tx) (*Drain, error) {
 	if tx == nil {
 		return nil, invalid("transaction", "is nil")
 	}
-	d := w.drain()
-	d.worker.outer, d.worker.queue = tx, w.table.In(Pgx(tx))
-	d.worker.renewing = d.worker.queue
-	d.worker.options.Concurrency = 1
-	return newDrain(d), nil
+	return newDrain(w.drain(inTx{tx}, 1)), nil
 }
 
 // Parts are Drains of one part each, in the order in which Process runs them.
@@ -125,30 +124,29 @@ func (d *Drain) named(p *drain, err error) error {
 
 // A drain is the part of a [Drain] for one worker.
 type drain struct {
-	worker *Worker
-	turn   int           // of the claims, for the order of the lanes
-	pause  time.Duration // until the next sweep, while nothing else is known to be due
-	width  int           // of the next batch, see narrow
+	*engine
+	pause time.Duration // until the next sweep, while nothing else is known to be due
+	width int           // of the next batch, see narrow
 
 	isPartial bool // the role may not fold and sweep
 }
 
-func (w *Worker) drain() *drain {
-	one := newWorker(w.table, w.pool, w.Options())
-	one.target, one.handle, one.lanes, one.logger = w.target, w.handle, w.lanes, w.logger
-	one.queue = w.table.On(w.pool)
-	one.renewing = one.queue
-	return &drain{worker: one, width: MaxBatch}
+// drain makes a part that runs at most so many handlers at once.
+func (w *Worker) drain(at place, concurrency int) *drain {
+	d := &drain{engine: newEngine(w.consumer), width: MaxBatch}
+	d.options.Concurrency = concurrency
+	d.workAt(at)
+	return d
 }
 
-func (d *drain) namespace() string { return d.worker.table.Name() }
+func (d *drain) namespace() string { return d.table.Name() }
 
 func (d *drain) nextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
-	next, err := d.worker.queue.NextWakeAt(ctx)
-	if err != nil || len(d.worker.table.spec.Sweeps) == 0 {
+	next, err := d.queue.NextWakeAt(ctx)
+	if err != nil || len(d.table.spec.Sweeps) == 0 {
 		return next, err
 	}
-	waiting, err := d.worker.queue.anyWaiting(ctx)
+	waiting, err := d.queue.anyWaiting(ctx)
 	if err != nil || !waiting {
 		return next, err
 	}
@@ -170,8 +168,8 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 	if swept, err = d.maintain(ctx); err != nil {
 		return 0, err
 	}
-	d.worker.topics.changed() // since the last run
-	s := newDrainSettler(d.worker)
+	d.claimer.topics.changed() // since the last run
+	s := newDrainSettler(d.engine)
 	defer d.renewing(context.WithoutCancel(ctx))()
 	for ctx.Err() == nil && (limit < 1 || total < limit) && !s.bisector.inVain() {
 		if err = d.fold(context.WithoutCancel(ctx)); err != nil {
@@ -190,7 +188,7 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 
 // next is how many rows to claim: no more than handlers may run at once, because handle starts all of them at once.
 func (d *drain) next(left int) int {
-	n := min(d.worker.options.Concurrency, d.width)
+	n := min(d.options.Concurrency, d.width)
 	if left > 0 {
 		n = min(n, left)
 	}
@@ -198,14 +196,13 @@ func (d *drain) next(left int) int {
 }
 
 func (d *drain) maintain(ctx context.Context) (swept int, err error) {
-	q := d.worker.queue
-	if _, err := q.ReapExpired(ctx, sweepLimit); err != nil {
+	if _, err := d.queue.ReapExpired(ctx, sweepLimit); err != nil {
 		return 0, err
 	}
 	if d.isPartial, err = d.seesPart(ctx); err != nil || d.isPartial {
 		return 0, err
 	}
-	if swept, err = q.Sweep(ctx, sweepLimit); d.leaves(err) {
+	if swept, err = d.queue.Sweep(ctx, sweepLimit); d.forbids(err) {
 		return 0, nil
 	}
 	return swept, err
@@ -215,17 +212,17 @@ func (d *drain) fold(ctx context.Context) error {
 	if d.isPartial {
 		return nil
 	}
-	_, err := d.worker.queue.Fold(ctx)
-	if d.leaves(err) {
+	_, err := d.queue.Fold(ctx)
+	if d.forbids(err) {
 		return nil
 	}
 	return err
 }
 
-// leaves reports whether the role may not fold and sweep, which is then left to others, see [tableWork.leaves]. In a
+// forbids reports whether the role may not fold and sweep, which is then left to others, see [tableWork.leaves]. In a
 // transaction of the application such an error is final, so seesPart asks first there.
-func (d *drain) leaves(err error) bool {
-	if d.worker.outer != nil || !postgres.IsForbidden(err) {
+func (d *drain) forbids(err error) bool {
+	if !d.at.commits() || !postgres.IsForbidden(err) {
 		return false
 	}
 	d.warn(err)
@@ -234,18 +231,18 @@ func (d *drain) leaves(err error) bool {
 }
 
 func (d *drain) warn(err error) {
-	d.worker.logger.LogAttrs(context.Background(), slog.LevelWarn, "the role may not fold and sweep this table: rows "+
+	d.logger.LogAttrs(context.Background(), slog.LevelWarn, "the role may not fold and sweep this table: rows "+
 		"that wait for a key or a join are left to processes whose roles see all of its rows and have all rights on them",
-		slog.String("table", d.worker.table.Name()), slog.Any("error", err))
+		slog.String("table", d.table.Name()), slog.Any("error", err))
 }
 
 // seesPart asks, in a transaction of the application, whether row-level security hides rows or notes of the table.
 func (d *drain) seesPart(ctx context.Context) (hidden bool, err error) {
-	if d.worker.outer == nil {
+	if d.at.commits() {
 		return false, nil
 	}
-	err = d.worker.queue.exec.run(ctx, conn.Call{
-		Statement: conn.Statement{Name: "hidden", Text: "SELECT " + d.worker.table.hides()},
+	err = d.queue.exec.run(ctx, conn.Call{
+		Statement: conn.Statement{Name: "hidden", Text: "SELECT " + d.table.hides()},
 		Row:       func(scan func(...any) error) error { return scan(&hidden) },
 	})
 	if hidden {
@@ -265,109 +262,103 @@ func (t *Table) hides() string {
 	return sqltext.Hides(tables...)
 }
 
-// batch claims from every lane, in their order, runs the handlers and settles what they returned. It reports whether
-// the claim may have left more.
+// batch claims from every lane, in their order and from the start, runs the handlers and settles their outcomes. It
+// reports whether the claim may have left more.
 func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (handled int, more bool, err error) {
-	w := d.worker
-	c := newClaimer(w)
-	c.turn = d.turn
-	d.turn++
-	start := w.clock()
-	rows, err := w.claim(ctx, c, limit)
-	w.receive(ctx, rows, start)
+	d.claimer.startOver()
+	rows, err := d.claim(ctx, limit)
 	detached := context.WithoutCancel(ctx)
-	deliveries, back := d.narrow(rows)
+	rows, back := d.narrow(rows)
 	s.settle(detached, back) // before a suspect can end the process
-	s.settle(detached, d.handle(deliveries))
-	return len(deliveries), c.left, err
+	s.settle(detached, d.runAll(rows))
+	return len(rows), d.claimer.left, err
 }
 
 // narrow returns the first rows that may run at once, and the settles that put back the others: the next batch begins
-// with those. In a transaction of the application nothing is committed that the end of the process could leave behind.
-func (d *drain) narrow(deliveries []*delivery) (admitted []*delivery, back []pendingSettle) {
-	w, width := d.worker, math.MaxInt
+// with those.
+func (d *drain) narrow(rows []*delivery) (admitted []*delivery, back []*settlement) {
+	width := math.MaxInt
 	d.width = min(2*d.width, MaxBatch)
-	if w.outer != nil {
-		return deliveries, nil
-	}
-	for i, one := range deliveries {
+	for i, one := range rows {
 		if own, _, is := flow.Suspect(one); is {
 			width = min(width, own)
 			d.width = min(d.width, own)
 		}
 		if i >= width {
-			for _, other := range deliveries[i:] {
-				back = append(back, w.pendingSettle(other, released))
+			for _, other := range rows[i:] {
+				other.decide(other.ctx, released)
+				back = append(back, other.toSettle())
 			}
-			return deliveries[:i], back
+			return rows[:i], back
 		}
 	}
-	return deliveries, nil
+	return rows, nil
 }
 
-// handle runs all handlers at once, or one after the other in a transaction of the application, and returns their
-// outcomes.
-func (d *drain) handle(deliveries []*delivery) (batch []pendingSettle) {
-	w := d.worker
-	var mu sync.Mutex
-	w.settle = func(d *delivery, o *Outcome) {
-		p := w.pendingSettle(d, o)
-		mu.Lock()
-		defer mu.Unlock()
-		batch = append(batch, p)
+// runAll runs all handlers at once, or one after the other in a transaction of the application, and returns what is to
+// be settled.
+func (d *drain) runAll(rows []*delivery) []*settlement {
+	outcomes := make([]*settlement, len(rows))
+	runOne := func(i int) {
+		defer func() { outcomes[i] = rows[i].toSettle() }() // also if the handler ends its goroutine
+		d.run(rows[i])
 	}
-	defer func() { w.settle = nil }()
 	var running sync.WaitGroup
-	for _, one := range deliveries {
-		if w.outer != nil {
-			w.runOne(one)
-			continue
+	for i := range rows {
+		if d.at.commits() {
+			running.Go(func() { runOne(i) })
+		} else {
+			runOne(i)
 		}
-		running.Go(func() { w.runOne(one) })
 	}
 	running.Wait()
-	return batch
+	for i, s := range outcomes {
+		if s == nil {
+			d.left(&rows[i].settlement)
+		}
+	}
+	return slices.DeleteFunc(outcomes, func(s *settlement) bool { return s == nil })
 }
 
 // renewing renews the leases while the handlers run. In a transaction of the application no other session sees them.
 func (d *drain) renewing(ctx context.Context) (stop func()) {
-	if d.worker.outer != nil {
+	if !d.at.commits() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { d.worker.renew(ctx) })
+	done.Go(func() { d.renew(ctx) })
 	return func() { cancel(); done.Wait() }
 }
 
 // A drainSettler settles the outcomes of one Process.
 type drainSettler struct {
-	worker   *Worker
+	engine   *engine
 	bisector *bisector
 	errs     []error
 }
 
-func newDrainSettler(w *Worker) *drainSettler {
-	s := &drainSettler{worker: w}
-	s.bisector = &bisector{worker: w, done: s.done, leave: s.leave}
+func newDrainSettler(e *engine) *drainSettler {
+	s := &drainSettler{engine: e}
+	s.bisector = &bisector{engine: e, done: s.done, leave: s.leave}
 	return s
 }
 
-func (s *drainSettler) done(rows []pendingSettle, lost error) {
-	s.worker.done(rows)
+func (s *drainSettler) done(rows []*settlement, lost error) {
+	s.engine.done(rows)
 	if lost != nil {
 		s.errs = append(s.errs, lost)
 	}
 }
 
-func (s *drainSettler) leave(rows []pendingSettle, cause error) {
-	s.worker.leaveToLease(rows, cause)
+func (s *drainSettler) leave(rows []*settlement, cause error) {
+	s.engine.leaveToLease(rows, cause)
 	s.errs = append(s.errs, fmt.Errorf("txwork: %s: %s could not be settled and is left to its lease: %w",
-		s.worker.table.Name(), countIDs(settledIDs(rows)), cause))
+		s.engine.table.Name(), countIDs(settledIDs(rows)), cause))
 }
 
 // settle settles what can be settled without a pause.
-func (s *drainSettler) settle(ctx context.Context, batch []pendingSettle) {
+func (s *drainSettler) settle(ctx context.Context, batch []*settlement) {
 	if len(batch) == 0 {
 		return
 	}
@@ -396,13 +387,13 @@ func (s *drainSettler) finish(ctx context.Context) error {
 
 // patience is how long finish tries. It is zero in a transaction of the application, which holds locks of its own.
 func (s *drainSettler) patience() time.Duration {
-	if s.worker.outer != nil {
+	if !s.engine.at.commits() {
 		return 0
 	}
-	return s.worker.settleLimit()
+	return s.engine.settleLimit()
 }
 
-func settledIDs(rows []pendingSettle) []uuid.UUID {
+func settledIDs(rows []*settlement) []uuid.UUID {
 	ids := make([]uuid.UUID, len(rows))
 	for i, p := range rows {
 		ids[i] = p.id

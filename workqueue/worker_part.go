@@ -88,14 +88,25 @@ func (w *Worker) load() telemetry.Load {
 	return telemetry.Load{Lane: w.lane(), InFlight: w.inFlight.Count(), Running: running, Concurrency: concurrency}
 }
 
-// lane is the value of the table's first lane that the worker serves; empty where there is none, or where it serves
-// several.
-func (w *Worker) lane() (value string) {
-	for i, lane := range w.lanes {
+// lane is the value of the table's first lane that is served; empty where there is none, or where there are several.
+func (c *consumer) lane() (value string) {
+	for i, lane := range c.lanes {
 		if len(lane) == 0 || i > 0 && telemetry.LabelText(lane[0]) != value {
 			return ""
 		}
 		value = telemetry.LabelText(lane[0])
 	}
 	return value
+}
+
+// SetConcurrency changes how many handlers run at once. It may be called at any time, also before Run, and is safe for
+// concurrent use; the last call counts. It does not wait: when there are to be fewer, running handlers finish, and rows
+// that were claimed and that no handler has begun are returned with their attempt, as far as there is no room for them
+// any more.
+func (w *Worker) SetConcurrency(n int) error {
+	if err := checkConcurrency(n); err != nil {
+		return err
+	}
+	w.flow.Resize(n)
+	return nil
 }

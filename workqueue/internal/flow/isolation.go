@@ -103,9 +103,9 @@ func (i *Isolation[R]) Leave(b *Buffer[R]) {
 	i.arm(time.Now())
 }
 
-// Settled lets others start in the place of rows that are in flight no longer.
+// Settled lets others start in the place of rows that are in flight no longer. A nil buffer has no others.
 func (b *Buffer[R]) Settled() {
-	if b.isolation != nil && b.isolation.active.Load() {
+	if b != nil && b.isolation != nil && b.isolation.active.Load() {
 		b.isolation.turn(false)
 	}
 }

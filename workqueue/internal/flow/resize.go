@@ -36,8 +36,11 @@ func (b *Buffer[R]) Resize(n int) {
 }
 
 // Trim releases the rows for which there is no room any more because handlers have become slower, in a goroutine beside
-// the handlers. Nothing claims while they wait here, so nothing else would notice.
+// the handlers. Nothing claims while they wait here, so nothing else would notice. A nil buffer has no rows.
 func (b *Buffer[R]) Trim() {
+	if b == nil {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.measure(time.Now())

@@ -188,7 +188,11 @@ func (b *Buffer[R]) unstall() {
 }
 
 // Stuck returns the topics whose rows are to be set aside, with the number of rows for which each has places.
+// A nil buffer has no topics.
 func (b *Buffer[R]) Stuck() (rooms map[string]int) {
+	if b == nil {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -212,6 +216,9 @@ func (b *Buffer[R]) Stuck() (rooms map[string]int) {
 
 // Drained reports that a topic has no rows aside any more. If its handlers succeed, its rows are claimed like others.
 func (b *Buffer[R]) Drained(topic string) {
+	if b == nil {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s := b.shares[topic]; s != nil && s.stuck && time.Since(s.success) < windowMemory {

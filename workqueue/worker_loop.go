@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/txwork/txwork/workqueue/dispatch"
@@ -21,13 +22,13 @@ func (w polled) Process(ctx context.Context) (int, error) {
 		if err != nil {
 			return total, nil // stopping
 		}
-		start, cancels := time.Now(), w.cancelsSeen.Load()
-		w.claimedAt = start
-		rows, err := w.claim(ctx, w.claimer, want)
+		w.claimedAt = time.Now()
+		cancels := w.cancelsSeen.Load()
+		rows, err := w.claim(ctx, want)
 		if ctx.Err() != nil {
 			w.flow.Close() // stopping: nothing of this claim is to be started
 		}
-		w.hand(ctx, rows, want, start)
+		w.flow.Add(rows, want)
 		if w.cancelsSeen.Load() != cancels {
 			w.renewNow() // it may have been one of these rows
 		}
@@ -64,7 +65,7 @@ func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 
 // Look reports whether a claim would find a row, for less than a claim costs.
 func (w polled) Look(ctx context.Context, woken <-chan struct{}) (found bool, next *dispatch.Wake, err error) {
-	if w.table.spec.hasTopics() && w.topics.idle() {
+	if w.table.spec.hasTopics() && w.claimer.topics.idle() {
 		return true, nil, nil
 	}
 	return w.claimer.look(ctx, w.work, woken)
@@ -73,4 +74,49 @@ func (w polled) Look(ctx context.Context, woken <-chan struct{}) (found bool, ne
 // RestUntilLook puts the looks of all workers of a process at the same moments.
 func (w polled) RestUntilLook(interval time.Duration) time.Duration {
 	return w.system.restUntilLook(interval)
+}
+
+// execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends
+// the goroutine (runtime.Goexit), another takes its place.
+func (w *Worker) execute(handlers *sync.WaitGroup) {
+	exited := true
+	defer func() {
+		if exited {
+			handlers.Go(func() { w.execute(handlers) })
+		}
+	}()
+	for {
+		d, ok := w.flow.Take()
+		if !ok {
+			exited = false
+			return
+		}
+		w.runOne(d)
+	}
+}
+
+// runOne runs a handler, and finishes also if that ends its goroutine.
+func (w *Worker) runOne(d *delivery) {
+	defer w.finish(d)
+	w.run(d)
+}
+
+// finish gives the place of a delivery to another and passes its outcome on to be settled.
+func (w *Worker) finish(d *delivery) {
+	if w.flow.Finished(d, d.settled.Load() != nil || d.settlement.outcome.kind == outcomeAck) {
+		w.poll.Wake()
+	}
+	if s := d.toSettle(); s != nil {
+		w.settler.add(s)
+	} else {
+		w.left(&d.settlement)
+	}
+}
+
+// release returns rows that no handler has started, with their attempt.
+func (w *Worker) release(rows []*delivery) {
+	for _, d := range rows {
+		d.decide(d.ctx, released)
+		w.finish(d)
+	}
 }
