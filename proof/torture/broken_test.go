@@ -146,7 +146,7 @@ var breakages = map[string]breakage{
 			{"workqueue/upkeep_tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
 			{"workqueue/worker.go", "	cancelsSeen atomic.Int64",
 				"	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
-			{"workqueue/wake_polled.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
+			{"workqueue/worker_loop.go", "		cancels := w.cancelsSeen.Load()\n", `
 		if len(w.table.spec.Sweeps) > 0 && time.Since(w.sweptAt) > sweepAtLeastEvery {
 			w.work.within(context.WithoutCancel(ctx), func(ctx context.Context) error {
 				_, err := w.queue.Sweep(ctx, sweepLimit)
@@ -154,7 +154,7 @@ var breakages = map[string]breakage{
 			})
 			w.sweptAt = time.Now()
 		}
-		start, cancels := time.Now(), w.cancelsSeen.Load()
+		cancels := w.cancelsSeen.Load()
 `},
 		},
 		fault: "open-transaction", finds: []string{progress + ", a transaction that has swept"},
