@@ -33,6 +33,7 @@ type verdict struct {
 	admitted int
 	again    float64 // seconds until the rule is to be asked again
 	bounded  bool    // there is a rule
+	found    bool    // a row stands beside it
 }
 
 // A claimLane has the values of one lane, and where a claim begins in it.
@@ -40,6 +41,12 @@ type claimLane struct {
 	values []any
 	after  position
 }
+
+func (v *verdict) columns(dest []any) []any {
+	return append(dest, &v.admitted, &v.again, &v.bounded, &v.found)
+}
+
+func (v *verdict) read() (isRow bool) { return v.found }
 
 // A position is a place in the claim index: the last row of an earlier claim. The zero value is the start.
 type position struct {
@@ -75,8 +82,7 @@ type claimedRow struct {
 
 // claim returns the rows in claim order, as deliveries without a worker. They have committed when it returns.
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*delivery, error) {
-	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.labels.claimed,
-		topics: q.table.topics}
+	scanner := claimScanner{req: &req, table: q.table, lanes: q.table.laneIndex(req.lanes)}
 	c := conn.Call{
 		Statement: q.table.statements.claim,
 		Args:      q.table.claimArgs(req),
@@ -90,13 +96,14 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*delivery, error
 	}
 	if req.rule != nil {
 		c.Writes = false // in a function, which writes nothing if the rule lets no row pass
-		c.Statement, c.Row = q.table.statements.admitted, req.rule.before(c.Row, claimedColumns+len(q.table.claimed))
+		c.Statement = q.table.statements.admitted
+		scanner.answer = req.rule
 	}
 	if req.topics != nil {
 		c.Writes = false // in a function, which writes nothing if no row is due
 		req.topics.args(c.Args)
 		c.Statement = q.table.statements.byTopic
-		c.Row = req.topics.before(c.Row, claimedColumns+len(q.table.claimed))
+		scanner.answer = req.topics
 	}
 	calls := []conn.Call{c}
 	if req.due != nil {
@@ -113,19 +120,6 @@ func inClaimOrder(rows []*delivery) []*delivery {
 		return cmp.Or(a.lane-b.lane, a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return rows
-}
-
-// before reads the verdict, which stands before the columns of a row, and then the row, if there is one.
-func (v *verdict) before(row func(func(...any) error) error, columns int) func(func(...any) error) error {
-	var found bool
-	own := append([]any{&v.admitted, &v.again, &v.bounded, &found}, slices.Repeat([]any{conn.Unread{}}, columns)...)
-	rest := slices.Repeat([]any{conn.Unread{}}, 4)
-	return func(scan func(...any) error) error {
-		if err := scan(own...); err != nil || !found {
-			return err
-		}
-		return row(func(dest ...any) error { return scan(append(rest[:4:4], dest...)...) })
-	}
 }
 
 func (t *Table) claimArgs(req claimRequest) map[string]any {
@@ -148,14 +142,20 @@ const claimedColumns = 7
 
 // A claimScanner reads the rows of one claim.
 type claimScanner struct {
-	req     claimRequest
+	req     *claimRequest
+	table   *Table
 	lanes   laneIndex
-	labels  []int // where they are among the columns
-	topics  []int // where the topic is
+	answer  claimAnswer // nil: there is none
 	rows    []*delivery
 	slab    []delivery // of the next rows, see next
 	headers *string
 	dest    Columns // of the row
+}
+
+// A claimAnswer is what stands in the result of a claim before the columns of each row.
+type claimAnswer interface {
+	columns(dest []any) []any // where to scan it
+	read() (isRow bool)       // takes what was scanned; false: the other columns are empty
 }
 
 // slabSize is how many deliveries are allocated at once. One that is kept, because its handler runs for long, keeps the
@@ -171,38 +171,62 @@ func (s *claimScanner) next() *delivery {
 	return d
 }
 
-// scan reads a row. A row with a column that cannot be read has been claimed all the same, as have the other rows. It
-// is marked, so that only its own delivery fails.
+// scan reads a row of the result.
 func (s *claimScanner) scan(scan func(...any) error) error {
+	s.dest.values = s.dest.values[:0]
+	if s.answer == nil {
+		return s.scanClaimed(scan, 0)
+	}
+	s.dest.values = s.answer.columns(s.dest.values)
+	before := len(s.dest.values)
+	s.skip(claimedColumns + len(s.table.claimed))
+	if err := scan(s.dest.values...); err != nil || !s.answer.read() {
+		return err
+	}
+	s.dest.values = s.dest.values[:0]
+	s.skip(before)
+	return s.scanClaimed(scan, before)
+}
+
+// skip leaves the next n columns unread.
+func (s *claimScanner) skip(n int) {
+	for range n {
+		s.dest.values = append(s.dest.values, conn.Unread{})
+	}
+}
+
+// scanClaimed reads a claimed row behind so many other columns. A row with a column that cannot be read has been claimed
+// all the same, as have the other rows. It is marked, so that only its own delivery fails.
+func (s *claimScanner) scanClaimed(scan func(...any) error, before int) error {
 	row := s.next()
 	s.rows = append(s.rows, row)
 	row.Token = s.req.owner
-	s.dest.values = append(s.dest.values[:0], &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts,
+	s.dest.values = append(s.dest.values, &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts,
 		&s.headers, &row.noted)
 	row.body = s.req.target(&s.dest)
 	err := scan(s.dest.values...)
 	if err != nil {
 		row.unreadable = fmt.Errorf("txwork: the row cannot be read: %w", err)
-		err = s.scanEach(scan)
+		err = s.scanEach(scan, before)
 	}
-	domain := s.dest.values[claimedColumns:]
+	domain := s.dest.values[before+claimedColumns:]
 	row.lane = s.lanes.of(domain)
-	row.labels = telemetry.Pick(s.labels, domain)
-	row.topic = pickTopic(s.topics, domain)
+	row.labels = telemetry.Pick(s.table.labels.claimed, domain)
+	row.topic = pickTopic(s.table.topics, domain)
 	row.Headers = header.Read(s.headers)
 	return err
 }
 
-// scanEach reads the columns of a row one by one, and skips those that cannot be read. Only an unreadable id is an
-// error.
-func (s *claimScanner) scanEach(scan func(...any) error) error {
+// scanEach reads the columns of a row one by one, and skips those that cannot be read. Only an unreadable id, the first
+// of them, is an error.
+func (s *claimScanner) scanEach(scan func(...any) error, id int) error {
 	one := make([]any, len(s.dest.values))
 	for i := range s.dest.values {
 		for j := range one {
 			one[j] = conn.Unread{}
 		}
 		one[i] = s.dest.values[i]
-		if err := scan(one...); err != nil && i == 0 {
+		if err := scan(one...); err != nil && i == id {
 			return err
 		}
 	}

@@ -7,17 +7,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 )
 
-const (
-	// lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has
-	// died since.
-	lookForTopicsEvery = 5 * time.Second
-	// topicParts is how many columns of a claim by topic say what a row of its result is.
-	topicParts = 6
-)
+// lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has died
+// since.
+const lookForTopicsEvery = 5 * time.Second
 
 // What a row of the result of a claim by topic is, see sql/topics.sql.
 const (
@@ -63,6 +58,14 @@ type topicQuestion struct {
 	reached  []*delivery
 	fromLane []fromLane
 	aside    []string // topics with rows aside
+
+	row struct { // of the result, see read
+		kind    int
+		topic   *string
+		n, lane *int
+		due     *time.Time
+		id      *uuid.UUID
+	}
 }
 
 type fromLane struct {
@@ -172,36 +175,28 @@ func (q *topicQuestion) reset() {
 	}
 }
 
-// before reads what a row of the result is, and passes rows that were claimed on.
-func (q *topicQuestion) before(row func(func(...any) error) error, columns int) func(func(...any) error) error {
-	var kind int
-	var topic *string
-	var n, lane *int
-	var due *time.Time
-	var id *uuid.UUID
-	own := append([]any{&kind, &topic, &n, &lane, &due, &id}, slices.Repeat([]any{conn.Unread{}}, columns)...)
-	rest := slices.Repeat([]any{conn.Unread{}}, topicParts)
-	return func(scan func(...any) error) error {
-		if err := scan(own...); err != nil {
-			return err
-		}
-		switch kind {
-		case topicVerdict:
-			q.paused, q.more, q.cut = *n, *lane > 0, *lane > 1
-		case topicReached:
-			place := new(delivery)
-			place.lane, place.DueAt, place.ID = *lane-1, *due, *id
-			q.reached = append(q.reached, place)
-		case topicHasAside, topicSetAside:
-			q.aside = append(q.aside, *topic)
-		case topicFromLane:
-			q.fromLane = append(q.fromLane, fromLane{*topic, position{*due, *id}})
-			fallthrough
-		default:
-			return row(func(dest ...any) error { return scan(append(rest[:topicParts:topicParts], dest...)...) })
-		}
-		return nil
+func (q *topicQuestion) columns(dest []any) []any {
+	return append(dest, &q.row.kind, &q.row.topic, &q.row.n, &q.row.lane, &q.row.due, &q.row.id)
+}
+
+// read takes what a row of the result is.
+func (q *topicQuestion) read() (isRow bool) {
+	switch r := &q.row; r.kind {
+	case topicVerdict:
+		q.paused, q.more, q.cut = *r.n, *r.lane > 0, *r.lane > 1
+	case topicReached:
+		place := new(delivery)
+		place.lane, place.DueAt, place.ID = *r.lane-1, *r.due, *r.id
+		q.reached = append(q.reached, place)
+	case topicHasAside, topicSetAside:
+		q.aside = append(q.aside, *r.topic)
+	case topicFromLane:
+		q.fromLane = append(q.fromLane, fromLane{*r.topic, position{*r.due, *r.id}})
+		return true
+	default:
+		return true
 	}
+	return false
 }
 
 // places are the rows by which the cursors of the lanes move: those that the claim took there, and the places that it

@@ -115,12 +115,15 @@ func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (c
 		began := e.folder.settles()
 		defer e.folder.settled(began) // also where the reply was lost
 	}
-	repeated := !batch[0].isNew()
+	try := triedFirst
+	if !batch[0].isNew() {
+		try = triedBefore
+	}
 	limit := l.Statement + e.settleLimit() // the server's limit ends first, which shows that the server is there
 	err = e.within(ctx, limit, func(ctx context.Context) error {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
-		done, err := e.at.settle(ctx, e.table, batch, l)
-		if repeated && fault.IsUnsettled(err) {
+		done, err := e.at.settle(ctx, e.table, batch, l, try)
+		if try == triedBefore && fault.IsUnsettled(err) {
 			err = &telemetry.Repeated{Err: err}
 		}
 		changed = len(done.ids)

@@ -18,7 +18,7 @@ type place interface {
 	// renewing is the operations on a table for renewals.
 	renewing(*Table) *Queue
 	// settle settles a batch in one transaction, or in a savepoint.
-	settle(context.Context, *Table, []*settlement, TxLimits) (settled, error)
+	settle(context.Context, *Table, []*settlement, TxLimits, trial) (settled, error)
 	// begin opens the transaction of a row's handler.
 	begin(context.Context, *delivery) (begunTx, error)
 	// timedOut is told of a statement that took all of its time.
@@ -34,8 +34,8 @@ type onRuntime struct {
 	handlers *pgxpool.Pool
 }
 
-func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits) (settled, error) {
-	return p.queue(t, l).settle(ctx, batch, repeatable(batch))
+func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settled, error) {
+	return p.queue(t, l).settle(ctx, batch, try)
 }
 
 func (p onRuntime) begin(ctx context.Context, d *delivery) (begunTx, error) {
@@ -52,8 +52,8 @@ func (p onPool) queue(t *Table, l TxLimits) *Queue {
 
 func (p onPool) renewing(t *Table) *Queue { return p.queue(t, TxLimits{}) }
 
-func (p onPool) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits) (settled, error) {
-	return p.queue(t, l).settle(ctx, batch, repeatable(batch))
+func (p onPool) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settled, error) {
+	return p.queue(t, l).settle(ctx, batch, try)
 }
 
 func (p onPool) begin(ctx context.Context, d *delivery) (begunTx, error) {
@@ -84,7 +84,7 @@ func (p inTx) renewing(t *Table) *Queue          { return t.In(Pgx(p.tx)) }
 func (p inTx) timedOut(error)                    {}
 func (p inTx) commits() bool                     { return false }
 
-func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLimits) (done settled, err error) {
+func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLimits, _ trial) (done settled, err error) {
 	var lost error
 	err = pgx.BeginFunc(ctx, p.tx, func(tx pgx.Tx) error {
 		done, err = t.In(Pgx(tx)).settle(ctx, batch, triedOnce)

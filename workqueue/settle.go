@@ -68,14 +68,6 @@ const (
 	triedBefore              // a further try, after one that failed
 )
 
-// repeatable is the trial of a batch that is repeated if it fails.
-func repeatable(batch []*settlement) trial {
-	if batch[0].isNew() {
-		return triedFirst
-	}
-	return triedBefore
-}
-
 // settleAll makes the settlements of one claim's rows, all with the same outcome.
 func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []*settlement {
 	all, batch := make([]settlement, len(ids)), make([]*settlement, len(ids))

@@ -91,29 +91,16 @@ func (s *settler) run() {
 	}
 }
 
-// nextBatch waits for outcomes; an empty batch means that the settler has stopped. One settler collects at a time: two
+// nextBatch waits for outcomes. After stop it takes what is left; an empty batch means that this is nothing. One settler collects at a time: two
 // would divide the outcomes that arrive together, and often one of them would settle a single row.
 func (s *settler) nextBatch(batch []*settlement) []*settlement {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	if first, ok := s.next(); ok {
-		batch = s.collect(append(batch, first))
-	}
-	return batch
-}
-
-// next waits for an outcome; after stop it takes what is left.
-func (s *settler) next() (*settlement, bool) {
 	select {
-	case p := <-s.pending:
-		return p, true
+	case first := <-s.pending:
+		return s.collect(append(batch, first))
 	case <-s.quit:
-	}
-	select {
-	case p := <-s.pending:
-		return p, true
-	default:
-		return nil, false
+		return s.takeReady(batch)
 	}
 }
 

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -93,13 +94,13 @@ func (r *Recorder) measure(ctx context.Context, e Event) {
 	}
 	switch e.Operation {
 	case Enqueue:
-		r.countRows(ctx, r.sent, e, own, nil)
+		r.countRows(ctx, e, tally{counter: r.sent, series: own})
 	case Claim:
-		r.countRows(ctx, r.consumed, e, own, nil)
+		r.countRows(ctx, e, tally{counter: r.consumed, series: own})
 	case Ack, Abandon, Snooze, Fail, Settle:
-		r.countRows(ctx, r.settled, e, series{op: Settle, key: outcomeKey}, Row.counted)
-		r.countRows(ctx, r.retried, e, series{op: Settle, key: reasonKey}, Row.retried)
-		r.countRows(ctx, r.dead, e, series{op: Settle, key: reasonKey}, Row.dead)
+		r.countRows(ctx, e, tally{counter: r.settled, series: series{op: Settle, key: outcomeKey}, of: Row.counted},
+			tally{counter: r.retried, series: series{op: Settle, key: reasonKey}, of: Row.retried},
+			tally{counter: r.dead, series: series{op: Settle, key: reasonKey}, of: Row.dead})
 	case Cancel:
 		r.add(ctx, r.cancelled, changed, own)
 	case Redrive:
@@ -114,31 +115,42 @@ func (r *Recorder) measure(ctx context.Context, e Event) {
 	}
 }
 
-// countRows counts the rows of an event, each with the value that of returns, and none for which it is empty.
-// Consecutive rows of one series are added at once.
-func (r *Recorder) countRows(ctx context.Context, counter metric.Int64Counter, e Event, s series,
-	of func(Row) string) {
-	if e.Rows == nil || !counter.Enabled(ctx) {
-		return
-	}
-	same := 0
-	for i := range e.Rows.Len() {
+// A tally counts rows, each with the value that of returns, and none for which it is empty.
+type tally struct {
+	counter metric.Int64Counter
+	of      func(Row) string // nil: the series has no value
+	series  series
+	same    int // rows of it that are not added yet: consecutive rows of one series are added at once
+}
+
+// countRows makes each row of an event once, for all tallies, and none if nobody collects these metrics.
+func (r *Recorder) countRows(ctx context.Context, e Event, tallies ...tally) {
+	tallies = slices.DeleteFunc(tallies, func(t tally) bool { return !t.counter.Enabled(ctx) })
+	for i := 0; len(tallies) > 0 && e.Rows != nil && i < e.Rows.Len(); i++ {
 		row := e.Rows.Row(i)
-		next := s
-		next.labels = row.Labels
-		if of != nil {
-			if next.value = of(row); next.value == "" {
-				continue
-			}
+		for j := range tallies {
+			r.count(ctx, &tallies[j], row)
 		}
-		if same > 0 && next != s {
-			r.add(ctx, counter, same, s)
-			same = 0
-		}
-		s = next
-		same++
 	}
-	r.add(ctx, counter, same, s)
+	for _, t := range tallies {
+		r.add(ctx, t.counter, t.same, t.series)
+	}
+}
+
+func (r *Recorder) count(ctx context.Context, t *tally, row Row) {
+	next := t.series
+	next.labels = row.Labels
+	if t.of != nil {
+		if next.value = t.of(row); next.value == "" {
+			return
+		}
+	}
+	if t.same > 0 && next != t.series {
+		r.add(ctx, t.counter, t.same, t.series)
+		t.same = 0
+	}
+	t.series = next
+	t.same++
 }
 
 // counted is a row's outcome as metrics tell it: a row that was left to other workers was released.
