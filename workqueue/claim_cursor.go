@@ -93,7 +93,7 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]*delivery, error) {
 	if c.asks {
 		req.due = c.question()
 	}
-	rows, err := c.admitted(ctx, &req)
+	rows, err := c.ask(ctx, &req)
 	if err != nil {
 		return nil, err
 	}

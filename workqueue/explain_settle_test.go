@@ -53,7 +53,8 @@ func (p *planner) settles(n int) (list []query) {
 		"cancelled": repeated("false", "boolean"), "lease": "'30 seconds'", "ids": someIDs,
 	}
 	s := renderStatements(p.spec)
-	for _, stmt := range []conn.Statement{s.ack, s.ackOne, s.abandon, s.snooze, s.fail, s.extend} {
+	for _, stmt := range []conn.Statement{s.settles[outcomeAck], s.ackOne, s.settles[outcomeRetry],
+		s.settles[outcomeSnooze], s.settles[outcomeFail], s.extend} {
 		q := query{name: stmt.Name, text: stmt.Text}
 		for _, param := range stmt.Params {
 			q.args = append(q.args, arguments[param])

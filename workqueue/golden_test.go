@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,15 +118,24 @@ func TestEveryFileIsAStatement(t *testing.T) {
 
 // allStatements returns the statements of a Spec, with some of its inserts. It finds new statements by itself.
 func allStatements(spec Spec) (list []conn.Statement) {
-	v := reflect.ValueOf(renderStatements(spec))
-	for i := range v.NumField() {
-		field := v.Field(i)
+	add := func(field reflect.Value) {
 		stmt := conn.Statement{Name: field.FieldByName("Name").String(), Text: field.FieldByName("Text").String()}
 		for p := range field.FieldByName("Params").Len() {
 			stmt.Params = append(stmt.Params, field.FieldByName("Params").Index(p).String())
 		}
-		if stmt.Text != "" {
+		if stmt.Text != "" && !slices.ContainsFunc(list, func(s conn.Statement) bool { return s.Name == stmt.Name }) {
 			list = append(list, stmt)
+		}
+	}
+	v := reflect.ValueOf(renderStatements(spec))
+	for i := range v.NumField() {
+		field := v.Field(i)
+		if field.Kind() != reflect.Array {
+			add(field)
+			continue
+		}
+		for j := range field.Len() {
+			add(field.Index(j))
 		}
 	}
 	return append(list, inserts(spec)...)

@@ -66,12 +66,6 @@ func (f *inFlight) snapshot() []*delivery {
 	return ds
 }
 
-func (f *inFlight) each(do func(*delivery)) {
-	for _, d := range f.snapshot() {
-		do(d)
-	}
-}
-
 // renewalChunk bounds the rows of one renewal.
 const renewalChunk = 1000
 
@@ -186,12 +180,12 @@ func (e *engine) abortLost(byID map[uuid.UUID]*delivery, err error) {
 func (e *engine) abortExpired() {
 	now := e.clock()
 	var lapsed deliveries
-	e.inFlight.each(func(d *delivery) {
+	for _, d := range e.inFlight.snapshot() {
 		if d.expires.Load() < now && !d.lost.Load() && d.settled.Load() == nil {
 			lapsed = append(lapsed, d)
 			d.abort(ErrLeaseLost)
 		}
-	})
+	}
 	if len(lapsed) > 0 {
 		e.table.telemetry.LeasesLapsed(e.logger, lapsed)
 	}

@@ -88,11 +88,11 @@ func (o *Outcome) stored() string {
 	return conn.Storable(text(o.cause))
 }
 
-// settleCalls makes at most one statement for each kind of transition, with the arguments of its settlements.
+// settleCalls makes one statement for each kind of outcome in the batch.
 func (t *Table) settleCalls(batch []*settlement, done *changes) (calls []conn.Call) {
 	var groups [outcomeKinds][]*settlement
 	for _, s := range batch {
-		kind := s.outcome.kind.transition()
+		kind := s.outcome.kind
 		if groups[kind] == nil {
 			groups[kind] = make([]*settlement, 0, len(batch))
 		}
@@ -106,17 +106,6 @@ func (t *Table) settleCalls(batch []*settlement, done *changes) (calls []conn.Ca
 	return calls
 }
 
-// transition is the kind whose statement settles the outcome.
-func (k outcomeKind) transition() outcomeKind {
-	switch k {
-	case outcomeInterrupt:
-		return outcomeSnooze
-	case outcomeCancel:
-		return outcomeFail
-	}
-	return k
-}
-
 func (t *Table) settleCall(kind outcomeKind, group []*settlement, done *changes) conn.Call {
 	ids, tokens := make([]uuid.UUID, len(group)), make([]uuid.UUID, len(group))
 	for i, s := range group {
@@ -126,22 +115,12 @@ func (t *Table) settleCall(kind outcomeKind, group []*settlement, done *changes)
 	if anyFolds(group) {
 		c.Promise = t.spec.foldPromise()
 	}
-	switch kind {
-	case outcomeAck:
-		c.Statement, c.Row = t.statements.ack, done.acked
-		if ofOneClaim(tokens) {
-			c.Statement, c.Args["owner_token"] = t.statements.ackOne, tokens[0]
+	c.Statement = t.statements.settles[kind]
+	if kind == outcomeAck {
+		c.Row = done.acked
+		if !slices.ContainsFunc(tokens, func(token uuid.UUID) bool { return token != tokens[0] }) {
+			c.Statement, c.Args["owner_token"] = t.statements.ackOne, tokens[0] // of one claim
 		}
-	case outcomeRetry:
-		c.Statement = t.statements.abandon
-	case outcomeSnooze:
-		c.Statement = t.statements.snooze
-	case outcomeLeave:
-		c.Statement = t.statements.leave
-	case outcomeRelease:
-		c.Statement = t.statements.release
-	case outcomeFail:
-		c.Statement = t.statements.fail
 	}
 	if kind != outcomeAck && kind != outcomeRelease {
 		describe(c.Args, group)
@@ -198,15 +177,6 @@ func (c *changes) note(id uuid.UUID, at standing) {
 // the transaction's.
 func anyFolds(batch []*settlement) bool {
 	return slices.ContainsFunc(batch, func(s *settlement) bool { return s.folds })
-}
-
-func ofOneClaim(tokens []uuid.UUID) bool {
-	for _, token := range tokens {
-		if token != tokens[0] {
-			return false
-		}
-	}
-	return true
 }
 
 // settle applies the batch and returns what it changed. Rows that it did not change are looked

@@ -208,34 +208,23 @@ func (b *bisector) split(ctx context.Context, part []*settlement, err error) {
 // byLock separates the rows that no session has locked from the others. If it cannot find out, it takes all rows for
 // free.
 func (b *bisector) byLock(ctx context.Context, part []*settlement) (free, locked []*settlement) {
-	unlocked, err := b.engine.unlocked(ctx, part)
+	var unlocked []uuid.UUID
+	e := b.engine
+	call := collectIDs(e.table.statements.unlocked, map[string]any{"ids": settledIDs(part)}, &unlocked)
+	err := e.within(ctx, e.settleLimit(), func(ctx context.Context) error {
+		return e.at.queue(e.table, partLimits).exec.run(ctx, call)
+	})
 	if err != nil {
 		return part, nil
 	}
-	isFree := make(map[uuid.UUID]bool, len(unlocked))
-	for _, id := range unlocked {
-		isFree[id] = true
-	}
-	for _, p := range part {
-		if isFree[p.id] {
-			free = append(free, p)
+	for _, s := range part {
+		if slices.Contains(unlocked, s.id) {
+			free = append(free, s)
 		} else {
-			locked = append(locked, p)
+			locked = append(locked, s)
 		}
 	}
 	return free, locked
-}
-
-func (e *engine) unlocked(ctx context.Context, part []*settlement) (free []uuid.UUID, err error) {
-	ids := make([]uuid.UUID, len(part))
-	for i, p := range part {
-		ids[i] = p.id
-	}
-	err = e.within(ctx, e.settleLimit(), func(ctx context.Context) error {
-		unlocked := collectIDs(e.table.statements.unlocked, map[string]any{"ids": ids}, &free)
-		return e.at.queue(e.table, partLimits).exec.run(ctx, unlocked)
-	})
-	return free, err
 }
 
 // postpone makes rows wait for their next try. Only the first rows that wait are logged, because those that follow

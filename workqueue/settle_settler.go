@@ -91,8 +91,9 @@ func (s *settler) run() {
 	}
 }
 
-// nextBatch waits for outcomes. After stop it takes what is left; an empty batch means that this is nothing. One settler collects at a time: two
-// would divide the outcomes that arrive together, and often one of them would settle a single row.
+// nextBatch waits for outcomes. After stop it takes what is left; an empty batch means that this is nothing. One
+// settler collects at a time: two would divide the outcomes that arrive together, and often one of them would settle a
+// single row.
 func (s *settler) nextBatch(batch []*settlement) []*settlement {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -130,12 +131,17 @@ const settleShares = 4
 // the rows in flight: while one share is settled, another is folded and a third is claimed and handled. If it took all
 // at once, they would go through these steps together, and each step would wait for the one before.
 func (s *settler) takeReady(batch []*settlement) []*settlement {
-	share := max(lingerBatch, s.engine.inFlight.Count()/settleShares)
-	for noted := countNoted(batch); len(batch) < settleBatch && noted < share; {
+	share, noted := max(lingerBatch, s.engine.inFlight.Count()/settleShares), 0
+	for _, one := range batch {
+		if one.folds {
+			noted++
+		}
+	}
+	for len(batch) < settleBatch && noted < share {
 		select {
-		case p := <-s.pending:
-			batch = append(batch, p)
-			if p.folds {
+		case one := <-s.pending:
+			batch = append(batch, one)
+			if one.folds {
 				noted++
 			}
 		default:
@@ -143,15 +149,6 @@ func (s *settler) takeReady(batch []*settlement) []*settlement {
 		}
 	}
 	return batch
-}
-
-func countNoted(batch []*settlement) (n int) {
-	for _, p := range batch {
-		if p.folds {
-			n++
-		}
-	}
-	return n
 }
 
 // flush settles a batch. A bisector takes one that fails, while the settler goes on with others.

@@ -37,8 +37,8 @@ type statements struct {
 	findUnique, findIDs                    conn.Statement
 	claim, admitted, byTopic               conn.Statement
 	look, nextDue, nextWake, stats         conn.Statement
-	ack, ackOne, abandon, fail, extend     conn.Statement
-	snooze, leave, release                 conn.Statement
+	settles                                [outcomeKinds]conn.Statement
+	ackOne, extend                         conn.Statement
 	classify, cancel, redrive, reapExpired conn.Statement
 	unlocked, fold                         conn.Statement
 	announceLook, announceLanes            conn.Statement
@@ -49,18 +49,16 @@ type statements struct {
 func renderStatements(spec Spec) statements {
 	v := newView(spec)
 	s := statements{
-		claim:       v.statement("claim"),
-		look:        v.statement("look"),
-		nextDue:     v.statement("next_due"),
-		nextWake:    v.statement("next_wake"),
-		stats:       v.statement("stats"),
-		ack:         v.statement(v.ackFile()),
-		ackOne:      v.statement(v.ackFile() + "_one"),
-		abandon:     v.statement("abandon"),
-		snooze:      v.statement("snooze"),
-		leave:       v.statement("leave"),
-		release:     v.statement("release"),
-		fail:        v.statement("fail"),
+		claim:    v.statement("claim"),
+		look:     v.statement("look"),
+		nextDue:  v.statement("next_due"),
+		nextWake: v.statement("next_wake"),
+		stats:    v.statement("stats"),
+		ackOne:   v.statement(v.ackFile() + "_one"),
+		settles: [outcomeKinds]conn.Statement{
+			outcomeAck: v.statement(v.ackFile()), outcomeRetry: v.statement("abandon"), outcomeSnooze: v.statement("snooze"),
+			outcomeLeave: v.statement("leave"), outcomeRelease: v.statement("release"), outcomeFail: v.statement("fail"),
+		},
 		extend:      v.statement("extend"),
 		classify:    v.statement("classify"),
 		unlocked:    v.statement("unlocked"),
@@ -71,6 +69,7 @@ func renderStatements(spec Spec) statements {
 		purgeFailed: v.statement("purge_failed"),
 		findIDs:     v.statement("find_ids"),
 	}
+	s.settles[outcomeInterrupt], s.settles[outcomeCancel] = s.settles[outcomeSnooze], s.settles[outcomeFail]
 	s.redrive.Retakes = v.spec.FreedColumn != ""
 	s.announceLook = v.statement("announce_look")
 	if len(v.Lanes) > 0 {

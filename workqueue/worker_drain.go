@@ -43,7 +43,7 @@ func (w *Worker) Drain() (*Drain, error) {
 	return newDrain(w.drain(onPool{w.pool}, w.Options().Concurrency)), nil
 }
 
-func newDrain(d *drain) *Drain { return &Drain{name: d.namespace(), parts: []*drain{d}} }
+func newDrain(d *drain) *Drain { return &Drain{name: d.table.Name(), parts: []*drain{d}} }
 
 // DrainIn is [Worker.Drain] inside a transaction of the application, as in a test that rolls back: everything happens
 // in it, handlers run one after the other, and Claim.Tx is a savepoint. What is due is decided by the time at which the
@@ -119,7 +119,7 @@ func (d *Drain) named(p *drain, err error) error {
 	if len(d.parts) == 1 {
 		return err
 	}
-	return fmt.Errorf("%s: %w", p.namespace(), err)
+	return fmt.Errorf("%s: %w", p.table.Name(), err)
 }
 
 // A drain is the part of a [Drain] for one worker.
@@ -138,8 +138,6 @@ func (w *Worker) drain(at place, concurrency int) *drain {
 	d.workAt(at)
 	return d
 }
-
-func (d *drain) namespace() string { return d.table.Name() }
 
 func (d *drain) nextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	next, err := d.queue.NextWakeAt(ctx)
@@ -367,9 +365,13 @@ func (s *drainSettler) settle(ctx context.Context, batch []*settlement) {
 	}
 }
 
-// finish tries again what could not be settled yet, for as long as patience allows, and leaves the rest to its leases.
+// finish tries again what could not be settled yet, for a while, and leaves the rest to its leases. In a transaction of
+// the application, which holds locks of its own, it does not wait.
 func (s *drainSettler) finish(ctx context.Context) error {
-	end := time.Now().Add(s.patience())
+	end := time.Now()
+	if s.engine.at.commits() {
+		end = end.Add(s.engine.settleLimit())
+	}
 	for rest := s.bisector.rest(); rest >= 0 && time.Now().Add(rest).Before(end) &&
 		!s.bisector.inVain(); rest = s.bisector.rest() {
 		select {
@@ -383,14 +385,6 @@ func (s *drainSettler) finish(ctx context.Context) error {
 		s.leave(rest, s.bisector.cause)
 	}
 	return errors.Join(s.errs...)
-}
-
-// patience is how long finish tries. It is zero in a transaction of the application, which holds locks of its own.
-func (s *drainSettler) patience() time.Duration {
-	if !s.engine.at.commits() {
-		return 0
-	}
-	return s.engine.settleLimit()
 }
 
 func settledIDs(rows []*settlement) []uuid.UUID {
