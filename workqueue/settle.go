@@ -50,7 +50,7 @@ type changes struct {
 
 	id   uuid.UUID // of the row that is being read
 	at   standing
-	dest []any // these
+	dest [3]any // these
 }
 
 // A settled is what a settle has done.
@@ -90,58 +90,62 @@ func (o *Outcome) stored() string {
 
 // settleCalls makes one statement for each kind of outcome in the batch.
 func (t *Table) settleCalls(batch []*settlement, done *changes) (calls []conn.Call) {
-	var groups [outcomeKinds][]*settlement
+	var counts [outcomeKinds]int
 	for _, s := range batch {
-		kind := s.outcome.kind
-		if groups[kind] == nil {
-			groups[kind] = make([]*settlement, 0, len(batch))
-		}
-		groups[kind] = append(groups[kind], s)
+		counts[s.outcome.kind]++
 	}
-	for kind, group := range groups {
-		if len(group) > 0 {
-			calls = append(calls, t.settleCall(outcomeKind(kind), group, done))
+	for kind, n := range counts {
+		if n > 0 {
+			calls = append(calls, t.settleCall(outcomeKind(kind), n, batch, done))
 		}
 	}
 	return calls
 }
 
-func (t *Table) settleCall(kind outcomeKind, group []*settlement, done *changes) conn.Call {
-	ids, tokens := make([]uuid.UUID, len(group)), make([]uuid.UUID, len(group))
-	for i, s := range group {
-		ids[i], tokens[i] = s.id, s.token
+// settleCall settles the n rows of the batch whose outcomes are of the kind.
+func (t *Table) settleCall(kind outcomeKind, n int, batch []*settlement, done *changes) conn.Call {
+	ids, tokens, folds := make([]uuid.UUID, 0, n), make([]uuid.UUID, 0, n), false
+	for _, s := range batch {
+		if s.outcome.kind == kind {
+			ids, tokens, folds = append(ids, s.id), append(tokens, s.token), folds || s.folds
+		}
 	}
-	c := conn.Call{Args: map[string]any{"ids": ids, "tokens": tokens}, Row: done.changed, Reset: done.reset, Writes: true}
-	if anyFolds(group) {
+	c := conn.Call{Statement: t.statements.settles[kind], Args: map[string]any{"ids": ids, "tokens": tokens},
+		Reset: done.reset, Writes: true}
+	if folds { // the promise then holds for the whole batch, because it is the transaction's
 		c.Promise = t.spec.foldPromise()
 	}
-	c.Statement = t.statements.settles[kind]
 	if kind == outcomeAck {
 		c.Row = done.acked
 		if !slices.ContainsFunc(tokens, func(token uuid.UUID) bool { return token != tokens[0] }) {
 			c.Statement, c.Args["owner_token"] = t.statements.ackOne, tokens[0] // of one claim
 		}
+		return c
 	}
-	if kind != outcomeAck && kind != outcomeRelease {
-		describe(c.Args, group)
+	c.Row = done.changed
+	if kind != outcomeRelease {
+		describe(c.Args, kind, n, batch)
 	}
 	return c
 }
 
-// describe adds what statements other than an ack are told of each row. NULL leaves a delay to the table, and stands for
+// describe adds what a statement is told of each row beside its claim. NULL leaves a delay to the table, and stands for
 // an empty text.
-func describe(args map[string]any, group []*settlement) {
-	delays, cancelled := make([]*int64, len(group)), make([]bool, len(group))
-	texts := make([]*conn.Note, len(group))
-	for i, s := range group {
-		if d := s.outcome.delay; d >= 0 {
-			us := min(d, maxDelay).Microseconds()
-			delays[i] = &us
+func describe(args map[string]any, kind outcomeKind, n int, batch []*settlement) {
+	delays, texts := make([]*int64, 0, n), make([]*conn.Note, 0, n)
+	for _, s := range batch {
+		if s.outcome.kind != kind {
+			continue
 		}
-		cancelled[i] = s.outcome.kind == outcomeCancel
-		texts[i] = conn.OptionalNote(s.message)
+		var delay *int64
+		if s.outcome.delay >= 0 {
+			us := min(s.outcome.delay, maxDelay).Microseconds()
+			delay = &us
+		}
+		delays, texts = append(delays, delay), append(texts, conn.OptionalNote(s.message))
 	}
-	args["delays"], args["cancelled"], args["errors"] = delays, cancelled, texts
+	args["delays"], args["errors"] = delays, texts
+	args["cancelled"] = slices.Repeat([]bool{kind == outcomeCancel}, n)
 }
 
 // reset forgets what a transaction has collected that runs again.
@@ -158,7 +162,7 @@ func (c *changes) acked(scan func(...any) error) error {
 
 // changed reads a row that was changed and not acked.
 func (c *changes) changed(scan func(...any) error) error {
-	if err := scan(c.dest...); err != nil {
+	if err := scan(c.dest[:]...); err != nil {
 		return err
 	}
 	c.ids = append(c.ids, c.id)
@@ -173,8 +177,7 @@ func (c *changes) note(id uuid.UUID, at standing) {
 	c.stand[id] = at
 }
 
-// anyFolds reports whether a settlement of the batch folds. The promise then holds for the whole batch, because it is
-// the transaction's.
+// anyFolds reports whether a settlement of the batch folds.
 func anyFolds(batch []*settlement) bool {
 	return slices.ContainsFunc(batch, func(s *settlement) bool { return s.folds })
 }
@@ -219,7 +222,7 @@ func splitRepeated(batch []*settlement) (once, again []*settlement) {
 
 func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) (settled, error) {
 	done := changes{ids: make([]uuid.UUID, 0, len(batch))}
-	done.dest = []any{&done.id, &done.at.status, &done.at.cancelled}
+	done.dest = [...]any{&done.id, &done.at.status, &done.at.cancelled}
 	err := q.exec.run(ctx, q.table.settleCalls(batch, &done)...)
 	if err != nil {
 		return settled{}, err

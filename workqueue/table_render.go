@@ -56,8 +56,9 @@ func renderStatements(spec Spec) statements {
 		stats:    v.statement("stats"),
 		ackOne:   v.statement(v.ackFile() + "_one"),
 		settles: [outcomeKinds]conn.Statement{
-			outcomeAck: v.statement(v.ackFile()), outcomeRetry: v.statement("abandon"), outcomeSnooze: v.statement("snooze"),
-			outcomeLeave: v.statement("leave"), outcomeRelease: v.statement("release"), outcomeFail: v.statement("fail"),
+			outcomeAck: v.statement(v.ackFile()), outcomeRetry: v.statement("abandon"),
+			outcomeSnooze: v.statement("snooze"), outcomeLeave: v.statement("leave"),
+			outcomeRelease: v.statement("release"), outcomeFail: v.statement("fail"),
 		},
 		extend:      v.statement("extend"),
 		classify:    v.statement("classify"),
