@@ -63,17 +63,23 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 // share and cannot deadlock. A call with concurrency keys (ByKey) is not sorted, because its order is the order in
 // which the jobs enter their keys.
 func inKeyOrder(list []prepared) {
-	if slices.ContainsFunc(list, func(p prepared) bool { return p.byKey != nil }) {
-		return
+	sorted := true
+	for i := range list {
+		if list[i].byKey != nil {
+			return
+		}
+		sorted = sorted && (i == 0 || list[i-1].record.uniqueKey <= list[i].record.uniqueKey)
 	}
-	slices.SortStableFunc(list, func(a, b prepared) int { return cmp.Compare(a.record.uniqueKey, b.record.uniqueKey) })
+	if !sorted {
+		slices.SortStableFunc(list, func(a, b prepared) int { return cmp.Compare(a.record.uniqueKey, b.record.uniqueKey) })
+	}
 }
 
 // delay converts delays to due times, by the database's clock.
 func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 	var now time.Time
-	for i, p := range list {
-		if p.delay == 0 {
+	for i := range list {
+		if list[i].delay == 0 {
 			continue
 		}
 		if now.IsZero() {
@@ -83,7 +89,7 @@ func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) er
 				return err
 			}
 		}
-		list[i].row.DueAt = now.Add(p.delay)
+		list[i].row.DueAt = now.Add(list[i].delay)
 	}
 	return nil
 }
@@ -92,15 +98,15 @@ func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) er
 func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, enqueued []workqueue.Enqueued,
 	replacing map[uuid.UUID]prepared) error {
 	rows := make([]workqueue.NewRow, len(list))
-	for i, p := range list {
-		rows[i] = p.row
+	for i := range list {
+		rows[i] = list[i].row
 	}
 	inserted, err := c.table.Insert(ctx, tx, rows...)
 	if err != nil {
 		return err
 	}
 	for i, in := range inserted {
-		p := list[i]
+		p := &list[i]
 		enqueued[p.index] = workqueue.Enqueued{ID: in.ID, Duplicate: in.Duplicate}
 		if p.unique == nil || !p.meets(in) {
 			continue
@@ -109,18 +115,18 @@ func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, en
 		case Reject:
 			return &UniqueError{Index: p.index, Kind: p.kind, ID: in.ID}
 		case Replace:
-			replacing[in.ID] = p // the last of several jobs wins
+			replacing[in.ID] = *p // the last of several jobs wins
 		}
 	}
 	return nil
 }
 
 // meets reports that another job holds the unique key. A job that is written once may have been written before instead.
-func (p prepared) meets(e workqueue.Enqueued) bool {
+func (p *prepared) meets(e workqueue.Enqueued) bool {
 	return e.Duplicate && !(p.row.Once && e.ID == p.row.ID)
 }
 
-func (p prepared) replaces() bool { return p.unique != nil && p.unique.OnConflict == Replace }
+func (p *prepared) replaces() bool { return p.unique != nil && p.unique.OnConflict == Replace }
 
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)

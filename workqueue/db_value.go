@@ -19,7 +19,7 @@ import (
 // int64, float64, bool, time.Time, uuid.UUID, or nil for NULL. Whatever the driver and the protocol, the
 // row then holds the same, and what cannot be stored is refused before anything is sent.
 func columnValue(c Column, value any) (any, error) {
-	return converter{c, conversions[c.Type]}.convert(value)
+	return (&converter{c, conversions[c.Type]}).convert(value)
 }
 
 // A converter is columnValue for one column, with the conversion looked up.
@@ -36,7 +36,7 @@ func convertersOf(columns []Column) []converter {
 	return list
 }
 
-func (c converter) convert(value any) (any, error) {
+func (c *converter) convert(value any) (any, error) {
 	if value == nil {
 		return nil, checkMissing(c.Column)
 	}
@@ -85,7 +85,7 @@ func plain(c Column, value any) (any, error) {
 		return v, nil
 	}
 	if b, ok := value.([]byte); ok && b != nil {
-		return b, nil
+		return value, nil
 	}
 	rv := reflect.ValueOf(value)
 	if nillable(rv.Kind()) && rv.IsNil() {
@@ -134,7 +134,8 @@ func (t *Table) laneValue(i int, value any) (any, error) {
 	return columnValue(t.view.Lanes[i].Column, value)
 }
 
-// conversions take a basic value to the form of a column's type, or refuse it.
+// conversions take a basic value to the form of a column's type, or refuse it. A value that has the form already is
+// returned as it came: to make an any of it once more would allocate.
 var conversions = map[string]func(any) (any, bool){
 	"bigint":           integerValue(64),
 	"boolean":          boolValue,
@@ -150,20 +151,20 @@ var conversions = map[string]func(any) (any, bool){
 }
 
 func integerValue(bits int) func(any) (any, bool) {
+	fits := func(n int64) bool { return n == n<<(64-bits)>>(64-bits) }
 	return func(v any) (any, bool) {
-		n, ok := v.(int64)
 		if s, isText := v.(string); isText {
-			var err error
-			n, err = strconv.ParseInt(s, 10, 64)
-			ok = err == nil
+			n, err := strconv.ParseInt(s, 10, 64)
+			return n, err == nil && fits(n)
 		}
-		return n, ok && n == n<<(64-bits)>>(64-bits)
+		n, ok := v.(int64)
+		return v, ok && fits(n)
 	}
 }
 
-func boolValue(v any) (any, bool) { b, ok := v.(bool); return b, ok }
+func boolValue(v any) (any, bool) { _, ok := v.(bool); return v, ok }
 
-func bytesValue(v any) (any, bool) { b, ok := v.([]byte); return b, ok }
+func bytesValue(v any) (any, bool) { _, ok := v.([]byte); return v, ok }
 
 // dateValue converts a time to its day in its own time zone.
 func dateValue(v any) (any, bool) {
@@ -178,13 +179,13 @@ func dateValue(v any) (any, bool) {
 }
 
 func floatValue(v any) (any, bool) {
-	switch v := v.(type) {
+	switch value := v.(type) {
 	case float64:
 		return v, true
 	case int64:
-		return float64(v), true
+		return float64(value), true
 	case string:
-		f, err := strconv.ParseFloat(v, 64)
+		f, err := strconv.ParseFloat(value, 64)
 		return f, err == nil
 	}
 	return v, false
@@ -208,8 +209,8 @@ func textValue(v any) (any, bool) {
 	if id, ok := v.(uuid.UUID); ok {
 		return id.String(), true
 	}
-	s, ok := v.(string)
-	return s, ok
+	_, ok := v.(string)
+	return v, ok
 }
 
 func timeValue(v any) (any, bool) {
@@ -232,14 +233,14 @@ func inCalendar(t time.Time) bool {
 }
 
 func uuidValue(v any) (any, bool) {
-	switch v := v.(type) {
+	switch value := v.(type) {
 	case uuid.UUID:
 		return v, true
 	case string:
-		id, err := uuid.Parse(v)
+		id, err := uuid.Parse(value)
 		return id, err == nil
 	case []byte:
-		id, err := uuid.FromBytes(v)
+		id, err := uuid.FromBytes(value)
 		return id, err == nil
 	}
 	return v, false

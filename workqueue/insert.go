@@ -116,22 +116,12 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, 
 	if err = batch.setHeaders(ctx, rows); err == nil {
 		inserted, ids, err = t.insert(ctx, tx, rows, batch)
 	}
-	call.End(telemetry.Event{IDs: ids, Rows: t.sent(rows, inserted, err), Err: err})
+	e := telemetry.Event{IDs: ids, Err: err}
+	if err == nil {
+		e.Rows = &sentRows{labels: t.labels.written, rows: rows, inserted: inserted}
+	}
+	call.End(e)
 	return inserted, err
-}
-
-// sent returns the rows that were written; none after an error.
-func (t *Table) sent(rows []NewRow, inserted []Enqueued, err error) sentRows {
-	if err != nil {
-		return nil
-	}
-	sent := make(sentRows, 0, len(inserted))
-	for i, row := range inserted {
-		if !row.Duplicate {
-			sent = append(sent, sentRow{row.ID, telemetry.Pick(t.labels.written, rows[i].Values)})
-		}
-	}
-	return sent
 }
 
 // insert writes rows and looks up the rows that have their ids or hold their unique values. Such a row may be deleted

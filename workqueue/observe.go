@@ -170,16 +170,28 @@ type deliveries []*delivery
 func (d deliveries) Len() int                { return len(d) }
 func (d deliveries) Row(i int) telemetry.Row { return d[i].row() }
 
-// A sentRow is a row that was written.
-type sentRow struct {
-	id     uuid.UUID
-	labels telemetry.Labels
+// sentRows are the rows of an enqueue that were written. They implement [telemetry.Rows], and look for duplicates only
+// if somebody asks for a row.
+type sentRows struct {
+	labels   []int // where they are among the values
+	rows     []NewRow
+	inserted []Enqueued
+	places   []int // of those that were written
 }
 
-// sentRows implement [telemetry.Rows].
-type sentRows []sentRow
+func (r *sentRows) Len() int {
+	if r.places == nil {
+		r.places = make([]int, 0, len(r.inserted))
+		for i, row := range r.inserted {
+			if !row.Duplicate {
+				r.places = append(r.places, i)
+			}
+		}
+	}
+	return len(r.places)
+}
 
-func (r sentRows) Len() int { return len(r) }
-func (r sentRows) Row(i int) telemetry.Row {
-	return telemetry.Row{ID: r[i].id, Labels: r[i].labels, Delay: -1}
+func (r *sentRows) Row(i int) telemetry.Row {
+	i = r.places[i]
+	return telemetry.Row{ID: r.inserted[i].ID, Labels: telemetry.Pick(r.labels, r.rows[i].Values), Delay: -1}
 }

@@ -28,6 +28,8 @@ type Columns struct {
 	purpose purpose
 	list    []Column
 	values  []any // to be written, or where a claim is stored
+	texts   []any // what the row before had in the columns of type text that are NotNull, such as its topic
+	last    int   // how many values the row before had
 	problem error
 }
 
@@ -49,7 +51,7 @@ func (c *Columns) Field(column Column, field any) { c.Split(column, field, field
 func (c *Columns) Split(column Column, from, into any) {
 	switch c.purpose {
 	case writing:
-		c.values = append(c.values, column.from(from))
+		c.values = append(c.values, c.from(&column, from))
 	case listing:
 		c.list = append(c.list, column)
 		if column.into(into) == nil && into != nil && c.problem == nil {
@@ -63,10 +65,13 @@ func (c *Columns) Split(column Column, from, into any) {
 }
 
 // from is a value to write. Only what needs a rule is looked through here: the rest is left to the column's converter.
-func (c *Column) from(v any) any {
+func (c *Columns) from(column *Column, v any) any {
 	switch v := v.(type) {
 	case *string:
-		if *v == "" && !c.NotNull {
+		switch {
+		case column.NotNull:
+			return c.text(*v)
+		case *v == "":
 			return nil
 		}
 		return *v
@@ -74,7 +79,7 @@ func (c *Column) from(v any) any {
 		switch {
 		case *v != nil:
 			return *v
-		case c.NotNull:
+		case column.NotNull:
 			return []byte{}
 		}
 		return nil
@@ -88,6 +93,18 @@ func (c *Column) from(v any) any {
 		return *v
 	}
 	return v
+}
+
+// text is a text as a value. Most rows have the topic of the row before, and share its value with it.
+func (c *Columns) text(s string) any {
+	i := len(c.values)
+	for len(c.texts) <= i {
+		c.texts = append(c.texts, "")
+	}
+	if c.texts[i] != s {
+		c.texts[i] = s
+	}
+	return c.texts[i]
 }
 
 // into is where a claim stores the column, nil for nowhere.
@@ -117,17 +134,16 @@ func ColumnsOf[T any](list func(*T, *Columns)) []Column {
 	return c.list
 }
 
-// lists are reused, so that a row costs no list beside its values.
+// lists are reused, so that a row costs nothing beside its values.
 var lists = sync.Pool{New: func() any { return &Columns{purpose: writing} }}
 
 // ValuesOf are the values of the columns that a function lists for row, for a [NewRow].
 func ValuesOf[T any](row *T, list func(*T, *Columns)) []any {
 	c := lists.Get().(*Columns)
+	c.values = make([]any, 0, c.last)
 	list(row, c)
-	values := make([]any, len(c.values))
-	copy(values, c.values)
-	clear(c.values) // a payload is not kept
-	c.values = c.values[:0]
+	values := c.values
+	c.values, c.last = nil, len(values) // a payload is not kept
 	lists.Put(c)
 	return values
 }
