@@ -2,6 +2,7 @@ package timers_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,14 @@ func TestTimersConform(t *testing.T) {
 				values[5] = "nightly"
 			}
 			return values
+		},
+		Samples: map[string]conformance.Sample{
+			"key":        {Value: "kept", Over: strings.Repeat("k", timers.MaxKey+1)},
+			"topic":      {Value: "kept.topic", Unbounded: "Go and timers_set bound it, since every statement that writes would parse a CHECK, see ADR 0021"},
+			"payload":    {Value: []byte{0, 0xff, '\\', '"', 1}, Unbounded: "each program sets its own MaxPayload"},
+			"fire_at":    {Value: nominal.AddDate(1, 0, 0)},
+			"generation": {Value: 5, Over: 0},
+			"schedule":   {Value: "nightly", Unbounded: "a scheduler writes the name of a schedule, which is bounded"},
 		},
 	})
 }

@@ -44,12 +44,30 @@ var deleteDone = workqueue.Spec{
 	Retry:      workqueue.Retry{Growth: workqueue.Constant, Base: time.Minute, Cap: time.Minute, Jitter: 1},
 }
 
+// ofTests is why the columns of these tables have no bounds.
+const ofTests = "it is a column of tests"
+
 func TestInvoicesConform(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.Case{
 		Spec:   invoices,
 		Lanes:  [2][]any{{"eu", int16(1)}, {"eu", int16(2)}},
 		Values: invoice,
+		Samples: map[string]conformance.Sample{
+			"region":   {Value: "eu north", Unbounded: ofTests},
+			"priority": {Value: 2},
+			"number":   {Value: int64(1) << 40},
+			"amount":   {Value: "12.10", Unbounded: ofTests},
+			"order":    {Value: json.RawMessage(`{"a": ["\\", 1.5]}`), Unbounded: ofTests},
+			"due":      {Value: "2026-02-28"},
+			"customer": {Value: uuid.New()},
+			"paid":     {Value: true},
+			"issued":   {Value: time.Date(2026, 2, 28, 23, 59, 59, 999_999_000, time.UTC)},
+			"pages":    {Value: 3},
+			"weight":   {Value: 0.1},
+			"scan":     {Value: []byte{0, 0xff, '\\', '"', 1}, Unbounded: ofTests},
+			"user":     {Value: `{"a, b", 'c'} \ NULL` + "\n€", Unbounded: ofTests},
+		},
 	})
 }
 
@@ -69,7 +87,8 @@ func invoice(n int) []any {
 func TestDeleteDoneConforms(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.Case{
-		Spec:   deleteDone,
-		Values: func(n int) []any { return []any{fmt.Sprintf("%d@example.org", n)} },
+		Spec:    deleteDone,
+		Values:  func(n int) []any { return []any{fmt.Sprintf("%d@example.org", n)} },
+		Samples: map[string]conformance.Sample{"address": {Value: "kept@example.org", Unbounded: ofTests}},
 	})
 }

@@ -29,6 +29,9 @@ type Case struct {
 	// the Unique columns, and the same n always gives the same values.
 	Values func(n int) []any
 
+	// Samples are a value of each column, by its name, see [Sample].
+	Samples map[string]Sample
+
 	// Lanes are two different lanes, in the order of Spec.Lanes, if the Spec has lanes. The suite overwrites the lane
 	// columns of Values with them.
 	Lanes [2][]any
@@ -173,6 +176,9 @@ var everyWay = []test{
 	{"operator/redrive only failed", redriveOnlyFailed},
 	{"table/constraints", constraintsHold},
 	{"table/states", constraintsKnowTheStates},
+	{"table/every column has a sample", everyColumnHasASample},
+	{"table/every column arrives", columnsArrive},
+	{"table/every column is bounded", columnsAreBounded},
 	{"table/announcements", announces},
 	{"waiting/not claimed", waitingIsNotClaimed},
 	{"waiting/released", waitingIsReleased},
@@ -195,6 +201,7 @@ var goWays = []test{
 	{"insert/defaults", insertDefaults},
 	{"insert/fields", insertFields},
 	{"insert/batch", insertBatch},
+	{"insert/copy of every column", copiedColumnsArrive},
 	{"claim/values", claimReturnsTheRow},
 	{"insert/waiting", insertWaiting},
 	{"waiting/not due", waitingIsNotDue},

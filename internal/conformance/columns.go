@@ -1,0 +1,211 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Sample is what the suite writes to a column, to see that it arrives as it was written.
+type Sample struct {
+	// Value is neither the column's zero value nor what the database would write by itself.
+	Value any
+
+	// With is what else such a row has, by column: where the table wants some columns together.
+	With map[string]any
+
+	// Over is a value just beyond the column's bound, which the table refuses from whoever writes it.
+	Over any
+
+	// Unbounded is the reason why the table refuses no value of the column's type.
+	Unbounded string
+}
+
+// byType is the reason of columns of which any value of the type will do.
+const byType = "its type bounds it"
+
+// bounded are the types whose values have a size of their own.
+var bounded = []string{"bigint", "boolean", "date", "double precision", "integer", "smallint", "timestamptz", "uuid"}
+
+// reason says why the table refuses no value of a column; empty: it has to have a bound.
+func (x Sample) reason(c workqueue.Column) string {
+	if x.Unbounded == "" && slices.Contains(bounded, c.Type) {
+		return byType
+	}
+	return x.Unbounded
+}
+
+// problem is what is wrong with the sample of a column.
+func (x Sample) problem(c workqueue.Column) string {
+	switch {
+	case x.Value == nil:
+		return "has no sample. Add one to Samples of this test's conformance.Case: a Value that is neither zero nor " +
+			"what the table writes by itself, and Over, a value beyond its bound, or the reason why it is Unbounded. " +
+			"See \"Add a column\" in docs/domains.md"
+	case reflect.ValueOf(x.Value).IsZero():
+		return "has the zero value as its sample, which a column that is lost has, too"
+	case x.Over == nil && x.reason(c) == "":
+		return fmt.Sprintf("is of type %s and has no bound. Give its sample a value Over the bound that the table has "+
+			"for it, by a CHECK or a domain in the DDL, or say why it is Unbounded", c.Type)
+	case x.Over != nil && x.Unbounded != "":
+		return "has a sample Over its bound, and a reason to have none"
+	}
+	return ""
+}
+
+// everyColumnHasASample fails for a column that nobody thought of when it was added.
+func everyColumnHasASample(s *suite) {
+	known := maps.Clone(s.Samples)
+	for _, c := range s.Spec.Columns {
+		if problem := known[c.Name].problem(c); problem != "" {
+			s.Errorf("column %q %s", c.Name, problem)
+		}
+		delete(known, c.Name)
+	}
+	for name := range known {
+		s.Errorf("Samples has %q, which is no column of %s", name, s.table.Name())
+	}
+}
+
+// sample is a row with a value in a column.
+func (s *suite) sample(column string, value any, with map[string]any) workqueue.NewRow {
+	row := s.newRow()
+	for i, c := range s.Spec.Columns {
+		if c.Name == column {
+			row.Values[i] = value
+		} else if v, ok := with[c.Name]; ok {
+			row.Values[i] = v
+		}
+	}
+	return row
+}
+
+// columnsArrive writes each column by each way, and reads it from the table and in a claim.
+func columnsArrive(s *suite) {
+	for i, c := range s.Spec.Columns {
+		x := s.Samples[c.Name]
+		if x.Value == nil {
+			continue // reported by everyColumnHasASample
+		}
+		row := s.sample(c.Name, x.Value, x.With)
+		if s.way.functions && !s.canWrite(row) {
+			continue // the function has parameters of its own, which internal/writers tests
+		}
+		id, err := s.insertOne(row)
+		if err != nil {
+			s.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		s.stored(id, c, row.Values[i])
+		if !s.way.functions && !c.Internal {
+			s.claimedAs(id, c, row)
+		}
+		s.exec("DELETE FROM $T")
+	}
+}
+
+func (s *suite) insertOne(row workqueue.NewRow) (id uuid.UUID, err error) {
+	err = s.try(func(ctx context.Context, o ops) error {
+		ids, err := o.insert(ctx, row)
+		if err == nil {
+			id = ids[0]
+		}
+		return err
+	})
+	return id, err
+}
+
+// stored compares a column with what was written. PostgreSQL compares, byte by byte where the type is text or bytea.
+func (s *suite) stored(id uuid.UUID, c workqueue.Column, want any) {
+	s.Helper()
+	if !scan[bool](s, fmt.Sprintf("SELECT %q IS NOT DISTINCT FROM $2::%s FROM $T WHERE id = $1", c.Name, c.Type), id, want) {
+		s.Errorf("%s: the table has %v, written was %v", c.Name, s.record(id)[c.Name], want)
+	}
+}
+
+// claimedAs compares what a claim returns of a column with what is stored.
+func (s *suite) claimedAs(id uuid.UUID, c workqueue.Column, row workqueue.NewRow) {
+	s.Helper()
+	s.set("waiting = false", id) // where a key or a join has the row wait
+	var lane []any
+	for _, name := range s.Spec.Lanes {
+		lane = append(lane, row.Values[s.column(name)])
+	}
+	var rows []workqueue.Row
+	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
+		rows, err = q.Claim(ctx, uuid.New(), lease, 1, lane...)
+		return err
+	}))
+	equal(s, c.Name+": rows of the claim", len(rows), 1)
+	claimed := slices.DeleteFunc(slices.Clone(s.Spec.Columns), func(c workqueue.Column) bool { return c.Internal })
+	i := slices.IndexFunc(claimed, func(own workqueue.Column) bool { return own.Name == c.Name })
+	s.stored(id, c, rows[0].Values[i])
+}
+
+func (s *suite) column(name string) int {
+	return slices.IndexFunc(s.Spec.Columns, func(c workqueue.Column) bool { return c.Name == name })
+}
+
+// copiedColumnsArrive writes each column by a COPY, which no function and no Go checks.
+func copiedColumnsArrive(s *suite) {
+	for i, c := range s.Spec.Columns {
+		x := s.Samples[c.Name]
+		if x.Value == nil {
+			continue
+		}
+		row := s.sample(c.Name, x.Value, x.With)
+		if err := s.copy(row); err != nil {
+			s.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		s.stored(scan[uuid.UUID](s, "SELECT id FROM $T"), c, row.Values[i])
+		s.exec("DELETE FROM $T")
+	}
+}
+
+// copy writes the values of a row that are not NULL.
+func (s *suite) copy(row workqueue.NewRow) error {
+	names, values := []string{"due_at"}, []any{s.clock()}
+	for i, c := range s.Spec.Columns {
+		if row.Values[i] != nil {
+			names, values = append(names, c.Name), append(values, row.Values[i])
+		}
+	}
+	spec := s.table.Spec()
+	_, err := s.eyes.CopyFrom(s.Context(), pgx.Identifier{spec.Schema, spec.Table}, names,
+		pgx.CopyFromRows([][]any{values}))
+	return err
+}
+
+// columnsAreBounded writes a value beyond the bound of each column that has one, by each way and by a COPY.
+func columnsAreBounded(s *suite) {
+	for _, c := range s.Spec.Columns {
+		x := s.Samples[c.Name]
+		if x.Over == nil {
+			continue
+		}
+		row := s.sample(c.Name, x.Over, x.With)
+		errs := map[string]error{"COPY": s.copy(row)}
+		if !s.way.functions || s.canWrite(row) {
+			_, errs["insert"] = s.insertOne(row)
+		}
+		for by, err := range errs {
+			var invalid *workqueue.InvalidError
+			state := postgres.State(err)
+			if !errors.As(err, &invalid) && !strings.HasPrefix(state, "22") && !strings.HasPrefix(state, "23") {
+				s.Errorf("%s: by %s a value over its bound gives %v, want an error that names the value", c.Name, by, err)
+			}
+		}
+		s.exec("DELETE FROM $T")
+	}
+}
