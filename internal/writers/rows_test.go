@@ -124,6 +124,55 @@ func (f *fixture) pairs() map[string]pair {
 	}
 }
 
+// notByProducers are the columns that no enqueue writes, with what does.
+var notByProducers = map[string]string{
+	"outbox.joined":      "steps of a join",
+	"jobs.joined":        "steps of a batch or a workflow",
+	"jobs.schedule":      "a scheduler",
+	"timers.schedule":    "a scheduler",
+	"jobs.freed_key":     "a trigger, when the job fails",
+	"jobs.slot":          "a claim",
+	"jobs.trail":         "the first step of a job",
+	"jobs.progress":      "a handler",
+	"jobs.progress_note": "a handler",
+	"jobs.output":        "a handler",
+	"outbox.key_rate":    "nobody: messages have no limits",
+	"outbox.key_burst":   "nobody: messages have no limits",
+}
+
+// Every column that producers write has a value in a pair, so that a new column does not go uncompared.
+func TestEveryColumnIsInAPair(t *testing.T) {
+	f := newFixture(t)
+	written := map[string]bool{}
+	for _, p := range f.pairs() {
+		conn, err := f.db.Pool.Begin(t.Context())
+		f.ok(err)
+		id, err := p.write(t.Context(), workqueue.Pgx(conn))
+		f.ok(err)
+		for column, value := range f.row(conn, p.table, id) {
+			written[p.table+"."+column] = written[p.table+"."+column] || value != "null"
+			if column == "has a place" {
+				written[p.table+".key_seq"] = written[p.table+".key_seq"] || value == "yes"
+			}
+		}
+		f.ok(conn.Rollback(t.Context()))
+	}
+	for table, spec := range specs {
+		for _, c := range spec.Columns {
+			name := table + "." + c.Name
+			if _, isNot := notByProducers[name]; written[name] == isNot {
+				t.Errorf("%s: a pair writes it: %t. Add a pair to pairs that writes it in Go and by the SQL function, or "+
+					"say in notByProducers what else writes it. See \"Add a column\" in docs/domains.md", name,
+					written[name])
+			}
+		}
+	}
+}
+
+// specs are those of the domains, by table.
+var specs = map[string]workqueue.Spec{"outbox": outbox.Spec(""), "inbox": inbox.Spec(""), "timers": timers.Spec(""),
+	"jobs": jobs.Spec("")}
+
 // differ are the columns that differ between any two rows.
 var differ = []string{"id", "created_at", "key_seq"}
 
