@@ -23,8 +23,9 @@ func TestInboxConforms(t *testing.T) {
 			"source":     {Value: "kept", Over: strings.Repeat("s", inbox.MaxKeyPart+1)},
 			"message_id": {Value: "kept", Over: strings.Repeat("m", inbox.MaxKeyPart+1)},
 			"body_hash":  {Value: hash("kept"), Over: hash("kept")[1:]},
-			"topic":      {Value: "kept.topic", Unbounded: "Go and inbox_receive bound it, since every statement that writes would parse a CHECK, see ADR 0021"},
-			"payload":    {Value: []byte{0, 0xff, '\\', '"', 1}, Unbounded: "each program sets its own MaxPayload"},
+			"topic": {Value: "kept.topic", Unbounded: "Go and inbox_receive bound it, since every statement that writes " +
+				"would parse a CHECK, see ADR 0021"},
+			"payload": {Value: []byte{0, 0xff, '\\', '"', 1}, Unbounded: "each program sets its own MaxPayload"},
 		},
 		Lanes: [2][]any{{"billing"}, {"shipping"}},
 	})

@@ -16,7 +16,8 @@ import (
 // The columns that a row with a key has together.
 var (
 	keyOrdered = map[string]any{"concurrency_key": "k", "key_limit": 0, "key_policy": 1}
-	keyLimited = map[string]any{"concurrency_key": "k", "key_limit": 1, "key_policy": 0, "key_rate": 1.5, "key_burst": 2}
+	keyLimited = map[string]any{"concurrency_key": "k", "key_limit": 1, "key_policy": 0, "key_rate": 1.5,
+		"key_burst": 2}
 )
 
 func TestJobsConform(t *testing.T) {
@@ -41,7 +42,7 @@ func TestJobsConform(t *testing.T) {
 			"queue":         {Value: "kept", Over: strings.Repeat("q", jobs.MaxQueue+1)},
 			"priority":      {Value: int64(jobs.Low), Over: int64(jobs.Low) + 1},
 			"args":          {Value: []byte{0, 0xff, '\\', '"', 1}, Unbounded: "each program sets its own MaxArgs"},
-			"unique_key":    {Value: "u:kept", Unbounded: "its index bounds it at 2,704 bytes, Go and jobs_enqueue before"},
+			"unique_key":    {Value: "u:kept", Unbounded: "Go and jobs_enqueue bound it, by ADR 0021"},
 			"freed_key":     {Value: "u:freed", Unbounded: "a trigger moves a unique_key there"},
 			"unique_states": {Value: 12},
 			"schedule":      {Value: "nightly", Unbounded: "a scheduler writes the name of a schedule, which is bounded"},

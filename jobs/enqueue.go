@@ -71,7 +71,8 @@ func inKeyOrder(list []prepared) {
 		sorted = sorted && (i == 0 || list[i-1].record.uniqueKey <= list[i].record.uniqueKey)
 	}
 	if !sorted {
-		slices.SortStableFunc(list, func(a, b prepared) int { return cmp.Compare(a.record.uniqueKey, b.record.uniqueKey) })
+		slices.SortStableFunc(list,
+			func(a, b prepared) int { return cmp.Compare(a.record.uniqueKey, b.record.uniqueKey) })
 	}
 }
 

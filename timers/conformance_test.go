@@ -25,8 +25,9 @@ func TestTimersConform(t *testing.T) {
 			return values
 		},
 		Samples: map[string]conformance.Sample{
-			"key":        {Value: "kept", Over: strings.Repeat("k", timers.MaxKey+1)},
-			"topic":      {Value: "kept.topic", Unbounded: "Go and timers_set bound it, since every statement that writes would parse a CHECK, see ADR 0021"},
+			"key": {Value: "kept", Over: strings.Repeat("k", timers.MaxKey+1)},
+			"topic": {Value: "kept.topic", Unbounded: "Go and timers_set bound it, since every statement that writes " +
+				"would parse a CHECK, see ADR 0021"},
 			"payload":    {Value: []byte{0, 0xff, '\\', '"', 1}, Unbounded: "each program sets its own MaxPayload"},
 			"fire_at":    {Value: nominal.AddDate(1, 0, 0)},
 			"generation": {Value: 5, Over: 0},

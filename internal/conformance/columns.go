@@ -128,7 +128,8 @@ func (s *suite) insertOne(row workqueue.NewRow) (id uuid.UUID, err error) {
 // stored compares a column with what was written. PostgreSQL compares, byte by byte where the type is text or bytea.
 func (s *suite) stored(id uuid.UUID, c workqueue.Column, want any) {
 	s.Helper()
-	if !scan[bool](s, fmt.Sprintf("SELECT %q IS NOT DISTINCT FROM $2::%s FROM $T WHERE id = $1", c.Name, c.Type), id, want) {
+	query := fmt.Sprintf("SELECT %q IS NOT DISTINCT FROM $2::%s FROM $T WHERE id = $1", c.Name, c.Type)
+	if !scan[bool](s, query, id, want) {
 		s.Errorf("%s: the table has %v, written was %v", c.Name, s.record(id)[c.Name], want)
 	}
 }
@@ -203,7 +204,7 @@ func columnsAreBounded(s *suite) {
 			var invalid *workqueue.InvalidError
 			state := postgres.State(err)
 			if !errors.As(err, &invalid) && !strings.HasPrefix(state, "22") && !strings.HasPrefix(state, "23") {
-				s.Errorf("%s: by %s a value over its bound gives %v, want an error that names the value", c.Name, by, err)
+				s.Errorf("%s: by %s a value over its bound gives %v, want a refusal", c.Name, by, err)
 			}
 		}
 		s.exec("DELETE FROM $T")

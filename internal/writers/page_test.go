@@ -89,36 +89,6 @@ func TestTheCopyOfThePage(t *testing.T) {
 // columns matches a row of the page's table of columns that a direct INSERT must fill.
 var columns = regexp.MustCompile("(?m)^\\| `(outbox|inbox|timers|jobs)` \\| (.*) \\|$")
 
-// The page lists the columns of every domain with their types, and each with its bound.
-func TestTheColumnsOfThePage(t *testing.T) {
-	_, section, _ := strings.Cut(read(t, sqlPage).Text, "\n## Columns\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	listed := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| (`.*`) \\| `(\\w+)` \\| ([a-z ]+) \\| (.+) \\| (.+) \\|$").
-		FindAllStringSubmatch(section, -1) {
-		for _, table := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(m[1], -1) {
-			name := table[1] + "." + m[2]
-			if _, twice := listed[name]; twice {
-				t.Errorf("%s is listed twice", name)
-			}
-			listed[name] = m[3]
-		}
-	}
-	for table, spec := range specs {
-		for _, c := range spec.Columns {
-			name := table + "." + c.Name
-			if listed[name] != c.Type {
-				t.Errorf("%s: %s is listed with the type %q, it has %s. The section Columns needs a line with the column's "+
-					"type, bound and meaning", sqlPage, name, listed[name], c.Type)
-			}
-			delete(listed, name)
-		}
-	}
-	for name := range listed {
-		t.Errorf("%s: there is no column %s", sqlPage, name)
-	}
-}
-
 // values are columns of direct INSERTs that have one value only.
 var values = map[string]string{"generation": "1", "priority": "2", "fire_at": "now()", "due_at": "now()",
 	"payload": "convert_to('{}', 'UTF8')", "args": "convert_to('{}', 'UTF8')", "kind": "'echo'",

@@ -161,9 +161,9 @@ func TestEveryColumnIsInAPair(t *testing.T) {
 		for _, c := range spec.Columns {
 			name := table + "." + c.Name
 			if _, isNot := notByProducers[name]; written[name] == isNot {
-				t.Errorf("%s: a pair writes it: %t. Add a pair to pairs that writes it in Go and by the SQL function, or "+
-					"say in notByProducers what else writes it. See \"Add a column\" in docs/domains.md", name,
-					written[name])
+				t.Errorf("%s: a pair writes it: %t. Add a pair to pairs that writes it in Go and by the SQL "+
+					"function, or say in notByProducers what else writes it. See \"Add a column\" in docs/domains.md",
+					name, written[name])
 			}
 		}
 	}

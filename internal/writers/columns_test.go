@@ -1,0 +1,129 @@
+package writers
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/keyed"
+)
+
+// described is what the page says of each column of the domains. The bounds are those that Go and the DDL are rendered
+// from.
+var described = []struct {
+	tables         []string
+	column         string
+	bound, meaning string
+}{
+	{[]string{"outbox"}, "topic", fmt.Sprintf("functions: 1 to %d bytes", outbox.MaxTopic),
+		"selects the handler"},
+	{[]string{"outbox"}, "key", fmt.Sprintf("functions: %d bytes", outbox.MaxKey),
+		"what messages have in common, such as a customer"},
+	{[]string{"outbox"}, "payload", fmt.Sprintf("functions: %d MiB", outbox.DefaultMaxPayload>>20),
+		"the message"},
+	{[]string{"outbox"}, "dedup_key", fmt.Sprintf("functions: %d bytes", outbox.MaxDedupKey),
+		"at most one message of a topic has it"},
+	{[]string{"inbox"}, "consumer", fmt.Sprintf("table: 1 to %d bytes", inbox.MaxKeyPart),
+		"who takes the message"},
+	{[]string{"inbox"}, "source", fmt.Sprintf("table: 1 to %d bytes", inbox.MaxKeyPart),
+		"who sent it"},
+	{[]string{"inbox"}, "message_id", fmt.Sprintf("table: 1 to %d bytes", inbox.MaxKeyPart),
+		"the message's id at its source"},
+	{[]string{"inbox"}, "body_hash", fmt.Sprintf("table: %d bytes", sha256.Size),
+		"tells another content under the same id"},
+	{[]string{"inbox"}, "topic", fmt.Sprintf("functions: %d bytes", inbox.MaxTopic),
+		"selects the handler"},
+	{[]string{"inbox"}, "payload", fmt.Sprintf("functions: %d MiB", inbox.DefaultMaxPayload>>20),
+		"the message; NULL once it has been removed"},
+	{[]string{"timers"}, "key", fmt.Sprintf("table: 1 to %d bytes", timers.MaxKey),
+		"identifies the timer"},
+	{[]string{"timers"}, "topic", fmt.Sprintf("functions: 1 to %d bytes", timers.MaxTopic),
+		"selects the handler"},
+	{[]string{"timers"}, "payload", fmt.Sprintf("functions: %d MiB", timers.DefaultMaxPayload>>20),
+		"what the handler gets"},
+	{[]string{"timers"}, "fire_at", "table: 1970 to 9999",
+		"the time that was set"},
+	{[]string{"timers"}, "generation", "table: at least 1",
+		"how often the timer was set"},
+	{[]string{"timers"}, "schedule", "a schedule's name",
+		"the schedule of which it is an occurrence"},
+	{[]string{"jobs"}, "kind", fmt.Sprintf("table: 1 to %d bytes", jobs.MaxKind),
+		"selects the handler"},
+	{[]string{"jobs"}, "queue", fmt.Sprintf("table: 1 to %d bytes", jobs.MaxQueue),
+		"where the job waits"},
+	{[]string{"jobs"}, "priority", fmt.Sprintf("table: %d to %d", jobs.High, jobs.Low),
+		"1 is the most urgent"},
+	{[]string{"jobs"}, "args", fmt.Sprintf("functions: %d MiB", jobs.DefaultMaxArgs>>20),
+		"what the handler gets"},
+	{[]string{"jobs"}, "unique_key", fmt.Sprintf("functions: %d bytes of your own", jobs.MaxKey),
+		"at most one job has it"},
+	{[]string{"jobs"}, "freed_key", "as `unique_key`",
+		"the key that a failed job gave up, for its redrive"},
+	{[]string{"jobs"}, "unique_states", "functions: a set of two",
+		"the ended states that hold the key"},
+	{[]string{"jobs"}, "schedule", "a schedule's name",
+		"the schedule that wrote the job"},
+	{[]string{"jobs"}, "slot", "its type",
+		"the job counts against its queue's limit"},
+	{[]string{"jobs"}, "trail", "its type",
+		"true if steps are recorded, false if they are void"},
+	{[]string{"jobs"}, "progress", "table: 0 to 100",
+		"per cent, as the handler reports it"},
+	{[]string{"jobs"}, "progress_note", fmt.Sprintf("Go: %d bytes", jobs.MaxNote),
+		"what the handler says of its progress"},
+	{[]string{"jobs"}, "output", fmt.Sprintf("Go: %d MiB", jobs.DefaultMaxArgs>>20),
+		"the job's result"},
+	{[]string{"outbox", "jobs"}, "joined", "its type",
+		"the row is a step of a join"},
+	{[]string{"outbox", "jobs"}, "concurrency_key", fmt.Sprintf("table: 1 to %d bytes", keyed.MaxKey),
+		"the key that orders or limits the row"},
+	{[]string{"outbox", "jobs"}, "key_limit", "table: at least 0",
+		"0: ordered; otherwise how many may run"},
+	{[]string{"outbox", "jobs"}, "key_policy", fmt.Sprintf("table: 0 to %d", keyed.Skip),
+		"what a dead letter of the key does"},
+	{[]string{"outbox", "jobs"}, "key_rate", "table: 1e-9 to 1e9",
+		"starts a second"},
+	{[]string{"outbox", "jobs"}, "key_burst", "table: at least 1",
+		"starts at once after a quiet time"},
+	{[]string{"outbox", "jobs"}, "key_seq", "table: at most 2^62",
+		"the row's place among those of its key"},
+}
+
+// The page lists the columns of every domain with their types, and each with its bound.
+func TestTheColumnsOfThePage(t *testing.T) {
+	t.Parallel()
+	lines := []string{"| table | column | type | bound | meaning |", "|---|---|---|---|---|"}
+	listed := map[string]bool{}
+	for _, d := range described {
+		var typ string
+		for _, table := range d.tables {
+			columns := specs[table].Columns
+			i := slices.IndexFunc(columns, func(c workqueue.Column) bool { return c.Name == d.column })
+			if i < 0 {
+				t.Fatalf("described has the column %s, which %s has not", d.column, table)
+			}
+			listed[table+"."+d.column], typ = true, columns[i].Type
+		}
+		lines = append(lines, fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |", strings.Join(d.tables, "`, `"), d.column, typ,
+			d.bound, d.meaning))
+	}
+	for table, spec := range specs {
+		for _, c := range spec.Columns {
+			if !listed[table+"."+c.Name] {
+				t.Errorf("%s.%s is not described: add it to described, with its bound and its meaning", table, c.Name)
+			}
+		}
+	}
+	_, got, _ := strings.Cut(read(t, sqlPage).Text, "<!-- columns:begin -->\n")
+	got, _, _ = strings.Cut(got, "\n<!-- columns:end -->")
+	if want := strings.Join(lines, "\n"); got != want {
+		t.Errorf("the columns of %s are not these:\n%s", sqlPage, want)
+	}
+}
