@@ -51,7 +51,10 @@ func (c *Columns) Field(column Column, field any) { c.Split(column, field, field
 func (c *Columns) Split(column Column, from, into any) {
 	switch c.purpose {
 	case writing:
-		c.values = append(c.values, c.from(&column, from))
+		if from != nil {
+			from = c.from(&column, from)
+		}
+		c.values = append(c.values, from)
 	case listing:
 		c.list = append(c.list, column)
 		if column.into(into) == nil && into != nil && c.problem == nil {
