@@ -112,7 +112,7 @@ func TestTheColumnsOfThePage(t *testing.T) {
 			listed[table+"."+d.column], typ = true, columns[i].Type
 		}
 		lines = append(lines, fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |", strings.Join(d.tables,
-		"`, `"), d.column, typ,
+			"`, `"), d.column, typ,
 			d.bound, d.meaning))
 	}
 	for table, spec := range specs {
