@@ -57,7 +57,7 @@ var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/ala
 // for the benefit of few.
 var keptOut = []string{
 	"github.com/pressly/goose", "go.opentelemetry.io/otel/sdk", "github.com/jmoiron/sqlx", "github.com/spf13/cobra",
-	"github.com/lib/pq", "github.com/fergusstrange", "go.uber.org/goleak", "pgregory.net/rapid", "testing",
+	"github.com/lib/pq", "github.com/xi2/xz", "go.uber.org/goleak", "pgregory.net/rapid", "testing",
 }
 
 func TestOurImportsPointOneWay(t *testing.T) {

@@ -3,17 +3,11 @@
 package localpg
 
 import (
-	"archive/zip"
 	"context"
-	"encoding/base64"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/txwork/txwork/internal/spawn"
@@ -130,79 +124,4 @@ func TestVersion(t *testing.T) {
 			t.Errorf("version(%s) = %d, want %d", dir, got, want)
 		}
 	}
-}
-
-// tinyArchive is an .txz with bin/postgres, bin/initdb and bin/pg_ctl, each a
-// shell script that fails.
-const tinyArchive = "" +
-	"/Td6WFoAAAFpIt42AgAhARwAAAAQz1jM4Cf/AJ9dADEaShsJm84iHsbLRwPoGC75j1TR0bLwgHrZHLiLJuV1KHkarF" +
-	"ltIYArc1YxYzJqG2Y47qNin0SgfQvSQRli67jgxbq7P43y3+F6/adAkwpE9UIbBH67n/BmjGAy0a9km3nOC/qzA9Bl" +
-	"tI6iV7tEMEbkoZJJXMb5P2PtRcxaztVu9wyYXLg4KKPpLDymEeXpWl2r0XPePwgPfx5sdxSoAAAAzM7GmwABtwGAUA" +
-	"AAK0YfeD4wDYsCAAAAAAFZWg=="
-
-// repository serves tinyArchive the way Maven Central serves PostgreSQL.
-func repository(t *testing.T) string {
-	archive, err := base64.StdEncoding.DecodeString(tinyArchive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, ".jar") {
-			http.NotFound(w, r)
-			return
-		}
-		jar := zip.NewWriter(w)
-		file, _ := jar.Create("postgres.txz")
-		_, _ = file.Write(archive)
-		_ = jar.Close()
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-func TestDownload(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir()) // for files that embedded-postgres leaves behind
-	repository, cache := repository(t), filepath.Join(t.TempDir(), "cache")
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			dir, err := downloadFrom(t.Context(), repository, cache)
-			if err == nil {
-				err = finder{}.check(dir)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if left := list(t, cache); !slices.Equal(left, []string{"postgresql-" + string(downloadVersion)}) {
-		t.Errorf("the cache holds %v", left)
-	}
-}
-
-func TestFailedDownload(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	cache := t.TempDir()
-	if dir, err := downloadFrom(t.Context(), server.URL, cache); err == nil {
-		t.Errorf("downloaded %s from nowhere", dir)
-	}
-	if left := list(t, cache); len(left) != 0 {
-		t.Errorf("the cache holds %v", left)
-	}
-}
-
-func list(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
 }

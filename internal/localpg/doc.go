@@ -12,6 +12,7 @@
 // directory in [BinDirEnv], the places where Debian, Red Hat, Alpine, Homebrew,
 // MacPorts and Postgres.app install them (newest version first, PATH after
 // Debian's directory), and last a download into the user's cache directory.
+// It comes from Maven Central, through the proxy that HTTPS_PROXY names, and once: later calls need no network.
 // Where none works, the error names what to install. Start does not look at
 // [DatabaseURLEnv]; callers that accept a server of the user's do.
 //

