@@ -20,9 +20,11 @@ lint:
 docs-check:
 	.ci/docs
 
-# Benchmarks of the core, see docs/performance.md.
+# What a job costs on this machine, see docs/performance.md.
 bench:
-	go test -run '^$$' -bench . -benchtime 3x ./workqueue
+	go run ./cmd/txwork bench drain --jobs 200000
+	go run ./cmd/txwork bench enqueue --jobs 200000
+	go run ./cmd/txwork bench latency
 
 # Compares txwork with its peers; all of them take hours. FLAGS are those of bench/README.md, such as "--resume" or
 # "--peers txwork,river:bench --rounds 1".
@@ -36,7 +38,7 @@ bench-target:
 # Compares the working tree with the merge base, or with BASE=commit; takes some minutes, with CHECK=--short about one. It
 # does not judge times.
 bench-check:
-	go run ./cmd/txwork/internal/bench/check $(if $(BASE),--base $(BASE)) $(CHECK)
+	go run ./bench check $(if $(BASE),--base $(BASE)) $(CHECK)
 
 demo:
 	go run ./cmd/txwork demo

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/txwork/txwork/bench/check"
 	"github.com/txwork/txwork/bench/lab"
 	"github.com/txwork/txwork/bench/report"
 	"github.com/txwork/txwork/bench/results"
@@ -25,7 +26,7 @@ func main() {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "\nstopped; --resume goes on")
+		fmt.Fprintln(os.Stderr, "\nstopped; --resume goes on where a file of results was named")
 		os.Exit(130)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
@@ -120,6 +121,9 @@ func (f flags) checkFiles() error {
 func run(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "target" {
 		return runTarget(ctx, args[1:])
+	}
+	if len(args) > 0 && args[0] == "check" {
+		return check.Run(ctx, ".", args[1:], os.Stdout, os.Stderr)
 	}
 	f, err := parse(args)
 	if err != nil {

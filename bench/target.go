@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/bench/lab"
+	"github.com/txwork/txwork/bench/producers"
 	"github.com/txwork/txwork/bench/report"
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // A target is a row of the table of targets in docs/performance.md.
@@ -38,12 +40,12 @@ type targetRun struct {
 // targets are the targets by their names on the command line.
 var targets = map[string]target{
 	"producers": {"32 producers on a disk that takes 1 ms longer to flush, a relay beside them",
-		"0.65 of the rate without trigger, done p50 < 20 ms", producers(announced, time.Millisecond)},
+		"0.65 of the rate without trigger, done p50 < 20 ms", variants(time.Millisecond, announced(0)...)},
 	"trickle": {"the same at 20 transactions a second", "done p50 no worse than notifying always by more than 10 %",
-		producers(announced, time.Millisecond, "-rate", "20")},
+		variants(time.Millisecond, announced(20)...)},
 	"message": {"8 producers on a local disk: what one outbox message more costs a transaction, and what one more row of a " +
 		"bare table would", "half of what it cost at first, which was 0.73 of the transaction without it",
-		producers(seconds, 0, "-trigger", "off", "-relay=false", "-producers", "8")},
+		variants(0, seconds()...)},
 	"single": {"8 producers, one job a transaction; first with a worker process of another queue beside them", "1.2 of River's bench settings",
 		inTurn(compare(results.Served, "txwork:defaults", "river:bench"),
 			compare(results.Single, "txwork:defaults", "river:bench"))},
@@ -63,15 +65,10 @@ var targets = map[string]target{
 		"river:bench")},
 	"kept": {"held snapshot, retained jobs, crowds, failing jobs, timers, log", "what was met stays met", commands(
 		"go run ./cmd/txwork bench drain --jobs 400000 --hold-snapshot",
-		"go run ./cmd/txwork bench retained",
-		"go run ./cmd/txwork bench crowd --kind paused",
-		"go run ./cmd/txwork bench crowd --kind unknown",
-		"go run ./cmd/txwork bench crowd --kind blocked",
-		"go run ./cmd/txwork bench crowd --kind rate",
 		"go run ./cmd/txwork bench drain --jobs 100000",
 		"go run ./cmd/txwork bench drain --jobs 100000 --fail 10%",
 		"go run ./cmd/txwork bench timers",
-		"go test -count 1 -run TestWriteAheadLog -v ./internal/costs",
+		"go test -count 1 -run TestWriteAheadLog|CannotBeClaimed -v ./internal/costs",
 	)},
 }
 
@@ -162,28 +159,72 @@ func loads(rates []float64, queues []int, peers ...string) func(context.Context,
 	}
 }
 
-// Variants of the producers: how an insert is announced, and what a transaction writes beside its own row.
-const (
-	announced = "-trigger off,-trigger always,-trigger announcer"
-	seconds   = "-second none,-second row,-second message"
-)
-
-// producers runs the program bench/producers in some variants.
-func producers(variants string, slow time.Duration, args ...string) func(context.Context, targetRun) error {
+// variants measures variants of the producers by turns, round by round, on a server of its own each time.
+func variants(slow time.Duration, all ...producers.Options) func(context.Context, targetRun) error {
 	return func(ctx context.Context, c targetRun) error {
-		dir, err := lab.Dir(ctx)
-		if err != nil {
-			return err
+		if c.slow > 0 {
+			slow = c.slow
 		}
-		script := filepath.Join(dir, "producers", "run.sh")
-		command := exec.CommandContext(ctx, "bash", append([]string{script, variants}, args...)...)
-		command.Env = append(os.Environ(), fmt.Sprintf("ROUNDS=%d", c.rounds))
-		if slow > 0 {
-			command.Env = append(command.Env, fmt.Sprintf("SLOW_DISK_US=%d", slow.Microseconds()))
+		runs := make([][]producers.Result, len(all))
+		for range c.rounds {
+			for i, o := range all {
+				o.Length = time.Duration(c.options.Seconds * float64(time.Second))
+				r, err := produce(ctx, slow, o)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(os.Stderr, "%-9s %2d producers, %s\n", o.Name(), o.Producers, r)
+				runs[i] = append(runs[i], r)
+			}
 		}
-		command.Stdout, command.Stderr = c.out, os.Stderr
-		return command.Run()
+		writeVariants(c.out, all, runs)
+		return nil
 	}
+}
+
+func produce(ctx context.Context, slow time.Duration, o producers.Options) (r producers.Result, err error) {
+	l, err := lab.Open(ctx, results.Options{}, "", slow)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return producers.Run(ctx, l.URL(), o)
+}
+
+// writeVariants writes the medians of the variants, and compares each with the first.
+func writeVariants(out io.Writer, all []producers.Options, runs [][]producers.Result) {
+	var first float64
+	for i, o := range all {
+		of := func(figure func(producers.Result) float64) float64 { return measure.SpreadBy(runs[i], figure).Median }
+		median := producers.Result{
+			PerSecond: of(func(r producers.Result) float64 { return r.PerSecond }),
+			P50:       of(func(r producers.Result) float64 { return r.P50 }),
+			P99:       of(func(r producers.Result) float64 { return r.P99 }),
+			Max:       of(func(r producers.Result) float64 { return r.Max }),
+		}
+		if i == 0 {
+			first = median.PerSecond
+		}
+		fmt.Fprintf(out, "median of %s: %.2f of the first one's, %.0f µs a transaction more: %s\n", o.Name(),
+			median.PerSecond/first, 1e6/median.PerSecond-1e6/first, median)
+	}
+}
+
+// announced are producers of messages beside a relay, by how an insert is announced.
+func announced(rate float64) (all []producers.Options) {
+	for _, trigger := range []string{"off", "always", "announcer"} {
+		all = append(all, producers.Options{Producers: 32, Rate: rate, Trigger: trigger, Second: "message",
+			Relay: true})
+	}
+	return all
+}
+
+// seconds are producers without a relay, by what a transaction writes beside its own row.
+func seconds() (all []producers.Options) {
+	for _, second := range []string{"none", "row", "message"} {
+		all = append(all, producers.Options{Producers: 8, Trigger: "off", Second: second})
+	}
+	return all
 }
 
 // commands runs commands of this checkout, one after the other.
@@ -197,6 +238,7 @@ func commands(lines ...string) func(context.Context, targetRun) error {
 			fmt.Fprintf(c.out, "\n$ %s\n", line)
 			words := strings.Fields(line)
 			command := exec.CommandContext(ctx, words[0], words[1:]...)
+			command.Env = append(os.Environ(), "TXWORK_TEST_FULL=1")
 			command.Dir, command.Stdout, command.Stderr = filepath.Dir(dir), c.out, os.Stderr
 			if err := command.Run(); err != nil {
 				return fmt.Errorf("%s: %w", line, err)

@@ -2,9 +2,6 @@ package workqueue_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,14 +11,13 @@ import (
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/txwork/txwork/internal/localpg"
-	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/measure"
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The benchmarks run through the public Worker, on a private PostgreSQL with fsync and
-// synchronous_commit on, with a no-op handler and the default options. docs/performance.md says how to
-// read them. Set -benchtime=1x for a single run of each.
+// What a drain costs is measured by `txwork bench` and by the module bench, see docs/performance.md. The benchmark here
+// is of what these do not vary: it runs through the public Worker, on a private server whose commits are durable, with
+// a handler that does nothing and the default options.
 
 // benchPayload has the 30 bytes of the figures in docs/performance.md.
 var benchPayload = []byte("thirty bytes of a small payload")[:30]
@@ -38,11 +34,9 @@ type bench struct {
 	table *workqueue.Table
 }
 
-func newBench(b *testing.B, spec workqueue.Spec) *bench {
+func newBench(b *testing.B) *bench {
 	ctx := b.Context()
-	server, err := localpg.Start(ctx, localpg.Options{Durable: true, Settings: map[string]string{
-		"max_wal_size": "4GB", "shared_buffers": "512MB",
-	}})
+	server, err := measure.Start(ctx, nil, "")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -52,11 +46,10 @@ func newBench(b *testing.B, spec workqueue.Spec) *bench {
 		b.Fatal(err)
 	}
 	b.Cleanup(pool.Close)
-	spec.Table = "bench"
-	spec.Columns = []workqueue.Column{
+	spec := workqueue.Spec{Table: "bench", Columns: []workqueue.Column{
 		{Name: "topic", Type: "text", NotNull: true},
 		{Name: "payload", Type: "bytea", NotNull: true},
-	}
+	}}
 	table, err := workqueue.Open(spec, workqueue.Telemetry{})
 	if err != nil {
 		b.Fatal(err)
@@ -127,54 +120,34 @@ func (x *bench) worker(handler workqueue.Handler[benchMessage]) *workqueue.Worke
 	return w
 }
 
-// drain runs a worker until n rows are done, durably, and returns when each quarter of them was reached.
-func (x *bench) drain(n int) (quarters [4]time.Duration) {
+// drain runs a worker until n rows are done, durably, and returns how many it did a second.
+func (x *bench) drain(n int64) (rate float64) {
 	x.Helper()
 	ctx, stop := context.WithCancel(x.Context())
 	defer stop()
 	var done atomic.Int64
 	start := time.Now()
 	w := x.worker(func(context.Context, *workqueue.Claim[benchMessage]) error {
-		if d := done.Add(1); d%int64(n/4) == 0 {
-			quarters[d/int64(n/4)-1] = time.Since(start)
-			if d == int64(n) {
-				stop()
-			}
+		if done.Add(1) == n {
+			stop()
 		}
 		return nil
 	})
 	if err := w.Run(ctx); err != nil {
 		x.Fatal(err)
 	}
-	quarters[3] = time.Since(start)
+	rate = float64(n) / time.Since(start).Seconds()
 	if left := x.scalar("SELECT count(*) FROM txwork.bench WHERE completed_at IS NULL"); left != 0 {
 		x.Fatalf("%v rows are left", left)
 	}
-	return quarters
-}
-
-func BenchmarkDrain(b *testing.B) {
-	for name, spec := range map[string]workqueue.Spec{"retained": {}, "deleted": {DeleteDone: true}} {
-		b.Run(name, func(b *testing.B) {
-			const n = 200_000
-			x := newBench(b, spec)
-			var took time.Duration
-			runs := 0
-			for b.Loop() {
-				x.fill(n)
-				took += x.drain(n)[3]
-				runs++
-			}
-			b.ReportMetric(float64(n*runs)/took.Seconds(), "rows/s")
-		})
-	}
+	return rate
 }
 
 // BenchmarkTelemetry drains in turns with providers that do nothing and with those of the OpenTelemetry SDK, which
 // samples every span.
 func BenchmarkTelemetry(b *testing.B) {
 	const n, rounds = 50_000, 5
-	x := newBench(b, workqueue.Spec{})
+	x := newBench(b)
 	nothing, err := workqueue.Open(x.table.Spec(), workqueue.Telemetry{
 		TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
 	})
@@ -186,93 +159,12 @@ func BenchmarkTelemetry(b *testing.B) {
 		for range rounds {
 			for _, x.table = range []*workqueue.Table{nothing, sdk} {
 				x.fill(n)
-				rates[x.table] = append(rates[x.table], n/x.drain(n)[3].Seconds())
+				rates[x.table] = append(rates[x.table], x.drain(n))
 			}
 		}
 	}
-	median := func(t *workqueue.Table) float64 { return slices.Sorted(slices.Values(rates[t]))[len(rates[t])/2] }
+	median := func(t *workqueue.Table) float64 { return measure.SpreadOf(rates[t]).Median }
 	b.ReportMetric(median(nothing), "rows/s-without")
 	b.ReportMetric(median(sdk), "rows/s-SDK")
 	b.ReportMetric(median(sdk)/median(nothing), "ratio")
-}
-
-// BenchmarkHeldSnapshot drains while a transaction elsewhere holds back vacuum.
-func BenchmarkHeldSnapshot(b *testing.B) {
-	const n = 400_000
-	x := newBench(b, workqueue.Spec{})
-	for b.Loop() {
-		x.fill(n)
-		release := x.holdSnapshot()
-		q := x.drain(n)
-		release()
-		first, last := q[0], q[3]-q[2]
-		b.ReportMetric(n/q[3].Seconds(), "rows/s")
-		b.ReportMetric(first.Seconds()/last.Seconds(), "last/first-quarter")
-	}
-}
-
-func (x *bench) holdSnapshot() (release func()) {
-	x.Helper()
-	tx, err := x.pool.BeginTx(x.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		x.Fatal(err)
-	}
-	var n int
-	if err := tx.QueryRow(x.Context(), "SELECT count(*) FROM txwork.bench").Scan(&n); err != nil {
-		x.Fatal(err)
-	}
-	return func() { tx.Rollback(x.Context()) }
-}
-
-// BenchmarkWAL counts the write-ahead log that a row costs from enqueue to done, and the share of heap-only updates
-// among claims, with producers and worker running side by side.
-func BenchmarkWAL(b *testing.B) {
-	const n = 100_000
-	x := newBench(b, workqueue.Spec{})
-	for b.Loop() {
-		x.fill(n) // the steady state: pages have been filled and vacuumed before
-		x.drain(n)
-		x.exec("VACUUM txwork.bench")
-		x.exec("CHECKPOINT")
-		x.exec("SELECT pg_stat_reset()")
-		before := x.scalar("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
-		fpi := x.scalar("SELECT wal_fpi FROM pg_stat_wal")
-		x.enqueue(n)
-		x.drain(n)
-		bytes := x.scalar("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn") - before
-		b.ReportMetric(bytes/n, "WAL-B/row")
-		b.ReportMetric((x.scalar("SELECT wal_fpi FROM pg_stat_wal")-fpi)/n, "full-page-images/row")
-		pgtest.Pass(time.Second) // PostgreSQL reports table statistics once a second
-		hot := x.scalar("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'bench'")
-		b.ReportMetric(100*hot/n, "%HOT-of-claims")
-	}
-}
-
-// BenchmarkIdleLatency is insert to handler start, one row at a time on an idle queue.
-func BenchmarkIdleLatency(b *testing.B) {
-	x := newBench(b, workqueue.Spec{})
-	ctx, stop := context.WithCancel(b.Context())
-	started := make(chan time.Time, 1)
-	var running sync.WaitGroup
-	w := x.worker(func(context.Context, *workqueue.Claim[benchMessage]) error {
-		started <- time.Now()
-		return nil
-	})
-	running.Go(func() { w.Run(ctx) })
-	defer running.Wait()
-	defer stop()
-
-	x.enqueue(1) // opens connections and prepares statements
-	<-started
-	var took []time.Duration
-	for b.Loop() {
-		pgtest.Pass(20 * time.Millisecond) // idle again
-		start := time.Now()
-		x.enqueue(1)
-		took = append(took, (<-started).Sub(start))
-	}
-	slices.Sort(took)
-	for _, p := range []int{50, 99} {
-		b.ReportMetric(float64(took[len(took)*p/100].Microseconds())/1000, fmt.Sprintf("ms-p%d", p))
-	}
 }

@@ -2,11 +2,11 @@ package lab
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/txwork/txwork/bench/protocol"
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // A measurement is a cell while it is being measured.
@@ -113,7 +113,7 @@ func (m *measurement) served(ctx context.Context) error {
 	return first(stopErr, err)
 }
 
-func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled protocol.Event, c results.Costs,
+func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled protocol.Event, c measure.Costs,
 	err error) {
 	before, err := m.database.counters(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled pr
 	if err != nil {
 		return filled, c, err
 	}
-	return filled, costs(before, after, cpu, max(1, filled.Jobs)), m.database.expect(ctx, m.about.UnfinishedSQL,
+	return filled, before.Costs(after, cpu, max(1, int64(filled.Jobs))), m.database.expect(ctx, m.about.UnfinishedSQL,
 		filled.Jobs)
 }
 
@@ -150,14 +150,14 @@ func (m *measurement) drain(ctx context.Context, work func(context.Context) (wor
 		return err
 	}
 	m.took(m.config.Jobs, w.seconds)
-	m.cell.Costs = costs(before, w.after, w.cpu, m.config.Jobs)
+	m.cell.Costs = before.Costs(w.after, w.cpu, int64(m.config.Jobs))
 	return nil
 }
 
 // worked is what the workers needed: the time, the server's counters after it, and the processor time of the clients.
 type worked struct {
 	seconds float64
-	after   counters
+	after   measure.Counters
 	cpu     time.Duration
 }
 
@@ -210,7 +210,7 @@ func (m *measurement) latency(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.cell.Costs = costs(before, after, cpu, m.config.Jobs)
+	m.cell.Costs = before.Costs(after, cpu, int64(m.config.Jobs))
 	m.cell.Jobs = len(e.Millis) - latencyWarmUp
 	m.cell.P50, m.cell.P99, err = percentiles(e.Millis)
 	return err
@@ -218,10 +218,13 @@ func (m *measurement) latency(ctx context.Context) error {
 
 // percentiles returns the percentiles without the warm-up.
 func percentiles(millis []float64) (p50, p99 float64, err error) {
-	if len(millis) <= latencyWarmUp {
+	var latencies []time.Duration
+	for _, ms := range millis[min(len(millis), latencyWarmUp):] {
+		latencies = append(latencies, time.Duration(ms*float64(time.Millisecond)))
+	}
+	p := measure.PercentilesOf(latencies)
+	if p == nil {
 		return 0, 0, errNoLatencies
 	}
-	sorted := slices.Sorted(slices.Values(millis[latencyWarmUp:]))
-	at := func(share float64) float64 { return sorted[int(share*float64(len(sorted)-1)+0.5)] }
-	return at(0.5), at(0.99), nil
+	return p.P50, p.P99, nil
 }

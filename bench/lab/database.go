@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // A database is the database of one cell.
@@ -72,6 +74,11 @@ func (d *database) settle(ctx context.Context) error {
 	}
 	_, err := d.conn.Exec(ctx, "CHECKPOINT")
 	return err
+}
+
+// counters reads the server's counters.
+func (d *database) counters(ctx context.Context) (measure.Counters, error) {
+	return measure.Read(ctx, d.conn, d.dir)
 }
 
 // expect fails unless the count is n.

@@ -40,12 +40,12 @@ func (e entrant) description(deleted bool) protocol.Description {
 	return e.retained
 }
 
-// entrants prepares the wanted peers, or all, and asks them to describe themselves. A peer that cannot be run here is
-// an error, unless it may be skipped: then skip is called.
-func (l *Lab) entrants(ctx context.Context, wanted []string, maySkip bool,
+// entrants prepares the wanted peers of a list, or all, and asks them to describe themselves. A peer that cannot be run
+// here is an error, unless it may be skipped: then skip is called.
+func (l *Lab) entrants(ctx context.Context, list []peer, wanted []string, maySkip bool,
 	skip func(name string, err error)) ([]entrant, error) {
 	var all []entrant
-	for _, p := range peers {
+	for _, p := range list {
 		profile, want := wantedProfile(wanted, p.name)
 		if !want {
 			continue
@@ -66,10 +66,10 @@ func (l *Lab) entrants(ctx context.Context, wanted []string, maySkip bool,
 	return all, nil
 }
 
-func checkNames(wanted []string) error {
+func checkNames(list []peer, wanted []string) error {
 	for _, w := range wanted {
 		name, _, _ := strings.Cut(w, ":")
-		if !slices.ContainsFunc(peers, func(p peer) bool { return p.name == name }) {
+		if !slices.ContainsFunc(list, func(p peer) bool { return p.name == name }) {
 			return fmt.Errorf("there is no peer %q", name)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/txwork/txwork/bench/results"
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // A Lab is a private server and the programs of the peers.
@@ -26,14 +27,6 @@ type Lab struct {
 	temp    string // the directory of the built programs
 	slow    time.Duration
 	count   int // number of databases so far
-}
-
-// settings are those of a small server, and are the same for all peers. Durable adds fsync, and synchronous_commit is
-// on by default.
-var settings = map[string]string{
-	"max_wal_size":       "4GB", // with the small default, frequent checkpoints would dominate the results
-	"shared_buffers":     "512MB",
-	"synchronous_commit": "on",
 }
 
 // Open starts a server from the binaries in a directory, or from those that are found if it is empty. Each flush of the
@@ -60,7 +53,7 @@ func (l *Lab) open(ctx context.Context, binaries string) (err error) {
 		}
 		defer func() { err = errors.Join(err, undo()) }()
 	}
-	l.server, err = localpg.Start(ctx, localpg.Options{Durable: true, Settings: settings, BinDir: binaries})
+	l.server, err = measure.Start(ctx, nil, binaries)
 	return err
 }
 
@@ -98,7 +91,7 @@ func (l *Lab) header(ctx context.Context) (h results.Header, err error) {
 		return h, err
 	}
 	h.Postgres, _, _ = strings.Cut(h.Postgres, " ") // without what the distribution adds
-	h.Settings, err = show(ctx, conn, append(slices.Collect(maps.Keys(settings)), "fsync", "full_page_writes"))
+	h.Settings, err = show(ctx, conn, append(slices.Collect(maps.Keys(measure.Settings)), "fsync", "full_page_writes"))
 	if l.slow > 0 {
 		h.Settings += fmt.Sprintf(", flushes that take %v longer", l.slow)
 	}

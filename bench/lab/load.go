@@ -9,6 +9,7 @@ import (
 
 	"github.com/txwork/txwork/bench/protocol"
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // A LoadRequest describes loads: jobs at a rate, in a number of queues, with a worker beside the producers.
@@ -39,7 +40,7 @@ type Load struct {
 
 // RunLoads measures each load of each peer, round by round, and returns all measurements.
 func RunLoads(ctx context.Context, r LoadRequest) (loads []Load, err error) {
-	if err := checkNames(r.Peers); err != nil {
+	if err := checkNames(peers, r.Peers); err != nil {
 		return nil, err
 	}
 	l, err := Open(ctx, r.Options, r.Binaries, r.SlowDisk)
@@ -47,7 +48,7 @@ func RunLoads(ctx context.Context, r LoadRequest) (loads []Load, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	entrants, err := l.entrants(ctx, r.Peers, r.Skip || len(r.Peers) == 0, r.Progress.skipped)
+	entrants, err := l.entrants(ctx, peers, r.Peers, r.Skip || len(r.Peers) == 0, r.Progress.skipped)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func (load *Load) measure(ctx context.Context, d *database, p *process) error {
 	load.PerSecond = float64(done.Jobs) / done.Seconds
 	load.ClientCPU = done.CPUSeconds * 1e6 / done.Seconds
 	seconds := after.at.Sub(before.at).Seconds()
-	load.ServerCPU = microseconds(after.cpu-before.cpu) / seconds
+	load.ServerCPU = measure.Microseconds(after.cpu-before.cpu) / seconds
 	load.Transactions = float64(after.transactions-before.transactions) / seconds
 	return nil
 }
@@ -145,10 +146,10 @@ type usage struct {
 
 // usage reads the counters from another database, so that its own transactions are not counted.
 func (d *database) usage(ctx context.Context) (u usage, err error) {
-	u.cpu, _ = serverCPU(d.dir)
+	u.cpu, _ = measure.ServerCPU(d.dir)
 	u.at = time.Now()
-	const committed = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1"
-	return u, d.home.QueryRow(ctx, committed, d.name).Scan(&u.transactions)
+	u.transactions, err = measure.Transactions(ctx, d.home, d.name)
+	return u, err
 }
 
 // sampleEvery is how often connections are counted: rarely enough not to affect the measured costs.

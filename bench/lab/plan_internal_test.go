@@ -96,7 +96,8 @@ func TestWantedPeers(t *testing.T) {
 			t.Errorf("wantedProfile(%v, %s) = %v, %v", c.wanted, c.name, profiles, want)
 		}
 	}
-	if err := checkNames([]string{"txwork", "rivre:bench"}); err == nil || !strings.Contains(err.Error(), "rivre") {
+	err := checkNames(peers, []string{"txwork", "rivre:bench"})
+	if err == nil || !strings.Contains(err.Error(), "rivre") {
 		t.Errorf("error %v, want one that names rivre", err)
 	}
 }

@@ -72,9 +72,30 @@ func goPeer(name string, available func(context.Context, *Lab) error, b map[stri
 					return err
 				}
 			}
-			return l.tool(ctx, l.dir, "go", "build", "-o", filepath.Join(l.temp, name), "./peers/"+name)
+			return l.build(ctx, l.dir, name, name)
 		},
 		bounds: b,
+	}
+}
+
+// build builds a peer in a directory of this module, into a program with a name. It trims paths, so that the build
+// cache of another checkout can be used.
+func (l *Lab) build(ctx context.Context, dir, peer, name string) error {
+	return l.tool(ctx, dir, "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(l.temp, name),
+		"./peers/"+peer)
+}
+
+// A Checkout is txwork as some commit has it.
+type Checkout struct {
+	Name string // as a peer
+	Dir  string // of the module bench
+}
+
+func (c Checkout) peer() peer {
+	return peer{
+		name:    c.Name,
+		command: func(l *Lab) []string { return []string{filepath.Join(l.temp, c.Name)} },
+		ready:   func(ctx context.Context, l *Lab) error { return l.build(ctx, c.Dir, "txwork", c.Name) },
 	}
 }
 

@@ -24,6 +24,7 @@ type Request struct {
 	Rounds    int
 	Peers     []string           // names, or name:profile; empty for all that can be run here
 	Workloads []results.Workload // empty for all
+	Checkouts []Checkout         // measured in the place of the peers, by turns
 	Binaries  string             // directory of PostgreSQL's binaries; "" for those that are found
 	File      string             // the file of results
 	Resume    bool               // continue with what is missing in File, which otherwise must not exist
@@ -43,7 +44,7 @@ func Run(ctx context.Context, r Request) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	entrants, err := l.entrants(ctx, r.Peers, len(r.Peers) == 0, r.Progress.skipped)
+	entrants, err := l.entrants(ctx, r.list(), r.Peers, len(r.Peers) == 0, r.Progress.skipped)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,19 @@ func (r Request) check() error {
 	if err := r.checkFile(); err != nil {
 		return err
 	}
-	return checkNames(r.Peers)
+	return checkNames(r.list(), r.Peers)
+}
+
+// list returns the peers of which the request names some.
+func (r Request) list() []peer {
+	if len(r.Checkouts) == 0 {
+		return peers
+	}
+	list := make([]peer, len(r.Checkouts))
+	for i, c := range r.Checkouts {
+		list[i] = c.peer()
+	}
+	return list
 }
 
 // checkFile creates the file and removes it again, because only this shows that it can be created.

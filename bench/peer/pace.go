@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/txwork/txwork/bench/protocol"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // warmUp is how long a load runs at most before it is measured, so that caches, plans and connections exist and all
@@ -34,13 +35,13 @@ func (r *runner) pace(ctx context.Context, s Session) error {
 		if err := r.say(protocol.Event{Kind: protocol.Started}); err != nil {
 			return err
 		}
-		begun, spent := time.Now(), processCPU()
+		begun, spent := time.Now(), measure.ClientCPU()
 		after, err := r.load(running, s, length, &handled)
 		if err != nil {
 			return err
 		}
 		e := protocol.Event{Kind: protocol.Filled, Jobs: after - before, Seconds: time.Since(begun).Seconds(),
-			CPUSeconds: (processCPU() - spent).Seconds()}
+			CPUSeconds: (measure.ClientCPU() - spent).Seconds()}
 		if err := r.say(e); err != nil {
 			return err
 		}

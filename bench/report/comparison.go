@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // WriteComparison writes the medians of the cells of one workload, and the ratio of the first peer's median to each of
@@ -32,10 +33,10 @@ func WriteComparison(w io.Writer, cells []results.Cell) error {
 	for _, r := range rows {
 		own, leader, alone := values[r], values[row{rows[0].entrant, r.processes}],
 			values[row{r.entrant, rows[0].processes}]
-		rates := spreadBy(own, rate)
+		rates := measure.SpreadBy(own, rate)
 		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s\t%.2f\t%.2f\n", r.entrant, orDash(r.processes),
-			rates.median, rates.min, rates.max, ratioBy(leader, own, rate, p50), ratioBy(own, alone, rate, p50),
-			spreadBy(own, p50).median, spreadBy(own, p99).median)
+			rates.Median, rates.Min, rates.Max, ratioBy(leader, own, rate, p50), ratioBy(own, alone, rate, p50),
+			measure.SpreadBy(own, p50).Median, measure.SpreadBy(own, p99).Median)
 	}
 	return out.Flush()
 }
@@ -43,23 +44,11 @@ func WriteComparison(w io.Writer, cells []results.Cell) error {
 // ratioBy returns the ratio of medians, of the first of the values that was measured.
 func ratioBy(a, b []results.Cell, values ...func(results.Cell) float64) string {
 	for _, value := range values {
-		if over, under := spreadBy(a, value).median, spreadBy(b, value).median; over > 0 && under > 0 {
+		if over, under := measure.SpreadBy(a, value).Median, measure.SpreadBy(b, value).Median; over > 0 && under > 0 {
 			return fmt.Sprintf("%.2f", over/under)
 		}
 	}
 	return "-"
-}
-
-// spreadBy returns the spread of one value of measurements.
-func spreadBy[M any](measurements []M, value func(M) float64) spread {
-	if len(measurements) == 0 {
-		return spread{}
-	}
-	values := make([]float64, len(measurements))
-	for i, m := range measurements {
-		values[i] = value(m)
-	}
-	return spreadOf(values)
 }
 
 func orDash(n int) string {

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/txwork/txwork/bench/lab"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // WriteLoads writes a table with the medians of all rounds.
@@ -27,7 +28,7 @@ func WriteLoads(w io.Writer, loads []lab.Load) error {
 			}
 		}
 		loads = slices.DeleteFunc(loads, same)
-		of := func(value func(lab.Load) float64) float64 { return spreadBy(rounds, value).median }
+		of := func(value func(lab.Load) float64) float64 { return measure.SpreadBy(rounds, value).Median }
 		perJob := "-\t-\t-"
 		if one.Rate > 0 {
 			server := of(func(o lab.Load) float64 { s, _ := o.PerJob(); return s })

@@ -66,7 +66,7 @@ func add(p *plot.Plot, rows []row) error {
 	names := make([]string, len(rows))
 	for i, r := range rows {
 		names[i] = r.label()
-		bar, err := plotter.NewBarChart(plotter.Values{r.value.median}, barWidth)
+		bar, err := plotter.NewBarChart(plotter.Values{r.value.Median}, barWidth)
 		if err != nil {
 			return err
 		}
@@ -104,8 +104,8 @@ type bars struct {
 func whiskers(rows []row) bars {
 	b := bars{make(plotter.XYs, len(rows)), make(plotter.XErrors, len(rows))}
 	for i, r := range rows {
-		b.XYs[i].X, b.XYs[i].Y = r.value.median, float64(i)
-		b.XErrors[i].Low, b.XErrors[i].High = r.value.median-r.value.min, r.value.max-r.value.median
+		b.XYs[i].X, b.XYs[i].Y = r.value.Median, float64(i)
+		b.XErrors[i].Low, b.XErrors[i].High = r.value.Median-r.value.Min, r.value.Max-r.value.Median
 	}
 	return b
 }

@@ -41,8 +41,8 @@ func processesPicture(rows []row) ([]byte, error) {
 func addLine(p *plot.Plot, s series) error {
 	points := spreads{make(plotter.XYs, len(s.rows)), make(plotter.YErrors, len(s.rows))}
 	for i, r := range s.rows {
-		points.XYs[i].X, points.XYs[i].Y = place(r.processes), r.value.median
-		points.YErrors[i].Low, points.YErrors[i].High = r.value.median-r.value.min, r.value.max-r.value.median
+		points.XYs[i].X, points.XYs[i].Y = place(r.processes), r.value.Median
+		points.YErrors[i].Low, points.YErrors[i].High = r.value.Median-r.value.Min, r.value.Max-r.value.Median
 	}
 	line, err := plotter.NewLine(points.XYs)
 	if err != nil {

@@ -48,10 +48,10 @@ func (s series) with(processes int) (row, bool) {
 func (s series) extremes() (best, lowest row) {
 	best, lowest = s.rows[0], s.rows[0]
 	for _, r := range s.rows {
-		if r.value.median > best.value.median {
+		if r.value.Median > best.value.Median {
 			best = r
 		}
-		if r.value.median < lowest.value.median {
+		if r.value.Median < lowest.value.Median {
 			lowest = r
 		}
 	}
@@ -71,12 +71,12 @@ func processesTable(_ results.Workload, o results.Options, rows []row) string {
 		for _, n := range results.ProcessCounts {
 			cell := "–"
 			if r, found := s.with(n); found {
-				cell = fmt.Sprintf("%s (%s)", count(r.value.median), between(r.value, count))
+				cell = fmt.Sprintf("%s (%s)", count(r.value.Median), between(r.value, count))
 			}
 			fmt.Fprintf(&b, " %s |", cell)
 		}
 		best, lowest := s.extremes()
-		fmt.Fprintf(&b, " %s | %s |\n", ratio(lowest.value.median/best.value.median), s.runs())
+		fmt.Fprintf(&b, " %s | %s |\n", ratio(lowest.value.Median/best.value.Median), s.runs())
 	}
 	return b.String()
 }
@@ -100,7 +100,7 @@ func processesVerdict(_ results.Workload, rows []row) string {
 	for _, s := range all {
 		best, lowest := s.extremes()
 		says = append(says, fmt.Sprintf("- %s is at its best with %s; with %d it does %.0f %% of that.",
-			s.label, processes(best.processes), lowest.processes, 100*lowest.value.median/best.value.median))
+			s.label, processes(best.processes), lowest.processes, 100*lowest.value.Median/best.value.Median))
 	}
 	return strings.Join(append(says, ahead(all)...), "\n")
 }
@@ -110,9 +110,9 @@ func ahead(all []series) (says []string) {
 		for _, r := range us.rows {
 			for _, s := range all {
 				them, found := s.with(r.processes)
-				if us.own && found && them.Peer != limit && them.value.median > r.value.median {
+				if us.own && found && them.Peer != limit && them.value.Median > r.value.Median {
 					says = append(says, fmt.Sprintf("- **With %s %s is ahead of txwork, %s times.**%s",
-						processes(r.processes), s.label, ratio(them.value.median/r.value.median), overlap(r, them)))
+						processes(r.processes), s.label, ratio(them.value.Median/r.value.Median), overlap(r, them)))
 				}
 			}
 		}

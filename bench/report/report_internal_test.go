@@ -12,24 +12,10 @@ import (
 	"testing"
 
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
-
-func TestSpread(t *testing.T) {
-	for _, c := range []struct {
-		values []float64
-		want   spread
-	}{
-		{[]float64{3}, spread{3, 3, 3}},
-		{[]float64{3, 1, 2}, spread{2, 1, 3}},
-		{[]float64{4, 1, 3, 2}, spread{2.5, 1, 4}},
-	} {
-		if got := spreadOf(c.values); got != c.want {
-			t.Errorf("spreadOf(%v) = %v, want %v", c.values, got, c.want)
-		}
-	}
-}
 
 func TestFormats(t *testing.T) {
 	for got, want := range map[string]string{
@@ -58,7 +44,7 @@ func sample() (results.Header, []results.Cell) {
 			c := results.Cell{
 				Key:  results.Key{Workload: w, Entrant: results.Entrant{Peer: peer, Profile: profile}, Round: i + 1},
 				Name: name, Version: "v1", Settings: "settings of " + profile, Deleted: deleted, Jobs: jobs,
-				Costs: results.Costs{WALBytes: 600 + v/1000, ClientCPU: 5},
+				Costs: measure.Costs{WALBytes: 600 + v/1000, ClientCPU: 5},
 			}
 			if w == results.Latency {
 				c.P50, c.P99 = v, 3*v
@@ -67,7 +53,7 @@ func sample() (results.Header, []results.Cell) {
 				c.Costs.ServerCPU = new(12.0)
 			}
 			if w == results.Drain {
-				c.FillCosts = &results.Costs{WALBytes: 300}
+				c.FillCosts = &measure.Costs{WALBytes: 300}
 			}
 			cells = append(cells, c)
 		}

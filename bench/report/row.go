@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // Peers with a special role in the report.
@@ -22,8 +23,8 @@ type row struct {
 	deleted                 bool
 	jobs                    int
 	runs                    int
-	value                   spread // jobs/s; of latency the p50 in ms
-	p99                     spread // of latency
+	value                   measure.Spread // jobs/s; of latency the p50 in ms
+	p99                     measure.Spread // of latency
 	wal, serverCPU, client  *float64
 	fillWAL                 *float64
 }
@@ -36,9 +37,9 @@ func rows(cells []results.Cell, w results.Workload) []row {
 	}
 	slices.SortStableFunc(rows, func(a, b row) int {
 		if w == results.Latency {
-			return cmp.Compare(a.value.median, b.value.median)
+			return cmp.Compare(a.value.Median, b.value.Median)
 		}
-		return cmp.Compare(b.value.median, a.value.median)
+		return cmp.Compare(b.value.Median, a.value.Median)
 	})
 	return rows
 }
@@ -71,13 +72,13 @@ func newRow(cells []results.Cell) row {
 		settings: first.Settings,
 		deleted:  first.Deleted, jobs: first.Jobs, runs: len(cells),
 	}
-	r.value = spreadOf(collect(cells, func(c results.Cell) float64 {
+	r.value = measure.SpreadBy(cells, func(c results.Cell) float64 {
 		if first.Workload == results.Latency {
 			return c.P50
 		}
 		return c.PerSecond
-	}))
-	r.p99 = spreadOf(collect(cells, func(c results.Cell) float64 { return c.P99 }))
+	})
+	r.p99 = measure.SpreadBy(cells, func(c results.Cell) float64 { return c.P99 })
 	r.wal = middle(cells, func(c results.Cell) *float64 { return &c.Costs.WALBytes })
 	r.serverCPU = middle(cells, func(c results.Cell) *float64 { return c.Costs.ServerCPU })
 	r.client = middle(cells, func(c results.Cell) *float64 { return &c.Costs.ClientCPU })
@@ -88,14 +89,6 @@ func newRow(cells []results.Cell) row {
 		return &c.FillCosts.WALBytes
 	})
 	return r
-}
-
-func collect(cells []results.Cell, value func(results.Cell) float64) []float64 {
-	values := make([]float64, len(cells))
-	for i, c := range cells {
-		values[i] = value(c)
-	}
-	return values
 }
 
 // middle returns the median of the known values, and nil if none is known.
@@ -109,7 +102,7 @@ func middle(cells []results.Cell, value func(results.Cell) *float64) *float64 {
 	if len(known) == 0 {
 		return nil
 	}
-	m := spreadOf(known).median
+	m := measure.SpreadOf(known).Median
 	return &m
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // table returns a workload's rows as a table. Its headings say what the columns contain.
@@ -18,7 +19,7 @@ func table(w results.Workload, o results.Options, rows []row) string {
 	for _, r := range rows {
 		against := "–"
 		if compared {
-			against = ratio(r.value.median / us.value.median)
+			against = ratio(r.value.Median / us.value.Median)
 		}
 		line(columns(w, r, describe(w, o, r), against))
 	}
@@ -39,19 +40,19 @@ func headings(w results.Workload) []string {
 func columns(w results.Workload, r row, name, against string) []string {
 	runs := fmt.Sprint(r.runs)
 	if w == results.Latency {
-		return []string{name, millis(r.value.median), between(r.value, millis), against, millis(r.p99.median),
+		return []string{name, millis(r.value.Median), between(r.value, millis), against, millis(r.p99.Median),
 			between(r.p99, millis), runs}
 	}
 	wal := known(r.wal)
 	if r.fillWAL != nil {
 		wal += " (+ " + known(r.fillWAL) + ")"
 	}
-	return []string{name, count(r.value.median), between(r.value, count), against, runs, wal, known(r.serverCPU),
+	return []string{name, count(r.value.Median), between(r.value, count), against, runs, wal, known(r.serverCPU),
 		known(r.client)}
 }
 
-func between(s spread, format func(float64) string) string {
-	return format(s.min) + "–" + format(s.max)
+func between(s measure.Spread, format func(float64) string) string {
+	return format(s.Min) + "–" + format(s.Max)
 }
 
 // describe returns the label of a row, with what distinguishes the row from others of its table.

@@ -38,14 +38,14 @@ func find(rows []row, peer string) (row, bool) {
 // lead returns how many times better txwork is.
 func lead(w results.Workload, us, r row) float64 {
 	if w == results.Latency {
-		return r.value.median / us.value.median
+		return r.value.Median / us.value.Median
 	}
-	return us.value.median / r.value.median
+	return us.value.Median / r.value.Median
 }
 
 func againstLimit(w results.Workload, us, r row) string {
 	if w == results.Latency {
-		return fmt.Sprintf("- txwork takes %s times as long as %s.", ratio(us.value.median/r.value.median), r.name)
+		return fmt.Sprintf("- txwork takes %s times as long as %s.", ratio(us.value.Median/r.value.Median), r.name)
 	}
 	return fmt.Sprintf("- txwork reaches %.0f %% of the limit of %s.", 100*lead(w, us, r), r.name)
 }
@@ -62,7 +62,7 @@ func againstPeer(w results.Workload, us, r row) string {
 
 // overlap warns if the spreads overlap, because other runs may then show the opposite.
 func overlap(us, r row) string {
-	if us.value.min <= r.value.max && r.value.min <= us.value.max {
+	if us.value.Overlaps(r.value) {
 		return " Their spreads overlap."
 	}
 	return ""

@@ -103,13 +103,13 @@ func cellOf(w results.Workload, table []row, of row) string {
 	if !found {
 		return "–"
 	}
-	text := count(r.value.median)
+	text := count(r.value.Median)
 	if w == results.Latency {
-		text = millis(r.value.median)
+		text = millis(r.value.Median)
 	}
 	of.Entrant = results.Entrant{Peer: own, Profile: ownProfile(table)}
 	if us, found := same(table, of); found {
-		text += fmt.Sprintf(" (%s)", ratio(r.value.median/us.value.median))
+		text += fmt.Sprintf(" (%s)", ratio(r.value.Median/us.value.Median))
 	}
 	return text
 }

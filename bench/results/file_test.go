@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/measure"
 )
 
 var header = results.Header{Commit: "c", Postgres: "15.1", CPUs: 2, Options: results.Options{Jobs: 10}}
@@ -51,8 +52,8 @@ func read(t *testing.T, path string) []results.Cell {
 func TestCellsAreReadAsWritten(t *testing.T) {
 	cpu := 1.5
 	full := cell(1)
-	full.Costs = results.Costs{WALBytes: 1, ServerCPU: &cpu, ClientCPU: 2}
-	full.FillCosts = &results.Costs{WALBytes: 3}
+	full.Costs = measure.Costs{WALBytes: 1, ServerCPU: &cpu, ClientCPU: 2}
+	full.FillCosts = &measure.Costs{WALBytes: 3}
 	want := []results.Cell{full, cell(2)}
 	if got := read(t, create(t, want...)); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

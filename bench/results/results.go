@@ -3,6 +3,8 @@ package results
 import (
 	"fmt"
 	"slices"
+
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // A Workload is what is measured.
@@ -101,16 +103,9 @@ type Cell struct {
 	P50 float64 `json:"p50_ms,omitempty"` // of the workload Latency
 	P99 float64 `json:"p99_ms,omitempty"`
 
-	Costs     Costs  `json:"costs"`
-	FillCosts *Costs `json:"fill_costs,omitempty"` // of writing the jobs of a drain
+	Costs     measure.Costs  `json:"costs"`
+	FillCosts *measure.Costs `json:"fill_costs,omitempty"` // of writing the jobs of a drain
 
 	Took  float64 `json:"took_seconds"` // including preparation
 	Error string  `json:"error,omitempty"`
-}
-
-// Costs are per job.
-type Costs struct {
-	WALBytes  float64  `json:"wal_bytes"`
-	ServerCPU *float64 `json:"server_cpu_us,omitempty"` // of all PostgreSQL processes; nil if it is unknown
-	ClientCPU float64  `json:"client_cpu_us"`           // of the peer's process, including its start
 }

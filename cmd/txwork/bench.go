@@ -17,9 +17,6 @@ func newBenchCommand(a *app) *cobra.Command {
 		newBenchLatencyCommand(a),
 		newBenchSteadyCommand(a),
 		newBenchTimersCommand(a),
-		newBenchRetainedCommand(a),
-		newBenchCrowdCommand(a),
-		newBenchCronCommand(a),
 		newBenchWorkCommand(a),
 	)
 	return cmd

@@ -18,8 +18,6 @@ func newBenchDrainCommand(a *app) *cobra.Command {
 		w := &bench.Drain{}
 		fail := share(0)
 		flags.Int64Var(&w.Jobs, "jobs", 100_000, "how many jobs")
-		flags.BoolVar(&w.DeleteOnAck, "delete-on-ack", false,
-			"use rows of the core, which are deleted when done, instead of jobs")
 		flags.BoolVar(&w.HoldSnapshot, "hold-snapshot", false,
 			"keep a transaction open meanwhile, as a long report does, so that vacuum can remove nothing")
 		flags.IntVar(&w.Processes, "processes", 0,

@@ -45,18 +45,15 @@ func benchOn(t *testing.T, address string, args ...string) (cmd *exec.Cmd, finis
 
 func TestBenchWithWorkerProcesses(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"--delete-on-ack=false", "--delete-on-ack"} {
-		_, conn, finished := benchProcess(t, "drain", "--jobs", "400", "--processes", "2", "--fail", "10%", "--json",
-			mode)
-		r := finished().ok()
-		checkBench(t, decode[benchResult](r), "drain", 400)
-		object := decode[map[string]json.RawMessage](r)
-		if string(object["hot_share"]) == "0" || !strings.Contains(string(object["parameters"]), `"processes":2`) {
-			t.Errorf("claims of other processes are not counted, or not attributed to them: %s", r.stdout)
-		}
-		if schema := benchSchema(t, conn); schema != "" {
-			t.Errorf("schema %s is left behind", schema)
-		}
+	_, conn, finished := benchProcess(t, "drain", "--jobs", "400", "--processes", "2", "--fail", "10%", "--json")
+	r := finished().ok()
+	checkBench(t, decode[benchResult](r), "drain", 400)
+	object := decode[map[string]json.RawMessage](r)
+	if string(object["hot_share"]) == "0" || !strings.Contains(string(object["parameters"]), `"processes":2`) {
+		t.Errorf("claims of other processes are not counted, or not attributed to them: %s", r.stdout)
+	}
+	if schema := benchSchema(t, conn); schema != "" {
+		t.Errorf("schema %s is left behind", schema)
 	}
 }
 

@@ -25,21 +25,3 @@ func newBenchTimersCommand(a *app) *cobra.Command {
 		}
 	})
 }
-
-func newBenchCronCommand(a *app) *cobra.Command {
-	return newBenchWorkload(a, "cron", "How late jobs of schedules start", func(cmd *cobra.Command) readWorkload {
-		flags := cmd.Flags()
-		w := &bench.Cron{}
-		flags.Int64Var(&w.Schedules, "schedules", 100, "how many schedules")
-		flags.DurationVar(&w.Duration, "duration", 10*time.Second, "for how long")
-		payloadFlag(cmd, &w.Payload)
-		return func() (bench.Workload, error) {
-			return *w, cmp.Or(
-				between("schedules", w.Schedules, 1, bench.MaxSchedules),
-				lasting("duration", w.Duration, 3*time.Second),
-				atMost("--schedules times --duration", float64(w.Schedules)*w.Duration.Seconds(), bench.MaxJobs),
-				between("payload-bytes", w.Payload, 0, bench.MaxPayload),
-			)
-		}
-	})
-}

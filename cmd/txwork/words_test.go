@@ -253,9 +253,7 @@ var meanings = map[string]string{
 	"count":             "^(how many jobs|so many times)$",
 	"domain":            " `domain`.*; one of .*, repeat for more$",
 	"from":              ", as RFC 3339 has it",
-	"jobs":              "^(how many jobs|jobs to drain on each side)$",
 	"json":              "JSON",
-	"kind":              "^only jobs of this kind$|^why: ", // of bench crowd, which bench/check runs of two commits
 	"lease":             "^lease of an? .*; after a crash, its .* are redelivered when it has expired$",
 	"limit":             " of a page|at most ",
 	"listen":            "address`? to serve ",

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/txwork/txwork/internal/doctor"
-	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/measure"
 	"github.com/txwork/txwork/internal/pgschema"
 	"github.com/txwork/txwork/reaper"
 )
@@ -26,8 +26,8 @@ var statementTimeout = flag.Duration("statement-timeout", time.Minute, "that of 
 // Doctor reads no more of a large table than of a small one. The figures are logged: go test ./internal/doctor -run
 // TestTheTimeOnALargeTable -rows 10000000 -statement-timeout 500ms -timeout 2h -v
 func TestTheTimeOnALargeTable(t *testing.T) {
-	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true, Settings: map[string]string{
-		"max_wal_size": "4GB", "shared_buffers": "1GB", "maintenance_work_mem": "256MB", "checkpoint_timeout": "1h"}})
+	server, err := measure.Start(t.Context(), map[string]string{"shared_buffers": "1GB",
+		"maintenance_work_mem": "256MB", "checkpoint_timeout": "1h"}, "")
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
 	w := &ward{T: t, DB: pgschema.New(t, server.URL())}

@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-// tinyArchive is an .txz with the programs of PostgreSQL, which only their owner may read and each of which leaves a file
+// tinyArchive is an .txz with PostgreSQL's programs, which only their owner may read and each of which leaves a file
 // beside itself if it is run; and with the library lib/libpq.so.5 and a symbolic link to it.
 const tinyArchive = "" +
 	"/Td6WFoAAATm1rRGAgAhARwAAAAQz1jM4Cf/AM9dADEaShsFkZA3OlG9V3Gz1uEhGuzodTR9POemV5xBuI5pdqsf/+" +

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/measure"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -42,8 +42,7 @@ func BenchmarkDrain(b *testing.B) {
 
 func benchTable(b *testing.B) (*pgxpool.Pool, *workqueue.Table) {
 	b.Helper()
-	server, err := localpg.Start(b.Context(), localpg.Options{Durable: true,
-		Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}})
+	server, err := measure.Start(b.Context(), nil, "")
 	if err != nil {
 		b.Fatal(err)
 	}

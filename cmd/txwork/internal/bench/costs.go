@@ -3,13 +3,14 @@ package bench
 import (
 	"context"
 	"time"
+
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // Costs are those of a workload, by job.
 type Costs struct {
-	WALBytes  float64  `json:"wal_bytes_per_job"`               // bytes of the server's write-ahead log
-	ServerCPU *float64 `json:"server_cpu_us_per_job,omitempty"` // CPU time of all processes of a private server
-	ClientCPU float64  `json:"client_cpu_us_per_job"`           // CPU time of this process and its worker processes
+	measure.Costs
+
 	// ClientMemory is the most that this process, with its producers and workers, held meanwhile; of worker processes,
 	// the sum of what each held at most.
 	ClientMemory uint64 `json:"client_memory_bytes"`
@@ -52,16 +53,10 @@ func (m *measurement) end(ctx context.Context, jobs, claims int64) (*Costs, erro
 	if err != nil || jobs == 0 {
 		return nil, err
 	}
-	per := func(total float64) float64 { return total / float64(jobs) }
 	c := &Costs{
-		WALBytes:   per(after.wal - m.before.wal),
-		ClientCPU:  per(microseconds(after.clientCPU - m.before.clientCPU + m.elsewhere.cpu)),
+		Costs:      m.before.Costs(after.Counters, after.client-m.before.client+m.elsewhere.cpu, jobs),
 		DeadTuples: after.dead, ClientMemory: memory + m.elsewhere.memory,
-		Commits: per(float64(after.commits - m.before.commits)),
-	}
-	if after.hasServer && m.before.hasServer {
-		cpu := per(microseconds(after.serverCPU - m.before.serverCPU))
-		c.ServerCPU = &cpu
+		Commits: float64(after.transactions-m.before.transactions) / float64(jobs),
 	}
 	if claims > 0 {
 		hot := float64(after.hot-m.before.hot) / float64(claims)
@@ -69,5 +64,3 @@ func (m *measurement) end(ctx context.Context, jobs, claims int64) (*Costs, erro
 	}
 	return c, nil
 }
-
-func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

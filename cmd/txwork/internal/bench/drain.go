@@ -15,8 +15,7 @@ type Drain struct {
 	Processes   int   `json:"processes"`     // of workers, each of which has Workers; 0: they are in this process
 	Workers     int   `json:"workers"`
 	Concurrency int   `json:"concurrency"` // handlers of a worker; 0: the default
-	// rows of the core that are deleted when they are done, in the place of jobs
-	DeleteOnAck  bool    `json:"delete_on_ack"`
+
 	HoldSnapshot bool    `json:"hold_snapshot"` // a transaction elsewhere holds back vacuum meanwhile
 	Fail         float64 `json:"fail"`
 }
@@ -25,13 +24,11 @@ type Drain struct {
 func (Drain) Name() string { return "drain" }
 
 func (d Drain) run(ctx context.Context, l *lab) (*Result, error) {
-	if err := d.prepare(ctx, l); err != nil {
-		return nil, err
-	}
-	s, err := d.open(l)
+	s, err := newStore(ctx, l)
 	if err != nil {
 		return nil, err
 	}
+	s.options.Concurrency = d.Concurrency
 	if err := l.fill(ctx, "filling", s, d.Jobs, d.Payload); err != nil {
 		return nil, err
 	}
@@ -55,36 +52,16 @@ func (d Drain) run(ctx context.Context, l *lab) (*Result, error) {
 const latencySamples = 100
 
 // afterwards measures the idle latency while vacuum cannot remove what the drain has left behind.
-func (d Drain) afterwards(ctx context.Context, l *lab, s store, r *Result) error {
+func (d Drain) afterwards(ctx context.Context, l *lab, s *store, r *Result) error {
 	_, samples, err := Latency{Count: latencySamples, Payload: d.Payload}.sample(ctx, l, s, newTally(latencySamples))
 	if ctx.Err() == nil && err != nil {
 		return err
 	}
-	r.Percentiles = percentilesOf("insert to start", samples)
+	r.latencies("insert to start", samples)
 	return nil
 }
 
-func (d Drain) prepare(ctx context.Context, l *lab) error {
-	if d.DeleteOnAck {
-		return prepareDeleted(ctx, l)
-	}
-	return prepareJobs(ctx, l)
-}
-
-// open opens the table that prepare has created.
-func (d Drain) open(l *lab) (store, error) {
-	if d.DeleteOnAck {
-		return openDeletedStore(l, d.Concurrency)
-	}
-	s, err := openJobStore(l)
-	if err != nil {
-		return nil, err
-	}
-	s.options.Concurrency = d.Concurrency
-	return s, nil
-}
-
-func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
+func (d Drain) drain(ctx context.Context, l *lab, s *store) (*Result, error) {
 	m, err := l.begin(ctx, s.table())
 	if err != nil {
 		return nil, err
@@ -100,7 +77,7 @@ func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
 	}
 	finish, cancel := aftermath(ctx)
 	defer cancel()
-	if r.Jobs, err = s.done(finish, l, d.Jobs); err != nil {
+	if r.Jobs, err = s.done(finish, l); err != nil {
 		return nil, err
 	}
 	r.Lost = d.Jobs - r.Jobs
@@ -108,7 +85,7 @@ func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
 }
 
 // empty lets the workers do all jobs, in this process or in others.
-func (d Drain) empty(ctx context.Context, l *lab, s store, t *tally, m *measurement) (took time.Duration,
+func (d Drain) empty(ctx context.Context, l *lab, s *store, t *tally, m *measurement) (took time.Duration,
 	attempts int64, err error) {
 	if d.Processes > 0 {
 		return d.emptyByTeam(ctx, l, t, m)

@@ -22,7 +22,7 @@ type Enqueue struct {
 func (Enqueue) Name() string { return "enqueue" }
 
 func (e Enqueue) run(ctx context.Context, l *lab) (*Result, error) {
-	s, err := newJobStore(ctx, l)
+	s, err := newStore(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,8 @@ func (e Enqueue) run(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	r := &Result{PerSecond: t.perSecond(), Percentiles: transactions.percentiles("a transaction")}
+	r := &Result{PerSecond: t.perSecond()}
+	r.latencies("a transaction", transactions.list())
 	if r.Costs, err = m.end(ctx, t.count(), 0); err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (e Enqueue) run(ctx context.Context, l *lab) (*Result, error) {
 }
 
 // enqueue opens all connections before the measured time begins.
-func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transactions *latencies) (time.Duration,
+func (e Enqueue) enqueue(ctx context.Context, l *lab, s *store, t *tally, transactions *latencies) (time.Duration,
 	error) {
 	pool, err := l.pool(ctx, e.Connections)
 	if err != nil {
@@ -75,7 +76,7 @@ func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transac
 }
 
 // produce runs on one connection until all jobs are taken.
-func (e Enqueue) produce(ctx context.Context, pool *pgxpool.Pool, s store, taken *atomic.Int64, t *tally,
+func (e Enqueue) produce(ctx context.Context, pool *pgxpool.Pool, s *store, taken *atomic.Int64, t *tally,
 	transactions *latencies) error {
 	for {
 		parcels := take(taken, e.Jobs, int64(e.Batch), e.Payload)
@@ -94,7 +95,7 @@ func (e Enqueue) produce(ctx context.Context, pool *pgxpool.Pool, s store, taken
 }
 
 // insertIn writes jobs in one transaction.
-func insertIn(ctx context.Context, pool *pgxpool.Pool, s store, parcels []parcel) error {
+func insertIn(ctx context.Context, pool *pgxpool.Pool, s *store, parcels []parcel) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.insert(ctx, tx, parcels) })
 }
 

@@ -17,7 +17,7 @@ const (
 )
 
 // fill writes n parcels and brings the table into the state in which every run starts.
-func (l *lab) fill(ctx context.Context, phase string, s store, n int64, size int) error {
+func (l *lab) fill(ctx context.Context, phase string, s *store, n int64, size int) error {
 	if err := l.write(ctx, phase, n, size, s.insert); err != nil {
 		return err
 	}

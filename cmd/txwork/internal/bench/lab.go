@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/measure"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -27,9 +28,9 @@ type lab struct {
 	created bool // the schema was created
 }
 
-// serverSettings configure a small but realistic server, so that the figures do not show frequent checkpoints. A worker
-// and its scheduler use up to ten connections, and there may be MaxWorkers of them.
-var serverSettings = map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB", "max_connections": "1000"}
+// serverSettings are those beside the ones of every benchmark. A worker and its scheduler use up to ten connections,
+// and there may be MaxWorkers of them.
+var serverSettings = map[string]string{"max_connections": "1000"}
 
 // schemaPrefix starts the names of schemas, which are dropped at the end.
 const schemaPrefix = "txwork_bench_"
@@ -51,7 +52,7 @@ func openLab(ctx context.Context, o Options) (*lab, error) {
 
 func (l *lab) open(ctx context.Context) (err error) {
 	if l.url == "" {
-		if l.server, err = localpg.Start(ctx, localpg.Options{Durable: true, Settings: serverSettings}); err != nil {
+		if l.server, err = measure.Start(ctx, serverSettings, ""); err != nil {
 			return err
 		}
 		l.url = l.server.URL()
@@ -114,12 +115,12 @@ func (l *lab) pool(ctx context.Context, connections int) (*pgxpool.Pool, error) 
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// prepare runs the statements that make a table.
-func (l *lab) prepare(ctx context.Context, up, _ string, err error) error {
-	if err != nil {
-		return err
+// serverDir is the directory of a private server; "" on the user's.
+func (l *lab) serverDir() string {
+	if l.server == nil {
+		return ""
 	}
-	return l.meter.exec(ctx, up)
+	return l.server.Dir()
 }
 
 func (l *lab) telemetry() workqueue.Telemetry { return workqueue.Telemetry{Logger: l.Logger} }

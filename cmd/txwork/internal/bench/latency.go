@@ -22,7 +22,7 @@ func (Latency) Name() string { return "latency" }
 const idle = 20 * time.Millisecond
 
 func (c Latency) run(ctx context.Context, l *lab) (*Result, error) {
-	s, err := newJobStore(ctx, l)
+	s, err := newStore(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -38,14 +38,15 @@ func (c Latency) run(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	r := &Result{Percentiles: percentilesOf("insert to start", samples)}
+	r := &Result{}
+	r.latencies("insert to start", samples)
 	const warmUp = 1
 	if r.Costs, err = m.end(ctx, t.count()+warmUp, t.count()+warmUp); err != nil {
 		return nil, err
 	}
 	finish, cancel := aftermath(ctx)
 	defer cancel()
-	done, err := s.done(finish, l, c.Count)
+	done, err := s.done(finish, l)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (c Latency) run(ctx context.Context, l *lab) (*Result, error) {
 	return r.took(took.Seconds()), nil
 }
 
-func (c Latency) sample(ctx context.Context, l *lab, s store, t *tally) (time.Duration, []time.Duration, error) {
+func (c Latency) sample(ctx context.Context, l *lab, s *store, t *tally) (time.Duration, []time.Duration, error) {
 	pool, err := l.pool(ctx, fillConnections)
 	if err != nil {
 		return 0, nil, err
@@ -79,7 +80,7 @@ func (c Latency) sample(ctx context.Context, l *lab, s store, t *tally) (time.Du
 }
 
 // samples ignores the first job, which opens connections and prepares statements.
-func (c Latency) samples(ctx context.Context, pool *pgxpool.Pool, s store, t *tally,
+func (c Latency) samples(ctx context.Context, pool *pgxpool.Pool, s *store, t *tally,
 	started <-chan time.Time) (samples []time.Duration, err error) {
 	for i := range c.Count + 1 {
 		if err := pause(ctx, idle); err != nil {

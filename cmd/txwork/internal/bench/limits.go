@@ -10,7 +10,6 @@ const (
 	MaxConcurrency = 10_000  // of one worker
 	MaxConnections = 100
 	MaxRate        = 1_000_000
-	MaxSchedules   = 10_000
 	MaxDuration    = 24 * time.Hour
 	MaxBatchBytes  = 64 << 20 // payloads of one transaction, which a single statement carries
 )

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // RunWorkers is a worker process of a [Drain] with Processes. The drain starts it and talks to it through in and out.
@@ -36,10 +38,11 @@ type workers struct {
 }
 
 func (w *workers) run(ctx context.Context) error {
-	s, err := w.drain.open(w.lab)
+	s, err := openStore(w.lab)
 	if err != nil {
 		return err
 	}
+	s.options.Concurrency = w.drain.Concurrency
 	pool, err := w.lab.pool(ctx, w.drain.Workers+1)
 	if err != nil {
 		return err
@@ -72,14 +75,14 @@ func (w *workers) report() report {
 }
 
 func (w *workers) work(ctx context.Context, runners []runner) error {
-	cpu, memory := clientCPU(), watchMemory(context.WithoutCancel(ctx))
+	cpu, memory := measure.ClientCPU(), watchMemory(context.WithoutCancel(ctx))
 	crew := start(ctx, runners...)
 	err := w.tellUntilEnd(ctx, crew)
 	if haltErr := crew.halt(); err == nil {
 		err = haltErr
 	}
 	last := w.report()
-	last.Settled, last.CPU, last.Memory = true, clientCPU()-cpu, memory.stop()
+	last.Settled, last.CPU, last.Memory = true, measure.ClientCPU()-cpu, memory.stop()
 	if err != nil {
 		return err
 	}

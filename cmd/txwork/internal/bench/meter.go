@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/measure"
 )
 
 // A meterConn is the connection that observes. It counts its own transactions: with the simple protocol, each call is
@@ -52,33 +54,33 @@ func (m *meterConn) exec(ctx context.Context, sql string) error {
 
 // query reads one row.
 func (m *meterConn) query(ctx context.Context, into []any, sql string, args ...any) error {
+	return m.QueryRow(ctx, sql, args...).Scan(into...)
+}
+
+// QueryRow implements [measure.Querier].
+func (m *meterConn) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if err := m.connect(ctx); err != nil {
-		return err
+		return noRow{err}
 	}
-	return m.conn.QueryRow(ctx, sql, args...).Scan(into...)
+	return m.conn.QueryRow(ctx, sql, args...)
 }
 
-// counters are PostgreSQL's counters for one table, its database and its server.
+// A noRow is the row of a statement that could not be sent.
+type noRow struct{ err error }
+
+// Scan returns why there is none.
+func (r noRow) Scan(...any) error { return r.err }
+
+// counters are those of the server, of its database without the meter's own transactions, and of one table.
 type counters struct {
-	wal       float64 // bytes
-	commits   int64   // without the meter's own
-	hot       int64
-	dead      int64
-	buffers   int64 // of the table, its indexes and TOAST
-	serverCPU time.Duration
-	hasServer bool
-	clientCPU time.Duration
+	measure.Counters
+	transactions int64
+	hot, dead    int64
+	client       time.Duration // CPU time of this process
 }
 
-const readCounters = `
-	SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8,
-	       (SELECT d.xact_commit FROM pg_stat_database AS d WHERE d.datname = current_database()),
-	       t.n_tup_hot_upd, t.n_dead_tup,
-	       coalesce(io.heap_blks_hit + io.heap_blks_read, 0) + coalesce(io.idx_blks_hit + io.idx_blks_read, 0)
-	       + coalesce(io.toast_blks_hit + io.toast_blks_read, 0) + coalesce(io.tidx_blks_hit + io.tidx_blks_read, 0)
-	FROM pg_stat_user_tables AS t
-	JOIN pg_statio_user_tables AS io ON io.relid = t.relid
-	WHERE t.schemaname = $1 AND t.relname = $2`
+const readTable = `
+	SELECT t.n_tup_hot_upd, t.n_dead_tup FROM pg_stat_user_tables AS t WHERE t.schemaname = $1 AND t.relname = $2`
 
 // read waits until the workload's sessions have ended, so that their counts are included, and makes the meter's own
 // session report its counts.
@@ -90,16 +92,15 @@ func (l *lab) read(ctx context.Context, table string) (c counters, err error) {
 		return c, err
 	}
 	own := l.meter.commits
-	if err := l.meter.query(ctx, []any{&c.wal, &c.commits, &c.hot, &c.dead, &c.buffers}, readCounters, l.schema,
-		table); err != nil {
+	if c.transactions, err = measure.Transactions(ctx, l.meter, l.meter.config.Database); err != nil {
 		return c, err
 	}
-	c.commits -= own
-	c.clientCPU = clientCPU()
-	if l.server != nil {
-		c.serverCPU, c.hasServer = serverCPU(l.server.Dir())
+	c.transactions -= own
+	c.client = measure.ClientCPU()
+	if c.Counters, err = measure.Read(ctx, l.meter, l.serverDir()); err != nil {
+		return c, err
 	}
-	return c, nil
+	return c, l.meter.query(ctx, []any{&c.hot, &c.dead}, readTable, l.schema, table)
 }
 
 // quietLimit is a long time for a session to end. Behind a pooler it does not end, and the counts are a second old.

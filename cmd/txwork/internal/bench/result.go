@@ -1,6 +1,11 @@
 package bench
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/txwork/txwork/internal/measure"
+)
 
 // A Result is what a workload measured. Its JSON names are stable. Fields that a workload does not measure are
 // absent.
@@ -18,13 +23,13 @@ type Result struct {
 	// LastToFirstQuarter is the speed at which the last quarter of the jobs was done, relative to the first.
 	LastToFirstQuarter float64 `json:"last_to_first_quarter,omitempty"`
 
-	*Percentiles
+	*measure.Percentiles
 	*Costs
 
-	Early      *int64      `json:"early,omitempty"`      // timers that fired before their time
-	Comparison *Comparison `json:"comparison,omitempty"` // the work without and with something in its way
-	Settings   Settings    `json:"settings"`             // what the figures depend on
-	clockDoubt float64     // milliseconds by which latencies may be wrong, of two clocks
+	Early      *int64   `json:"early,omitempty"` // timers that fired before their time
+	Settings   Settings `json:"settings"`        // what the figures depend on
+	clockDoubt float64  // milliseconds by which latencies may be wrong, of two clocks
+	measured   string   // what the latencies are of, for people
 }
 
 // Err says why the result is a failure.
@@ -38,6 +43,11 @@ func (r *Result) Err() error {
 		return fmt.Errorf("%d timers fired early", *r.Early)
 	}
 	return nil
+}
+
+// latencies sets the percentiles, and says what was measured.
+func (r *Result) latencies(of string, samples []time.Duration) {
+	r.measured, r.Percentiles = of, measure.PercentilesOf(samples)
 }
 
 // took sets the time and the rate.

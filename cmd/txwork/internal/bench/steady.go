@@ -25,7 +25,7 @@ func (Steady) Name() string { return "steady" }
 func (c Steady) total() int64 { return max(1, int64(c.Rate*c.Duration.Seconds())) }
 
 func (c Steady) run(ctx context.Context, l *lab) (*Result, error) {
-	s, err := newJobStore(ctx, l)
+	s, err := newStore(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,14 @@ func (c Steady) run(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	r := &Result{PerSecond: t.perSecond(), Percentiles: starts.percentiles("intended to start")}
+	r := &Result{PerSecond: t.perSecond()}
+	r.latencies("intended to start", starts.list())
 	if r.Costs, err = m.end(ctx, t.count(), t.count()); err != nil {
 		return nil, err
 	}
 	finish, cancel := aftermath(ctx)
 	defer cancel()
-	if r.Jobs, err = s.done(finish, l, produced); err != nil {
+	if r.Jobs, err = s.done(finish, l); err != nil {
 		return nil, err
 	}
 	r.Lost = produced - r.Jobs
@@ -58,7 +59,7 @@ func (c Steady) run(ctx context.Context, l *lab) (*Result, error) {
 // leadIn is the time before the first intended enqueue, in which workers and connections start.
 const leadIn = 500 * time.Millisecond
 
-func (c Steady) load(ctx context.Context, l *lab, s store, t *tally, starts *latencies) (produced int64,
+func (c Steady) load(ctx context.Context, l *lab, s *store, t *tally, starts *latencies) (produced int64,
 	took time.Duration, err error) {
 	pool, err := l.pool(ctx, c.Connections+c.Workers)
 	if err != nil {
@@ -98,7 +99,7 @@ func (c Steady) intended(begun time.Time, number int64) time.Time {
 }
 
 // produce returns how many jobs it has committed.
-func (c Steady) produce(ctx context.Context, pool *pgxpool.Pool, s store, begun time.Time) (int64, error) {
+func (c Steady) produce(ctx context.Context, pool *pgxpool.Pool, s *store, begun time.Time) (int64, error) {
 	var next, produced atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for range c.Connections {

@@ -20,7 +20,6 @@ func (r *Result) Write(w io.Writer) error {
 	}
 	t.percentiles(r)
 	t.costs(r.Costs)
-	t.comparison(r.Comparison)
 	t.line("lost", "%d", r.Lost)
 	s := r.Settings
 	t.line("server", "PostgreSQL %s, fsync %s, synchronous_commit %s; %d cores here", s.ServerVersion, s.Fsync,
@@ -39,7 +38,7 @@ func (t *summary) percentiles(r *Result) {
 	if p == nil {
 		return
 	}
-	t.line(p.of, "p50 %.2f ms, p95 %.2f ms, p99 %.2f ms, max %.2f ms", p.P50, p.P95, p.P99, p.Max)
+	t.line(r.measured, "p50 %.2f ms, p95 %.2f ms, p99 %.2f ms, max %.2f ms", p.P50, p.P95, p.P99, p.Max)
 	if r.clockDoubt > 0 {
 		t.line("", "give or take %.2f ms: the clocks of two machines", r.clockDoubt)
 	}
@@ -63,21 +62,6 @@ func (t *summary) costs(c *Costs) {
 		t.line("heap-only", "%.3f updates a claim", *c.HotShare)
 	}
 	t.line("dead tuples", "%d", c.DeadTuples)
-}
-
-func (t *summary) comparison(c *Comparison) {
-	if c == nil {
-		return
-	}
-	t.side("without", c.Without)
-	t.side("with", c.With)
-	t.line("with / without", "%.2f buffers a claim, %.2f buffers a job, %.2f jobs/s",
-		c.BuffersPerClaimRatio, c.BuffersPerJobRatio, c.JobsPerSecondRatio)
-}
-
-func (t *summary) side(name string, s Side) {
-	t.line(name, "%.0f buffers to claim %d, %.2f buffers a job, %.0f jobs/s", s.BuffersPerClaim, claimSample,
-		s.BuffersPerJob, s.JobsPerSecond)
 }
 
 func interruption(interrupted bool) string {

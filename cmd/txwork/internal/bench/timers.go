@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/measure"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -23,8 +24,11 @@ type Timers struct {
 func (Timers) Name() string { return "timers" }
 
 func (c Timers) run(ctx context.Context, l *lab) (*Result, error) {
-	up, down, err := timers.DDL(l.schema)
-	if err := l.prepare(ctx, up, down, err); err != nil {
+	up, _, err := timers.DDL(l.schema)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.meter.exec(ctx, up); err != nil {
 		return nil, err
 	}
 	set, err := timers.Open(timers.Options{Schema: l.schema, Telemetry: l.telemetry()})
@@ -118,9 +122,10 @@ type firings struct {
 // result lacks what is counted in the table afterwards.
 func (f *firings) result(ctx context.Context, l *lab, m *measurement) (r *Result, err error) {
 	early := f.early.Load()
-	r = &Result{PerSecond: f.tally.perSecond(), Percentiles: f.late.percentiles("lateness"), Early: &early}
+	r = &Result{PerSecond: f.tally.perSecond(), Early: &early}
+	r.latencies("lateness", f.late.list())
 	if l.server == nil {
-		r.clockDoubt = milliseconds(f.clock.doubt)
+		r.clockDoubt = measure.Milliseconds(f.clock.doubt)
 	}
 	r.Costs, err = m.end(ctx, f.tally.count(), f.tally.count())
 	return r, err

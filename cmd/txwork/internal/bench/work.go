@@ -66,7 +66,7 @@ func (c *crew) await(ctx context.Context, t *tally, limit time.Duration) {
 }
 
 // exhaust runs workers of a store until the tally is full and everything is settled, and returns how long that took.
-func (l *lab) exhaust(ctx context.Context, phase string, s store, workers int, t *tally, handle handle) (time.Duration,
+func (l *lab) exhaust(ctx context.Context, phase string, s *store, workers int, t *tally, handle handle) (time.Duration,
 	error) {
 	pool, err := l.pool(ctx, workers+1)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *lab) exhaust(ctx context.Context, phase string, s store, workers int, t
 }
 
 // hire makes workers of a store.
-func hire(s store, pool *pgxpool.Pool, workers int, handle handle) (runners []runner, err error) {
+func hire(s *store, pool *pgxpool.Pool, workers int, handle handle) (runners []runner, err error) {
 	runners = make([]runner, workers)
 	for i := range runners {
 		if runners[i], err = s.worker(pool, handle); err != nil {

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// A Workload is one thing to measure: [Drain], [Enqueue], [Latency], [Steady], [Timers], [Retained], [Crowd] or [Cron].
+// A Workload is one thing to measure: [Drain], [Enqueue], [Latency], [Steady] or [Timers].
 // Its fields have to be set and within their bounds: there are no defaults.
 type Workload interface {
 	// Name returns the name of the workload, as results show it.

@@ -1,15 +1,12 @@
-// Command producers measures what an outbox costs the application that writes to it. Its transactions have one insert
-// of the application and one message each, with or without a relay beside them. It starts a private server, whose disk
-// slowdisk.c can make slower, see run.sh.
-package main
+// Package producers measures what an outbox costs the application that writes to it. Its transactions have one insert
+// of the application and one message each, with or without a relay beside them.
+package producers
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -51,112 +47,97 @@ func seconds(box *outbox.Outbox) map[string]second {
 	}
 }
 
-type options struct {
-	producers int
-	rate      float64
-	seconds   int
-	trigger   string
-	second    string
-	relay     bool
+// Options are a variant of the producers.
+type Options struct {
+	Producers int     // connections that write
+	Rate      float64 // transactions a second of all producers; 0: as many as they can
+	Length    time.Duration
+	Trigger   string // announcer, off or always
+	Second    string // what a transaction writes beside the application's row: none, row or message
+	Relay     bool   // a relay delivers beside the producers
 }
 
-// name returns the first word of the line with the result.
-func (o options) name() string {
-	if o.relay {
-		return o.trigger
+// Name is what the variants of a run differ in.
+func (o Options) Name() string {
+	if o.Relay {
+		return o.Trigger
 	}
-	return o.second
+	return o.Second
 }
 
-func main() {
-	var o options
-	flag.IntVar(&o.producers, "producers", 32, "connections that write")
-	flag.Float64Var(&o.rate, "rate", 0, "transactions a second of all producers; 0: as many as they can")
-	flag.IntVar(&o.seconds, "seconds", 5, "how long to write")
-	flag.StringVar(&o.trigger, "trigger", "announcer", "announcer, off or always")
-	flag.StringVar(&o.second, "second", "message", "what a transaction writes beside the application's row: none, row "+
-		"or message")
-	flag.BoolVar(&o.relay, "relay", true, "whether a relay delivers beside the producers")
-	flag.Parse()
-	if err := run(context.Background(), o); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+// A Result is what the producers did, and with a relay how long after its transaction began a message was done.
+type Result struct {
+	PerSecond     float64 // transactions
+	P50, P99, Max float64 // milliseconds; 0 without a relay
 }
 
-func run(ctx context.Context, o options) error {
-	trigger, ok := triggers[o.trigger]
-	if !ok {
-		return fmt.Errorf("-trigger %q: must be announcer, off or always", o.trigger)
+// String formats a result on one line.
+func (r Result) String() string {
+	text := fmt.Sprintf("%.0f transactions a second", r.PerSecond)
+	if r.P50 > 0 {
+		text += fmt.Sprintf(", done after p50 %.1f ms, p99 %.1f ms, at most %.1f ms", r.P50, r.P99, r.Max)
 	}
-	server, err := localpg.Start(ctx, localpg.Options{Durable: true,
-		Settings: map[string]string{"shared_buffers": "256MB", "max_wal_size": "4GB"}})
+	return text
+}
+
+// Run measures a variant on an empty server.
+func Run(ctx context.Context, url string, o Options) (r Result, err error) {
+	pool, box, err := prepare(ctx, url, o)
 	if err != nil {
-		return err
-	}
-	defer server.Stop()
-	config, err := pgxpool.ParseConfig(server.URL())
-	if err != nil {
-		return err
-	}
-	config.MaxConns = int32(o.producers) + 2
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return err
+		return r, err
 	}
 	defer pool.Close()
-	m, err := migrations.New(pool, migrations.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	if _, err := m.Up(ctx); err != nil {
-		return err
-	}
-	if _, err := pool.Exec(ctx, trigger); err != nil {
-		return err
-	}
-	if _, err := pool.Exec(ctx, `CREATE TABLE orders (id uuid PRIMARY KEY, note text);
-		CREATE TABLE notes (id uuid PRIMARY KEY, payload bytea)`); err != nil {
-		return err
-	}
-	box, err := outbox.Open(outbox.Options{})
-	if err != nil {
-		return err
-	}
-	write, ok := seconds(box)[o.second]
-	if !ok {
-		return fmt.Errorf("-second %q: must be none, row or message", o.second)
-	}
-	p := producing{options: o, pool: pool, box: box, write: write}
-	if o.relay {
+	p := producing{Options: o, pool: pool, box: box, write: seconds(box)[o.Second]}
+	if o.Relay {
 		return p.beside(ctx)
 	}
-	return p.alone(ctx)
+	count, _, err := p.measure(ctx)
+	return Result{PerSecond: float64(count) / o.Length.Seconds()}, err
+}
+
+// prepare makes the tables, those of the application included.
+func prepare(ctx context.Context, url string, o Options) (*pgxpool.Pool, *outbox.Outbox, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.MaxConns = int32(o.Producers) + 2
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := migrations.New(pool, migrations.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		_, err = m.Up(ctx)
+	}
+	if err == nil {
+		_, err = pool.Exec(ctx, triggers[o.Trigger])
+	}
+	if err == nil {
+		_, err = pool.Exec(ctx, `CREATE TABLE orders (id uuid PRIMARY KEY, note text);
+			CREATE TABLE notes (id uuid PRIMARY KEY, payload bytea)`)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	box, err := outbox.Open(outbox.Options{})
+	return pool, box, err
 }
 
 // A producing is one run of the producers.
 type producing struct {
-	options
+	Options
 	pool  *pgxpool.Pool
 	box   *outbox.Outbox
 	write second
 }
 
-// alone measures the producers without a relay.
-func (p producing) alone(ctx context.Context) error {
-	count, _, err := p.measure(ctx)
-	if err == nil {
-		fmt.Printf("%-9s %2d producers, %6.0f transactions a second\n", p.name(), p.producers,
-			float64(count)/float64(p.seconds))
-	}
-	return err
-}
-
 // beside measures the producers while a relay runs, and how long messages take.
-func (p producing) beside(ctx context.Context) error {
+func (p producing) beside(ctx context.Context) (r Result, err error) {
 	relay, err := outbox.NewRelay(p.pool, p.box, outbox.RelayOptions{})
 	if err != nil {
-		return err
+		return r, err
 	}
 	relay.Handle("order.placed", func(context.Context, *outbox.Delivery) error { return nil })
 	relaying, stop := context.WithCancel(ctx)
@@ -166,24 +147,21 @@ func (p producing) beside(ctx context.Context) error {
 
 	count, begun, err := p.measure(ctx)
 	if err != nil {
-		return err
+		return r, err
 	}
 	for left := int64(1); left > 0; time.Sleep(10 * time.Millisecond) {
 		if err := p.pool.QueryRow(ctx, "SELECT count(*) FROM txwork.outbox WHERE status <> 2").Scan(&left); err != nil {
-			return err
+			return r, err
 		}
 	}
-	var p50, p99, most float64
+	r.PerSecond = float64(count) / p.Length.Seconds()
 	err = p.pool.QueryRow(ctx,
 		`SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w.ms), percentile_cont(0.99) WITHIN GROUP (ORDER BY w.ms),
 			max(w.ms)
 		FROM (SELECT extract(epoch FROM completed_at - created_at)::float8 * 1000 AS ms FROM txwork.outbox
-			WHERE created_at >= $1) AS w`, begun).Scan(&p50, &p99, &most)
-	fmt.Printf("%-9s %2d producers, %6.0f transactions a second, done after p50 %6.1f ms, p99 %6.1f ms, at most "+
-		"%6.1f ms\n",
-		p.name(), p.producers, float64(count)/float64(p.seconds), p50, p99, most)
+			WHERE created_at >= $1) AS w`, begun).Scan(&r.P50, &r.P99, &r.Max)
 	stop()
-	return errors.Join(err, crew.Wait())
+	return r, errors.Join(err, crew.Wait())
 }
 
 // measure counts the transactions of all producers, and returns when they began, by the server's clock.
@@ -194,7 +172,7 @@ func (p producing) measure(ctx context.Context) (count int64, begun time.Time, e
 	if err := p.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&begun); err != nil {
 		return 0, begun, err
 	}
-	count, err = p.produce(ctx, time.Duration(p.seconds)*time.Second)
+	count, err = p.produce(ctx, p.Length)
 	return count, begun, err
 }
 
@@ -203,12 +181,12 @@ func (p producing) produce(ctx context.Context, length time.Duration) (int64, er
 	begun := time.Now()
 	var number, committed atomic.Int64
 	var crew errgroup.Group
-	for range p.producers {
+	for range p.Producers {
 		crew.Go(func() error {
 			for {
 				next := begun
-				if n := number.Add(1); p.rate > 0 {
-					next = begun.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+				if n := number.Add(1); p.Rate > 0 {
+					next = begun.Add(time.Duration(float64(n) / p.Rate * float64(time.Second)))
 				}
 				time.Sleep(time.Until(next))
 				if time.Since(begun) > length {

@@ -1,4 +1,4 @@
-package bench
+package measure
 
 import (
 	"bytes"
@@ -12,9 +12,12 @@ import (
 // tick is the unit of times in /proc. It is the same on every Linux platform that Go supports.
 const tick = 10 * time.Millisecond
 
-// serverCPU returns the CPU time of all processes of a private server: the postmaster, its children, and children that
-// have ended and were reaped by the postmaster. It is unknown without /proc.
-func serverCPU(dir string) (time.Duration, bool) {
+// ServerCPU returns the CPU time of all processes of a private server: the postmaster, its children, and children that
+// have ended and were reaped by the postmaster. It is unknown without /proc, and of a server without a directory here.
+func ServerCPU(dir string) (time.Duration, bool) {
+	if dir == "" {
+		return 0, false
+	}
 	file, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
 		return 0, false

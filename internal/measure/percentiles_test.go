@@ -1,8 +1,10 @@
-package bench
+package measure_test
 
 import (
 	"testing"
 	"time"
+
+	"github.com/txwork/txwork/internal/measure"
 )
 
 func TestPercentilesAreByNearestRank(t *testing.T) {
@@ -28,8 +30,8 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := append([]time.Duration(nil), test.latencies...)
-			got := percentilesOf("", test.latencies)
-			if want := (Percentiles{P50: test.p50, P95: test.p95, P99: test.p99, Max: test.max}); *got != want {
+			got := measure.PercentilesOf(test.latencies)
+			if want := (measure.Percentiles{P50: test.p50, P95: test.p95, P99: test.p99, Max: test.max}); *got != want {
 				t.Errorf("got %+v, want %+v", *got, want)
 			}
 			for i := range given {
@@ -39,7 +41,7 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 			}
 		})
 	}
-	if got := percentilesOf("", nil); got != nil {
+	if got := measure.PercentilesOf(nil); got != nil {
 		t.Errorf("of none there are %+v", got)
 	}
 }

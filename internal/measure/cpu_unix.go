@@ -1,14 +1,14 @@
 //go:build unix
 
-package bench
+package measure
 
 import (
 	"syscall"
 	"time"
 )
 
-// clientCPU returns the CPU time of this process.
-func clientCPU() time.Duration {
+// ClientCPU returns the CPU time of this process.
+func ClientCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
