@@ -195,8 +195,8 @@ func (s *claimScanner) skip(n int) {
 	}
 }
 
-// scanClaimed reads a claimed row behind so many other columns. A row with a column that cannot be read has been claimed
-// all the same, as have the other rows. It is marked, so that only its own delivery fails.
+// scanClaimed reads a claimed row behind so many other columns. A row with a column that cannot be read has been
+// claimed all the same, as have the other rows. It is marked, so that only its own delivery fails.
 func (s *claimScanner) scanClaimed(scan func(...any) error, before int) error {
 	row := s.next()
 	s.rows = append(s.rows, row)

@@ -64,8 +64,8 @@ func (e *engine) clock() int64 { return int64(time.Since(e.epoch)) }
 // claim claims up to limit rows and makes the engine responsible for them. Their claim has committed when it returns: a
 // handler that is faster than the commit would find nothing to ack.
 //
-// It is not cancelled with ctx: a claim that is broken off could leave rows claimed by nobody until their leases expire.
-// It gives up after a third of the lease, so that the rest is still of use.
+// It is not cancelled with ctx: a claim that is broken off could leave rows claimed by nobody until their leases
+// expire. It gives up after a third of the lease, so that the rest is still of use.
 func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err error) {
 	base, start := context.WithoutCancel(ctx), e.clock()
 	err = e.within(base, e.options.Lease/3, func(ctx context.Context) (err error) {

@@ -84,7 +84,8 @@ func (p inTx) renewing(t *Table) *Queue          { return t.In(Pgx(p.tx)) }
 func (p inTx) timedOut(error)                    {}
 func (p inTx) commits() bool                     { return false }
 
-func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLimits, _ trial) (done settled, err error) {
+func (p inTx) settle(ctx context.Context, t *Table, batch []*settlement, _ TxLimits, _ trial) (done settled,
+	err error) {
 	var lost error
 	err = pgx.BeginFunc(ctx, p.tx, func(tx pgx.Tx) error {
 		done, err = t.In(Pgx(tx)).settle(ctx, batch, triedOnce)

@@ -81,8 +81,8 @@ type delivery struct {
 	within     atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
 	overdue    bool         // reported as running for longer; used by renewals only
 	txErr      error        // Tx has failed
-	// settling is set from the outcome on, and while Tx commits: a renewal that finds the row settled has then found our
-	// own settle.
+	// settling is set from the outcome on, and while Tx commits: a renewal that finds the row settled has then found
+	// our own settle.
 	settling atomic.Bool
 	settled  atomic.Pointer[settlement] // by Tx
 

@@ -232,8 +232,8 @@ func (b *bisector) byLock(ctx context.Context, part []*settlement) (free, locked
 func (b *bisector) postpone(rows []*settlement, err error) {
 	kind, now := fault.CauseOf(err), time.Now()
 	if kind != fault.Away && rows[0].waits == 0 && len(b.later) == 0 {
-		b.engine.table.telemetry.LogRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].delivery.labels,
-			rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
+		b.engine.table.telemetry.LogRow(context.Background(), slog.LevelWarn, "settle postponed",
+			rows[0].delivery.labels, rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
 	for _, p := range rows {
 		p.due = now.Add(growing(p.waits))
