@@ -42,6 +42,10 @@
 //   - Attempts are counted when a row is claimed, so a row that kills its process is not retried for ever. A lease that
 //     is lost together with others of its process gives the attempt back, see [Queue.ReapExpired], and its row runs
 //     beside few others for a while. With a maximum of 1, a row whose worker died becomes a dead letter.
+//   - A settle whose reply is lost is repeated. The row still has its token, so one that was committed counts once and
+//     changes nothing more. If that was the commit of [Claim.Tx], its writes and its outcome stand.
+//   - A handler that panics has failed the attempt, and its row keeps the stack as the error. The worker goes on. A
+//     panic in a goroutine that the handler has started ends the process, as in every Go program.
 //   - No row runs before its due time. Only the database's clock decides that.
 //   - Once an expired lease has been reaped, the worker that held it can no longer change the row, whatever it still
 //     sends.
