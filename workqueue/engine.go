@@ -77,6 +77,7 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 	for _, d := range rows {
 		d.engine, d.claimed = e, start
 		d.settlement.claimRef, d.settlement.delivery = claimRef{d.ID, d.Token}, d
+		d.settlement.outcome, d.settlement.message = ended, errGoexit.Error() // until it is decided
 		d.ctx, d.cancel = context.WithCancelCause(base)
 		d.expires.Store(start + int64(e.options.Lease))
 	}

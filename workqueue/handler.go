@@ -116,7 +116,7 @@ func (d *delivery) abort(cause error) {
 	d.cancel(cause)
 }
 
-// errGoexit is the error of a handler that ended its goroutine without returning, and ended its outcome.
+// errGoexit is the error of a handler, or a hook, that ended its goroutine without returning, and ended its outcome.
 var (
 	errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
 	ended     = retried(errGoexit)

@@ -224,6 +224,53 @@ func TestWorkerKeepsItsConcurrency(t *testing.T) {
 	}
 }
 
+// Neither may a hook of the application that does so, whether a worker or a drain runs it.
+func TestAHookThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
+	t.Parallel()
+	exits := func(context.Context, *noteClaim) error { runtime.Goexit(); return nil }
+	for name, hook := range map[string]func(*workqueue.Domain[note], *workqueue.WorkerOptions){
+		"leaves": func(d *workqueue.Domain[note], _ *workqueue.WorkerOptions) { d.Leaves = exits },
+		"redact": func(_ *workqueue.Domain[note], o *workqueue.WorkerOptions) {
+			o.Redact = func(context.Context, string) string { runtime.Goexit(); return "" }
+		},
+	} {
+		for place, run := range map[string]func(*rig, workqueue.Domain[note], workqueue.WorkerOptions){
+			"worker": func(r *rig, d workqueue.Domain[note], o workqueue.WorkerOptions) {
+				r.startOn(r.Pool, d, o, failing)
+			},
+			"drain": func(r *rig, d workqueue.Domain[note], o workqueue.WorkerOptions) {
+				w, err := workqueue.NewWorker(r.Pool, d, failing, o)
+				if err != nil {
+					r.Fatal(err)
+				}
+				drain, err := w.Drain()
+				if err != nil {
+					r.Fatal(err)
+				}
+				if n, err := drain.Process(r.Context()); n != 4 || err != nil {
+					r.Errorf("drained %d rows, %v", n, err)
+				}
+			},
+		} {
+			t.Run(name+" in a "+place, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.MaxAttempts = 1 }})
+				o := workqueue.WorkerOptions{Concurrency: 2}
+				domain := r.Domain
+				hook(&domain, &o)
+				ids := r.insertMany("exit", 4)
+				run(r, domain, o)
+				r.awaitStatus(workqueue.Failed, ids...)
+				if e := r.row(ids[0]).Error; !strings.Contains(e, "goroutine") {
+					t.Errorf("the row says %q", e)
+				}
+			})
+		}
+	}
+}
+
+func failing(context.Context, *noteClaim) error { return errors.New("failed") }
+
 func TestWorkerRedactsErrors(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})

@@ -55,7 +55,7 @@ func extract(ctx context.Context, archive io.Reader, into string) error {
 		header, err := files.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return readToEnd(plain, archive)
 		case err != nil:
 			return err
 		case ctx.Err() != nil:
@@ -65,6 +65,17 @@ func extract(ctx context.Context, archive io.Reader, into string) error {
 			return err
 		}
 	}
+}
+
+// readToEnd reads what is behind the last file, because the checksums are there: those of the compressed stream, and
+// that of the entry of the jar.
+func readToEnd(streams ...io.Reader) error {
+	for _, s := range streams {
+		if _, err := io.Copy(io.Discard, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes one file of an archive, and the directories that it is in.

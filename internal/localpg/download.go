@@ -61,7 +61,8 @@ func cacheDir(owner *owner) (string, error) {
 func downloadFrom(ctx context.Context, repository, cache string) (_ string, err error) {
 	final := filepath.Join(cache, "postgresql-"+downloadVersion)
 	bin := filepath.Join(final, "bin")
-	if _, err := os.Stat(bin); err == nil {
+	isWhole := func(dir string) bool { return finder{}.check(filepath.Join(dir, "bin")) == nil }
+	if isWhole(final) {
 		return bin, nil
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -76,10 +77,16 @@ func downloadFrom(ctx context.Context, repository, cache string) (_ string, err 
 	if err := fetch(ctx, repository, extracted); err != nil {
 		return "", fmt.Errorf("PostgreSQL %s from %s: %w", downloadVersion, repository, err)
 	}
-	if err := os.Rename(extracted, final); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
+	err = os.Rename(extracted, final)
+	if errors.Is(err, fs.ErrExist) && isWhole(final) { // another process was faster
+		return bin, nil
 	}
-	return bin, nil
+	if errors.Is(err, fs.ErrExist) {
+		if err = os.Rename(final, filepath.Join(work, "incomplete")); err == nil {
+			err = os.Rename(extracted, final)
+		}
+	}
+	return bin, err
 }
 
 // fetch downloads the archive for this machine and unpacks it into a new directory.
@@ -101,6 +108,9 @@ func fetch(ctx context.Context, repository, into string) error {
 		return fmt.Errorf("%s does not have the checksum that its repository names", address)
 	}
 	if err := unpack(ctx, jar, into); err != nil {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	if err := (finder{}).check(filepath.Join(into, "bin")); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	return makeReadable(into)

@@ -128,6 +128,20 @@ func TestADownloadThatIsThereIsNotRepeated(t *testing.T) {
 	}
 }
 
+// A directory that lacks a program, such as one that somebody has emptied, is replaced.
+func TestAnIncompleteDownloadIsReplaced(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	bin := filepath.Join(cache, "postgresql-"+downloadVersion, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := downloadFrom(t.Context(), repository{archive: tinyArchive}.serve(t), cache); err != nil {
+		t.Fatal(err)
+	}
+	checkDownload(t, cache)
+}
+
 func TestFailedDownload(t *testing.T) {
 	t.Parallel()
 	for want, address := range map[string]string{
@@ -142,6 +156,7 @@ func TestFailedDownload(t *testing.T) {
 		})),
 		"checksum":            repository{archive: tinyArchive, sum: strings.Repeat("0", 64)}.serve(t),
 		"data is truncated":   repository{archive: tinyArchive, cut: 100}.serve(t),
+		"is truncated":          repository{archive: tinyArchive, cut: 8, sum: "none"}.serve(t),
 		"escapes from parent": repository{archive: evilArchive}.serve(t),
 		"connect: ":           nowhere,
 	} {

@@ -226,8 +226,8 @@ func TestBlockedRowsCostClaimsNothing(t *testing.T) {
 	failed["fail"](r, token, ids)
 	crowd(pgtest.Size(20_000, 100_000))
 	crowded := free()
-	if float64(crowded) > 1.2*float64(alone) {
-		t.Errorf("a claim reads %d buffers in front of a crowd, %d without: more than 1.2 times", crowded, alone)
+	if deeper := 2 * 100; crowded > alone+deeper { // indexes of more rows may be deeper by a page for each row
+		t.Errorf("a claim reads %d buffers in front of a crowd, %d without: more than %d more", crowded, alone, deeper)
 	}
 	t.Logf("buffers of a claim of 100: %d without, %d with blocked rows", alone, crowded)
 }
