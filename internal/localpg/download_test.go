@@ -156,7 +156,7 @@ func TestFailedDownload(t *testing.T) {
 		})),
 		"checksum":            repository{archive: tinyArchive, sum: strings.Repeat("0", 64)}.serve(t),
 		"data is truncated":   repository{archive: tinyArchive, cut: 100}.serve(t),
-		"is truncated":          repository{archive: tinyArchive, cut: 8, sum: "none"}.serve(t),
+		"is truncated":        repository{archive: tinyArchive, cut: 8, sum: "none"}.serve(t),
 		"escapes from parent": repository{archive: evilArchive}.serve(t),
 		"connect: ":           nowhere,
 	} {
