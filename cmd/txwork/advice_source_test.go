@@ -175,7 +175,7 @@ var notFollowed = map[string][]string{
 	"it is of the demo or the benchmark": {
 		"choose between a number of transfers and an input file", "the demo freezes processes with SIGSTOP",
 		"%s ended though nobody asked it to (%s): see its messages above", "dropped at its end, or by the next run",
-		"this is a worker process of `txwork demo`", "there is nothing to compare with, name a commit by BASE",
+		"this is a worker process of `txwork demo`",
 	},
 	"it is a pattern of statements": {
 		"^(?i)(ADD |DROP CONSTRAINT |ENABLE |DISABLE |", "^(?i)ALTER TABLE (?:IF EXISTS )?", "^(?i)ALTER (?:COLUMN )?",
