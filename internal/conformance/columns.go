@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -90,14 +91,23 @@ func (s *suite) sample(column string, value any, with map[string]any) workqueue.
 	return row
 }
 
+// samples are the rows with the sample of one column, by the place of that column. A column without a sample is left
+// out: everyColumnHasASample reports it.
+func (s *suite) samples() iter.Seq2[int, workqueue.NewRow] {
+	return func(yield func(int, workqueue.NewRow) bool) {
+		for i, c := range s.Spec.Columns {
+			x := s.Samples[c.Name]
+			if x.Value != nil && !yield(i, s.sample(c.Name, x.Value, x.With)) {
+				return
+			}
+		}
+	}
+}
+
 // columnsArrive writes each column by each way, and reads it from the table and in a claim.
 func columnsArrive(s *suite) {
-	for i, c := range s.Spec.Columns {
-		x := s.Samples[c.Name]
-		if x.Value == nil {
-			continue // reported by everyColumnHasASample
-		}
-		row := s.sample(c.Name, x.Value, x.With)
+	for i, row := range s.samples() {
+		c := s.Spec.Columns[i]
 		if s.way.functions && !s.canWrite(row) {
 			continue // the function has parameters of its own, which internal/writers tests
 		}
@@ -159,12 +169,8 @@ func (s *suite) column(name string) int {
 
 // copiedColumnsArrive writes each column by a COPY, which no function and no Go checks.
 func copiedColumnsArrive(s *suite) {
-	for i, c := range s.Spec.Columns {
-		x := s.Samples[c.Name]
-		if x.Value == nil {
-			continue
-		}
-		row := s.sample(c.Name, x.Value, x.With)
+	for i, row := range s.samples() {
+		c := s.Spec.Columns[i]
 		if err := s.copy(row); err != nil {
 			s.Errorf("%s: %v", c.Name, err)
 			continue

@@ -41,9 +41,11 @@ func BenchmarkDomains(b *testing.B) {
 	}
 }
 
-func benchmarkDomain(b *testing.B, open func(schema string) (benched, error)) {
-	db := pgtest.New(b)
-	must := func(err error) {
+// openBenched creates the table of a domain. must ends the benchmark with an error.
+func openBenched(b *testing.B, open func(schema string) (benched, error)) (db *pgtest.DB, d benched,
+	must func(error)) {
+	db = pgtest.New(b)
+	must = func(err error) {
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -54,6 +56,11 @@ func benchmarkDomain(b *testing.B, open func(schema string) (benched, error)) {
 	must(err)
 	_, err = db.Pool.Exec(b.Context(), up)
 	must(err)
+	return db, d, must
+}
+
+func benchmarkDomain(b *testing.B, open func(schema string) (benched, error)) {
+	db, d, must := openBenched(b, open)
 	drain, err := d.drain(db.Pool)
 	must(err)
 	var enqueueing, draining time.Duration

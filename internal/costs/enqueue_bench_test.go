@@ -3,14 +3,12 @@ package costs_test
 import (
 	"context"
 	"strconv"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/measure"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -39,18 +37,7 @@ func BenchmarkEnqueue(b *testing.B) {
 }
 
 func benchmarkEnqueue(b *testing.B, open func(schema string) (benched, error), rows int, sent bool) {
-	db := pgtest.New(b)
-	must := func(err error) {
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	d, err := open(db.Schema)
-	must(err)
-	up, _, err := d.ddl()
-	must(err)
-	_, err = db.Pool.Exec(b.Context(), up)
-	must(err)
+	db, d, must := openBenched(b, open)
 	written := 0
 	turn := func() { // of as many rows each
 		for range enqueueBatch / rows {
@@ -71,13 +58,13 @@ func benchmarkEnqueue(b *testing.B, open func(schema string) (benched, error), r
 		defer tx.Rollback(context.Background())
 	}
 	turn() // fills caches that are filled once
-	used, allocated := processorTime(), mallocs()
+	used, allocated := measure.ClientCPU(), mallocs()
 	for b.Loop() {
 		turn()
 	}
-	used, allocated = processorTime()-used, mallocs()-allocated
+	used, allocated = measure.ClientCPU()-used, mallocs()-allocated
 	all := float64(b.N * enqueueBatch)
-	b.ReportMetric(float64(used.Nanoseconds())/1000/all, "µs-cpu/row")
+	b.ReportMetric(measure.Microseconds(used)/all, "µs-cpu/row")
 	b.ReportMetric(float64(allocated)/all, "allocs/row")
 }
 
@@ -89,13 +76,4 @@ type mute struct {
 
 func (m mute) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return pgconn.NewCommandTag("INSERT 0 " + strconv.Itoa(m.rows)), nil
-}
-
-// processorTime is what this process has used so far.
-func processorTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		panic(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -22,14 +22,16 @@ type Querier interface {
 // Read reads the counters of a server. Its CPU time is known if dir is its directory, see [ServerCPU].
 func Read(ctx context.Context, q Querier, dir string) (c Counters, err error) {
 	c.CPU, c.HasCPU = ServerCPU(dir)
-	return c, q.QueryRow(ctx, "SELECT (pg_current_wal_insert_lsn() - '0/0')::float8").Scan(&c.WAL)
+	err = q.QueryRow(ctx, "SELECT (pg_current_wal_insert_lsn() - '0/0')::float8").Scan(&c.WAL)
+	return c, err
 }
 
 // Transactions returns how many transactions a database has had. A session adds its own when it ends, or up to ten
 // seconds late.
 func Transactions(ctx context.Context, q Querier, database string) (n int64, err error) {
 	const query = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1"
-	return n, q.QueryRow(ctx, query, database).Scan(&n)
+	err = q.QueryRow(ctx, query, database).Scan(&n)
+	return n, err
 }
 
 // Costs are those of a number of jobs, for each of them. Their JSON names are stable.
