@@ -49,6 +49,9 @@ func (l *Lab) config(s step, d *database, deleted bool) protocol.Config {
 		c.Jobs = min(c.Jobs, most)
 	}
 	if s.Workload == results.Latency {
+		if samples := s.entrant.samples; samples > 0 {
+			c.Jobs = min(c.Jobs, samples)
+		}
 		c.Jobs += latencyWarmUp
 	}
 	return c

@@ -23,8 +23,9 @@ type peer struct {
 
 // bounds limit what is measured of a profile.
 type bounds struct {
-	// the most jobs of a drain or of latencies, if as many as for other peers would take hours; 0: no limit
+	// the most jobs of a drain or of latencies, if as many as for other peers would take long; 0: no limit
 	most    int
+	samples int                // likewise, but only of latencies
 	without []results.Workload // workloads that the profile cannot do, although other profiles may
 }
 
@@ -36,6 +37,11 @@ var peers = []peer{
 	}),
 	goPeer("sql", nil, nil),
 	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000, without: alone}}),
+	goPeer("dbos", nil, map[string]bounds{
+		"bench": {most: 30_000},
+		// A sample takes a second. The first of several processes would take all jobs.
+		"defaults": {most: 30_000, samples: 20, without: alone},
+	}),
 	nodePeer("graphile-worker", map[string]bounds{"bench": {without: alone}, "defaults": {most: 10_000,
 		without: alone}}),
 	nodePeer("pg-boss", map[string]bounds{

@@ -75,7 +75,7 @@ func sample() (results.Header, []results.Cell) {
 	add(results.Enqueue, "txwork", "defaults", "txwork", false, 200_000, 100_000, 90_000, 80_000)
 	add(results.Enqueue, "deleting", "bench", "Deleting", true, 200_000, 50_000, 50_000, 50_000)
 	add(results.Latency, "txwork", "defaults", "txwork", false, 300, 2, 2.5, 1.5)
-	add(results.Latency, "river", "defaults", "River", false, 300, 50, 52, 51)
+	add(results.Latency, "river", "defaults", "River", false, 20, 50, 52, 51)
 	cells = append(cells, results.Cell{
 		Key: results.Key{Workload: results.Single, Entrant: results.Entrant{Peer: "river", Profile: "bench"},
 			Round: 1},

@@ -58,7 +58,8 @@ func between(s measure.Spread, format func(float64) string) string {
 // describe returns the label of a row, with what distinguishes the row from others of its table.
 func describe(w results.Workload, o results.Options, r row) string {
 	name := r.label()
-	if (w == results.Drain || w == results.DrainDeleted) && r.jobs != o.Jobs {
+	if (w == results.Drain || w == results.DrainDeleted) && r.jobs != o.Jobs ||
+		w == results.Latency && r.jobs != o.LatencyJobs {
 		name += fmt.Sprintf(" (%s jobs)", count(float64(r.jobs)))
 	}
 	if w != results.DrainDeleted && r.deleted {
