@@ -19,6 +19,8 @@ import (
 type options struct {
 	base   string
 	rounds int
+	jobs   int
+	beside []string
 	short  bool
 	json   bool
 
@@ -33,6 +35,8 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.IntVar(&o.rounds, "rounds", 0, "rounds of A B B A (default 3, with --short 1)")
 	flags.BoolVar(&o.short, "short", false, "about a minute, for a log: small sizes")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line in the place of the table")
+	flags.IntVar(&o.jobs, "jobs", 0, "jobs of a drain and of a bulk enqueue (default 50,000, with --short 20,000)")
+	beside := flags.String("beside", "", "`peers` that take turns, too, such as sql,river:bench")
 	names := flags.String("workloads", "drain,enqueue,latency", "`names` of workloads, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -50,8 +54,11 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 			o.rounds = 1
 		}
 	}
-	if o.rounds < 0 || flags.NArg() > 0 {
-		err = errors.New("want no arguments, and at least one round")
+	if *beside != "" {
+		o.beside = strings.Split(*beside, ",")
+	}
+	if o.rounds < 0 || o.jobs < 0 || flags.NArg() > 0 {
+		err = errors.New("want no arguments, and at least one round and one job")
 	}
 	return o, err
 }
@@ -63,6 +70,9 @@ func (o options) sizes() results.Options {
 	if o.short {
 		sizes.Jobs, sizes.LatencyJobs = 20_000, 50
 	}
+	if o.jobs > 0 {
+		sizes.Jobs = o.jobs
+	}
 	return sizes
 }
 
@@ -70,6 +80,8 @@ func (o options) sizes() results.Options {
 const (
 	base = "base"
 	tree = "working-tree"
+
+	profile = "defaults" // of both
 )
 
 // cellLimit is far more than a cell takes.
@@ -90,7 +102,7 @@ func Run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 	file := filepath.Join(b.dir, "results.json")
 	measured := lab.Run(ctx, lab.Request{
 		Options: o.sizes(), Rounds: 2 * o.rounds, Workloads: o.workloads, File: file, CellLimit: cellLimit,
-		Checkouts: b.checkouts(), Peers: []string{base + ":defaults", tree + ":defaults"},
+		Checkouts: b.checkouts(), Peers: append([]string{sides[0].String(), sides[1].String()}, o.beside...),
 		Progress: lab.Progress{Out: stderr},
 	})
 	_, cells, err := results.Read(file)

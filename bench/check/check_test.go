@@ -236,7 +236,8 @@ func TestBase(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"--nonsense"}, {"more"}, {"--rounds", "-1"}, {"--workloads", "dance"}} {
+	for _, args := range [][]string{{"--nonsense"}, {"more"}, {"--rounds", "-1"}, {"--workloads", "dance"},
+		{"--jobs", "-1"}} {
 		var stdout, stderr bytes.Buffer
 		if err := Run(t.Context(), ".", args, &stdout, &stderr); err == nil || stdout.Len() > 0 {
 			t.Errorf("%v is accepted", args)
@@ -246,12 +247,14 @@ func TestUsage(t *testing.T) {
 
 func TestTheTable(t *testing.T) {
 	var cells []results.Cell
+	river := results.Entrant{Peer: "river", Profile: "bench"}
 	for i := range 2 * minRuns {
-		for side, c := range map[string]results.Cell{
-			base: {PerSecond: 100, Costs: measure.Costs{WALBytes: float64(300 + i)}},
-			tree: {PerSecond: 200, Costs: measure.Costs{WALBytes: 305, ClientCPU: 7}},
+		for side, c := range map[results.Entrant]results.Cell{
+			sides[0]: {PerSecond: 100, Costs: measure.Costs{WALBytes: float64(300 + i)}},
+			sides[1]: {PerSecond: 200, PeakMemory: 40, Costs: measure.Costs{WALBytes: 305, ClientCPU: 7}},
+			river:    {PerSecond: 50},
 		} {
-			c.Key = results.Key{Workload: results.Drain, Entrant: results.Entrant{Peer: side}, Round: i}
+			c.Key = results.Key{Workload: results.Drain, Entrant: side, Round: i}
 			cells = append(cells, c)
 		}
 	}
@@ -261,7 +264,8 @@ func TestTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"jobs/s              100 (100 to 100)", "200 (200 to 200)", "10+10  2.00   better\n",
-		"log, bytes/job      304 (300 to 309)           305 (305 to 305)  10+10  1.00   \n", "0+10   -", ": gone\n"} {
+		"log, bytes/job      304 (300 to 309)           305 (305 to 305)  10+10  1.00   \n", "client memory, MiB  -                          40 (40 to 40)     0+10   -", ": gone\n",
+		"river:bench       50 (50 to 50)                                10     4.00   \n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, &text)
 		}

@@ -29,6 +29,8 @@ var metrics = []metric{
 		func(c results.Cell) *float64 { return c.Costs.ServerCPU }},
 	{"client_cpu_us_per_job", "client CPU, µs/job", false,
 		func(c results.Cell) *float64 { return &c.Costs.ClientCPU }},
+	{"client_peak_memory_mib", "client memory, MiB", false,
+		func(c results.Cell) *float64 { return &c.PeakMemory }},
 }
 
 // A report is what was measured. Its JSON names are stable.
@@ -52,8 +54,18 @@ type row struct {
 	// Apart says that the ranges of the two sides do not overlap, and that there are enough runs for this to be more
 	// than chance.
 	Apart bool `json:"apart"`
+	// Beside are the others that took turns.
+	Beside []other `json:"beside,omitempty"`
 
 	title string
+}
+
+// An other is a peer beside the two.
+type other struct {
+	Peer string `json:"peer"`
+	measure.Spread
+	// Ratio is the working tree's median divided by this peer's.
+	Ratio *float64 `json:"ratio,omitempty"`
 }
 
 func newReport(c *checkouts, cells []results.Cell) report {
@@ -66,9 +78,12 @@ func newReport(c *checkouts, cells []results.Cell) report {
 	}
 	for _, w := range workloadsOf(cells) {
 		for _, m := range metrics {
-			ours := spreadOf(cells, w, m, tree)
-			if theirs := spreadOf(cells, w, m, base); ours != nil || theirs != nil {
-				r.Rows = append(r.Rows, compare(w, m, theirs, ours))
+			row := compare(w, m, spreadOf(cells, w, m, sides[0]), spreadOf(cells, w, m, sides[1]))
+			for _, peer := range othersOf(cells) {
+				row.add(peer, spreadOf(cells, w, m, peer))
+			}
+			if row.Base != nil || row.Tree != nil || row.Beside != nil {
+				r.Rows = append(r.Rows, row)
 			}
 		}
 	}
@@ -85,11 +100,24 @@ func workloadsOf(cells []results.Cell) (all []results.Workload) {
 	return all
 }
 
-// spreadOf returns nil if no cell of the side has the figure.
-func spreadOf(cells []results.Cell, w results.Workload, m metric, side string) *measure.Spread {
+// The two sides that are compared.
+var sides = []results.Entrant{{Peer: base, Profile: profile}, {Peer: tree, Profile: profile}}
+
+// othersOf returns the other peers in the order of their turns.
+func othersOf(cells []results.Cell) (all []results.Entrant) {
+	for _, c := range cells {
+		if !slices.Contains(sides, c.Entrant) && !slices.Contains(all, c.Entrant) {
+			all = append(all, c.Entrant)
+		}
+	}
+	return all
+}
+
+// spreadOf returns nil if no cell of the entrant has the figure.
+func spreadOf(cells []results.Cell, w results.Workload, m metric, e results.Entrant) *measure.Spread {
 	var figures []float64
 	for _, c := range cells {
-		if f := m.of(c); c.Workload == w && c.Peer == side && c.Error == "" && f != nil && *f > 0 {
+		if f := m.of(c); c.Workload == w && c.Entrant == e && c.Error == "" && f != nil && *f > 0 {
 			figures = append(figures, *f)
 		}
 	}
@@ -115,6 +143,19 @@ func compare(w results.Workload, m metric, base, tree *measure.Spread) row {
 	return r
 }
 
+// add adds the figures of another peer, unless there are none.
+func (r *row) add(peer results.Entrant, s *measure.Spread) {
+	if s == nil {
+		return
+	}
+	o := other{Peer: peer.String(), Spread: *s}
+	if r.Tree != nil {
+		ratio := r.Tree.Median / s.Median
+		o.Ratio = &ratio
+	}
+	r.Beside = append(r.Beside, o)
+}
+
 func (r report) write(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
@@ -131,6 +172,10 @@ func (r report) write(w io.Writer, asJSON bool) error {
 		base, baseRuns := figures(row.Base)
 		tree, treeRuns := figures(row.Tree)
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d+%d\t%s\n", name, row.title, base, tree, baseRuns, treeRuns, row.verdict())
+		for _, o := range row.Beside {
+			theirs, runs := figures(&o.Spread)
+			fmt.Fprintf(t, "\t  %s\t%s\t\t%d\t%s\t\n", o.Peer, theirs, runs, ratio(o.Ratio))
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -138,8 +183,8 @@ func (r report) write(w io.Writer, asJSON bool) error {
 	for _, why := range r.LeftOut {
 		fmt.Fprintln(w, "left out:", why)
 	}
-	_, err := fmt.Fprintf(w, "\nRatios are the working tree's median by the base's. Without better or worse it is no "+
-		"difference: the runs overlap,\nor there are fewer than %d of a side.\n", minRuns)
+	_, err := fmt.Fprintf(w, "\nRatios are the working tree's median by the base's, or by that of the peer in the line. "+
+		"Without better or\nworse it is no difference: the runs overlap, or there are fewer than %d of a side.\n", minRuns)
 	return err
 }
 
@@ -152,15 +197,22 @@ func figures(s *measure.Spread) (text string, runs int) {
 
 // verdict returns the ratio, and a word only if the ranges do not overlap.
 func (r row) verdict() string {
+	word := ""
 	switch {
-	case r.Ratio == nil:
-		return "-\t"
-	case !r.Apart:
-		return fmt.Sprintf("%.2f\t", *r.Ratio)
+	case r.Ratio == nil || !r.Apart:
 	case (*r.Ratio > 1) == r.Higher:
-		return fmt.Sprintf("%.2f\tbetter", *r.Ratio)
+		word = "better"
+	default:
+		word = "worse"
 	}
-	return fmt.Sprintf("%.2f\tworse", *r.Ratio)
+	return ratio(r.Ratio) + "\t" + word
+}
+
+func ratio(r *float64) string {
+	if r == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", *r)
 }
 
 // figure formats a number with three digits, or with all digits before the decimal point.

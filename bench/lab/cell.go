@@ -154,14 +154,17 @@ func (m *measurement) drain(ctx context.Context, work func(context.Context) (wor
 	}
 	m.took(m.config.Jobs, w.seconds)
 	m.cell.Costs = before.Costs(w.after, w.cpu, int64(m.config.Jobs))
+	m.cell.PeakMemory = w.memory
 	return nil
 }
 
-// worked is what the workers needed: the time, the server's counters after it, and the processor time of the clients.
+// worked is what the workers needed: the time, the server's counters after it, the processor time of the clients, and
+// the most memory of a client that works alone.
 type worked struct {
 	seconds float64
 	after   measure.Counters
 	cpu     time.Duration
+	memory  float64 // MiB
 }
 
 // workAlone lets one process do all jobs.
@@ -173,6 +176,7 @@ func (m *measurement) workAlone(ctx context.Context) (w worked, err error) {
 	seconds, workErr := m.awaitDone(ctx, p)
 	w.seconds = seconds
 	w.after, err = m.database.counters(ctx)
+	w.memory = peakMemory(p.command.Process.Pid)
 	cpu, stopErr := p.stop()
 	w.cpu = cpu
 	return w, first(stopErr, workErr, err)

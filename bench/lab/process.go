@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/txwork/txwork/bench/protocol"
@@ -87,6 +89,21 @@ func (p *process) wait() (time.Duration, error) {
 	}
 	state := p.command.ProcessState
 	return state.UserTime() + state.SystemTime(), err
+}
+
+// peak is the line of a process's status with the most memory that it has used.
+var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peakMemory returns the most resident memory that a process has used so far, in MiB, or 0 where there is no /proc. The
+// system's own count for ended children would begin with what this program used when it started them.
+func peakMemory(pid int) float64 {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	found := peak.FindSubmatch(status)
+	if found == nil {
+		return 0
+	}
+	kib, _ := strconv.ParseFloat(string(found[1]), 64)
+	return kib / 1024
 }
 
 // do runs a phase that ends by itself, after one event of a kind, or without an event if the kind is "".

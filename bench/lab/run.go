@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/txwork/txwork/bench/results"
@@ -24,7 +25,7 @@ type Request struct {
 	Rounds    int
 	Peers     []string           // names, or name:profile; empty for all that can be run here
 	Workloads []results.Workload // empty for all
-	Checkouts []Checkout         // measured in the place of the peers, by turns
+	Checkouts []Checkout         // peers besides those of this module
 	Binaries  string             // directory of PostgreSQL's binaries; "" for those that are found
 	File      string             // the file of results
 	Resume    bool               // continue with what is missing in File, which otherwise must not exist
@@ -69,12 +70,9 @@ func (r Request) check() error {
 
 // list returns the peers of which the request names some.
 func (r Request) list() []peer {
-	if len(r.Checkouts) == 0 {
-		return peers
-	}
-	list := make([]peer, len(r.Checkouts))
-	for i, c := range r.Checkouts {
-		list[i] = c.peer()
+	list := slices.Clone(peers)
+	for _, c := range r.Checkouts {
+		list = append(list, c.peer())
 	}
 	return list
 }

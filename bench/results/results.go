@@ -106,6 +106,8 @@ type Cell struct {
 	Costs     measure.Costs  `json:"costs"`
 	FillCosts *measure.Costs `json:"fill_costs,omitempty"` // of writing the jobs of a drain
 
+	PeakMemory float64 `json:"client_peak_memory_mib,omitempty"` // of a process that drains alone, on Linux
+
 	Took  float64 `json:"took_seconds"` // including preparation
 	Error string  `json:"error,omitempty"`
 }
