@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
 )
@@ -94,7 +95,7 @@ func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error 
 	}
 	r.holders, r.keys, r.args = append(r.holders, ch.holder), append(r.keys, ch.record.uniqueKey), append(r.args, args)
 	r.headers, r.retries = append(r.headers, headers), append(r.retries, retry)
-	r.queues, r.schedules = append(r.queues, ch.record.queue), append(r.schedules, input.Optional(ch.record.schedule))
+	r.queues, r.schedules = append(r.queues, ch.record.queue), append(r.schedules, postgres.OrNull(ch.record.schedule))
 	r.rules.add(ch.byKey)
 	r.priorities = append(r.priorities, number(ch.record.priority))
 	r.maxAttempts, r.states = append(r.maxAttempts, number(ch.row.MaxAttempts)),

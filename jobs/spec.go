@@ -1,7 +1,7 @@
 package jobs
 
 import (
-	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -66,7 +66,7 @@ func columns(c *workqueue.Columns, r *record, d *Delivery) {
 	c.Field(workqueue.Column{Name: "freed_key", Type: "text", Internal: true}, nil)
 	// the ended states that hold the key: a bit for each; 2 is a key that is free when the job starts
 	c.Split(workqueue.Column{Name: "unique_states", Type: "smallint", Internal: true, Written: &writtenUniqueStates},
-		input.Optional(int64(r.uniqueStates)), nil)
+		postgres.OrNull(int64(r.uniqueStates)), nil)
 	// the schedule that wrote the job
 	c.Split(workqueue.Column{Name: "schedule", Type: "text", Written: &unwritten}, &r.schedule, &d.Schedule)
 	// the job counts against its queue's limit, see table jobs_slot
@@ -76,7 +76,7 @@ func columns(c *workqueue.Columns, r *record, d *Delivery) {
 	c.Field(workqueue.Column{Name: "progress", Type: "smallint", Internal: true}, nil) // per cent
 	c.Field(workqueue.Column{Name: "progress_note", Type: "text", Internal: true}, nil)
 	c.Field(workqueue.Column{Name: "output", Type: "bytea", Internal: true}, nil)
-	c.Split(join.Column, input.Optional(r.joined), nil)
+	c.Split(join.Column, postgres.OrNull(r.joined), nil)
 	keyed.Columns(c, r.byKey)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
@@ -104,14 +105,14 @@ func (in *insertion) set(i int, row NewRow) (err error) {
 		}
 	}
 	n := len(in.ids)
-	in.fields[dueField].add(i, n, optional(storedTime(row.DueAt)))
-	in.fields[attemptsField].add(i, n, optional(int64(row.MaxAttempts)))
-	in.fields[waitingField].add(i, n, optional(row.Waiting))
+	in.fields[dueField].add(i, n, postgres.OrNull(storedTime(row.DueAt)))
+	in.fields[attemptsField].add(i, n, postgres.OrNull(int64(row.MaxAttempts)))
+	in.fields[waitingField].add(i, n, postgres.OrNull(row.Waiting))
 	retry, err := row.Retry.stored()
 	if err != nil {
 		return err
 	}
-	in.fields[retryField].add(i, n, optional(retry))
+	in.fields[retryField].add(i, n, postgres.OrNull(retry))
 	for c, v := range row.Values {
 		if row.checked != in.table {
 			if v, err = in.table.converters[c].convert(v); err != nil {
@@ -128,15 +129,6 @@ func (in *insertion) set(i int, row NewRow) (err error) {
 		in.once[i] = true
 	}
 	return nil
-}
-
-// optional is a value, or nil if it is the zero value.
-func optional[T comparable](v T) any {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return v
 }
 
 // holdsUnique reports whether the row may hold unique values, because none of them is nil.
@@ -156,7 +148,7 @@ func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
 		if err != nil {
 			return err
 		}
-		in.fields[headersField].add(i, len(rows), optional(headers))
+		in.fields[headersField].add(i, len(rows), postgres.OrNull(headers))
 	}
 	return nil
 }

@@ -18,15 +18,6 @@ func Name(field, name string, limit int) error {
 	return cmp.Or(validate.Size(field, len(name), limit), validate.Text(field, name))
 }
 
-// Optional returns the value to store: nil, which is NULL, for the zero value.
-func Optional[T comparable](v T) any {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return v
-}
-
 // HeaderSize is the total size of the names and values of headers, in bytes.
 func HeaderSize(headers map[string]string) int {
 	size := 0

@@ -173,34 +173,25 @@ func (j *Joins) enroll(ctx context.Context, tx workqueue.Tx, rows map[uuid.UUID]
 
 // A record is a join as sql/insert.sql reads it.
 type record struct {
-	ID         uuid.UUID  `json:"id"`
-	Policy     Policy     `json:"policy"`
-	Expected   int        `json:"expected"`
-	OnComplete *uuid.UUID `json:"on_complete"`
-	OnFail     *uuid.UUID `json:"on_fail"`
-	Deadline   *time.Time `json:"deadline"`
-	Label      *string    `json:"label"`
-	Retention  string     `json:"retention"`
+	ID         uuid.UUID `json:"id"`
+	Policy     Policy    `json:"policy"`
+	Expected   int       `json:"expected"`
+	OnComplete uuid.UUID `json:"on_complete,omitzero"`
+	OnFail     uuid.UUID `json:"on_fail,omitzero"`
+	Deadline   time.Time `json:"deadline,omitzero"`
+	Label      string    `json:"label,omitzero"`
+	Retention  string    `json:"retention"`
 }
 
 func (s *start) records(retention time.Duration) (records []record) {
 	for _, join := range s.joins {
 		records = append(records, record{
 			ID: join.ID, Policy: join.Policy, Expected: len(join.Members),
-			OnComplete: optional(join.OnComplete), OnFail: optional(join.OnFail), Deadline: optional(join.Deadline),
-			Label: optional(join.Label), Retention: interval(retention),
+			OnComplete: join.OnComplete, OnFail: join.OnFail, Deadline: join.Deadline, Label: join.Label,
+			Retention: interval(retention),
 		})
 	}
 	return records
-}
-
-// optional returns nil, which is NULL, for a zero value.
-func optional[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
 }
 
 func interval(d time.Duration) string { return fmt.Sprintf("%d microseconds", d.Microseconds()) }
