@@ -144,8 +144,7 @@ func (e *engine) done(batch []*settlement) {
 
 // noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
 func (e *engine) noteSettled(o *Outcome) {
-	comesAgain := o.kind == outcomeRetry || o.kind == outcomeSnooze || o.kind == outcomeLeave
-	if e.poll != nil && (comesAgain || e.table.spec.Admission != "" && e.claimer.rule.asks()) {
+	if e.poll != nil && (outcomes[o.kind].again || e.table.spec.Admission != "" && e.claimer.rule.asks()) {
 		e.poll.Wake()
 	}
 }

@@ -20,20 +20,6 @@ type Outcome struct {
 	errorType string // of the cause, for telemetry
 }
 
-type outcomeKind uint8
-
-const (
-	outcomeAck outcomeKind = iota
-	outcomeRetry
-	outcomeSnooze
-	outcomeInterrupt // put back where it was, after its handler had begun
-	outcomeLeave     // put back later, before its handler began
-	outcomeRelease   // put back where it was, before its handler began
-	outcomeFail
-	outcomeCancel
-	outcomeKinds // how many there are
-)
-
 // unnamedDelay leaves the delay to the table.
 const unnamedDelay time.Duration = -1
 
@@ -147,10 +133,6 @@ func (o *Outcome) read() *Outcome {
 		return o
 	}
 	return &Outcome{kind: o.kind, delay: o.delay, cause: errors.New(text(o.cause)), errorType: errorTypeOf(o.cause)}
-}
-
-func (k outcomeKind) String() string {
-	return [...]string{"ack", "abandon", "snooze", "release", "leave", "release", "fail", "cancel"}[k]
 }
 
 // A Redactor rewrites an error's text before it is stored, to keep secrets out of the table.

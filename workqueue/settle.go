@@ -322,24 +322,11 @@ func (q *Queue) explainUnchanged(ctx context.Context, batch []*settlement, done 
 		i, _ := slices.BinarySearchFunc(batch, id, func(s *settlement, id uuid.UUID) int {
 			return bytes.Compare(s.id[:], id[:])
 		})
-		applied := batch[i].outcome.leadsTo(at.status)
+		applied := batch[i].outcome.kind.leadsTo(at.status)
 		if applied && try == triedBefore {
 			done.found++
 			done.note(id, at)
 		}
 		return applied
 	})
-}
-
-// leadsTo reports whether a row that still carries the claim's token may be in this state because this
-// very outcome was applied before.
-func (o *Outcome) leadsTo(s Status) bool {
-	switch o.kind {
-	case outcomeAck:
-		return s == Done
-	case outcomeFail, outcomeCancel:
-		return s == Failed
-	default:
-		return s == Ready || s == Failed
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A process may lose a row, claim it again, and finish both claims in one batch, with others between them.
@@ -84,5 +85,21 @@ func claimOne(t *testing.T, q *Queue, owner uuid.UUID) {
 	rows, err := q.Claim(t.Context(), owner, time.Minute, 1)
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("claimed %v, %v", rows, err)
+	}
+}
+
+// A kind that is only half described would settle its rows by an empty statement, or as another kind.
+func TestEveryKindOfOutcome(t *testing.T) {
+	t.Parallel()
+	words := []string{telemetry.OutcomeAck, telemetry.OutcomeAbandon, telemetry.OutcomeSnooze, telemetry.OutcomeLeave,
+		telemetry.OutcomeRelease, telemetry.OutcomeFail, telemetry.OutcomeCancel}
+	settles := renderStatements(Spec{Schema: "s", Table: "rows"}).settles
+	for k := range outcomeKinds {
+		if o := outcomes[k]; o.statement == "" || settles[k].Text == "" || !slices.Contains(words, o.name) {
+			t.Errorf("kind %d is %+v: give it a word of telemetry and a file of sql, see docs/architecture.md", k, o)
+		}
+		if !k.leadsTo(outcomes[k].ends) || k.leadsTo(InProgress) {
+			t.Errorf("kind %d, %v, leads to InProgress, or not to its own end", k, k)
+		}
 	}
 }

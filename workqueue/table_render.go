@@ -49,17 +49,12 @@ type statements struct {
 func renderStatements(spec Spec) statements {
 	v := newView(spec)
 	s := statements{
-		claim:    v.statement("claim"),
-		look:     v.statement("look"),
-		nextDue:  v.statement("next_due"),
-		nextWake: v.statement("next_wake"),
-		stats:    v.statement("stats"),
-		ackOne:   v.statement(v.ackFile() + "_one"),
-		settles: [outcomeKinds]conn.Statement{
-			outcomeAck: v.statement(v.ackFile()), outcomeRetry: v.statement("abandon"),
-			outcomeSnooze: v.statement("snooze"), outcomeLeave: v.statement("leave"),
-			outcomeRelease: v.statement("release"), outcomeFail: v.statement("fail"),
-		},
+		claim:       v.statement("claim"),
+		look:        v.statement("look"),
+		nextDue:     v.statement("next_due"),
+		nextWake:    v.statement("next_wake"),
+		stats:       v.statement("stats"),
+		ackOne:      v.statement(v.ackFile() + "_one"),
 		extend:      v.statement("extend"),
 		classify:    v.statement("classify"),
 		unlocked:    v.statement("unlocked"),
@@ -70,7 +65,10 @@ func renderStatements(spec Spec) statements {
 		purgeFailed: v.statement("purge_failed"),
 		findIDs:     v.statement("find_ids"),
 	}
-	s.settles[outcomeInterrupt], s.settles[outcomeCancel] = s.settles[outcomeSnooze], s.settles[outcomeFail]
+	for kind, o := range outcomes {
+		s.settles[kind] = v.statement(o.statement)
+	}
+	s.settles[outcomeAck] = v.statement(v.ackFile())
 	s.redrive.Retakes = v.spec.FreedColumn != ""
 	s.announceLook = v.statement("announce_look")
 	if len(v.Lanes) > 0 {
