@@ -36,7 +36,7 @@ var peers = []peer{
 		"polling":  {without: busy},
 	}),
 	goPeer("sql", nil, nil),
-	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000, without: alone}}),
+	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000, samples: 30, without: alone}}),
 	goPeer("dbos", nil, map[string]bounds{
 		"bench": {most: 30_000},
 		// A sample takes a second. The first of several processes would take all jobs.
