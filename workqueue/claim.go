@@ -80,8 +80,8 @@ type claimedRow struct {
 	unreadable error // why body could not be filled
 }
 
-// claim returns the rows in claim order, as deliveries without a worker. They have committed when it returns.
-func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*delivery, error) {
+// claim returns the rows in claim order. They have committed when it returns.
+func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*claimedRow, error) {
 	scanner := claimScanner{req: &req, table: q.table, lanes: q.table.laneIndex(req.lanes)}
 	c := conn.Call{
 		Statement: q.table.statements.claim,
@@ -89,7 +89,7 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*delivery, error
 		Lazy:      true,
 		Writes:    true,
 		Reset: func() {
-			scanner.rows = make([]*delivery, 0, req.limit)
+			scanner.rows = make([]*claimedRow, 0, req.limit)
 			req.topics.reset()
 		},
 		Row: scanner.scan,
@@ -115,8 +115,8 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*delivery, error
 	return inClaimOrder(scanner.rows), nil // RETURNING has no order
 }
 
-func inClaimOrder(rows []*delivery) []*delivery {
-	slices.SortFunc(rows, func(a, b *delivery) int {
+func inClaimOrder(rows []*claimedRow) []*claimedRow {
+	slices.SortFunc(rows, func(a, b *claimedRow) int {
 		return cmp.Or(a.lane-b.lane, a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return rows
@@ -146,8 +146,8 @@ type claimScanner struct {
 	table   *Table
 	lanes   laneIndex
 	answer  claimAnswer // nil: there is none
-	rows    []*delivery
-	slab    []delivery // of the next rows, see next
+	rows    []*claimedRow
+	slab    []claimedRow // of the next rows, see next
 	headers *string
 	dest    Columns // of the row
 }
@@ -158,17 +158,17 @@ type claimAnswer interface {
 	read() (isRow bool)       // takes what was scanned; false: the other columns are empty
 }
 
-// slabSize is how many deliveries are allocated at once. One that is kept, because its handler runs for long, keeps the
+// slabSize is how many rows are allocated at once. One that is kept, because its handler runs for long, keeps the
 // memory of the others, but not that of their payloads.
 const slabSize = 32
 
-func (s *claimScanner) next() *delivery {
+func (s *claimScanner) next() *claimedRow {
 	if len(s.slab) == 0 {
-		s.slab = make([]delivery, min(slabSize, max(s.req.limit-len(s.rows), 1)))
+		s.slab = make([]claimedRow, min(slabSize, max(s.req.limit-len(s.rows), 1)))
 	}
-	d := &s.slab[0]
+	row := &s.slab[0]
 	s.slab = s.slab[1:]
-	return d
+	return row
 }
 
 // scan reads a row of the result.
@@ -242,7 +242,7 @@ func (t *Table) anyTarget(c *Columns) any {
 	return values
 }
 
-func publicRows(claimed []*delivery) []Row {
+func publicRows(claimed []*claimedRow) []Row {
 	rows := make([]Row, len(claimed))
 	for i, c := range claimed {
 		rows[i] = c.Row
@@ -251,10 +251,67 @@ func publicRows(claimed []*delivery) []Row {
 	return rows
 }
 
-func rowIDs(claimed []*delivery) []uuid.UUID {
+func rowIDs(claimed []*claimedRow) []uuid.UUID {
 	ids := make([]uuid.UUID, len(claimed))
 	for i, c := range claimed {
 		ids[i] = c.ID
 	}
 	return ids
 }
+
+// checkClaim checks a claim from one lane.
+func (t *Table) checkClaim(req claimRequest) error {
+	if req.owner == uuid.Nil {
+		return invalid("owner token", "is the zero UUID: use uuid.New(), once for every claim")
+	}
+	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
+}
+
+// row is a claimed row as telemetry tells it.
+func (r *claimedRow) row() telemetry.Row {
+	return telemetry.Row{ID: r.ID, Labels: r.labels, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Headers: r.Headers,
+		State: int16(InProgress), Delay: -1}
+}
+
+// A Row is a claimed row.
+type Row struct {
+	ID          uuid.UUID
+	Token       uuid.UUID // the claim: every settle names it
+	DueAt       time.Time
+	CreatedAt   time.Time
+	Attempt     int // 1 is the first
+	MaxAttempts int
+	Headers     map[string]string
+	Values      []any // the domain's columns, in the order of Spec.Columns and without the internal ones
+}
+
+// Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
+// this claim in every later settle: use a fresh one for every call, such as uuid.New(), since a process
+// that stalls past its lease and claims a row again must not be able to settle it with its old claim.
+//
+// A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
+// holds once the transaction commits: start no work before.
+func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row,
+	error) {
+	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: []claimLane{{values: lanes}},
+		target: q.table.anyTarget}
+	if err := q.table.checkClaim(req); err != nil {
+		return nil, err
+	}
+	if q.table.spec.Admission != "" {
+		req.rule = new(verdict)
+	}
+	if q.table.spec.hasTopics() {
+		req.topics = &topicQuestion{anybody: true}
+	}
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Claim, limit)
+	claimed, err := q.claim(ctx, req)
+	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimedRows(claimed), Err: err})
+	return publicRows(claimed), err
+}
+
+// claimedRows implement [telemetry.Rows].
+type claimedRows []*claimedRow
+
+func (r claimedRows) Len() int                { return len(r) }
+func (r claimedRows) Row(i int) telemetry.Row { return r[i].row() }

@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-// fairEvery is how often a claim begins with a less urgent lane, each of them in its turn: under an endless load of
-// urgent rows, the other lanes share one claim in eight.
-const fairEvery = 8
-
-// order returns the lanes in the order in which the next claim reads them.
-func (c *claimer) order() []*lane {
-	c.turn++
-	others := len(c.lanes) - 1
-	if others == 0 || c.turn%fairEvery != 0 {
-		return c.lanes
-	}
-	first := others - c.turn/fairEvery%others // from the least urgent one up
-	return append([]*lane{c.lanes[first]}, slices.Delete(slices.Clone(c.lanes), first, first+1)...)
-}
-
 // laneArgs adds the values of lanes to a statement's arguments, one array a lane column.
 func (t *Table) laneArgs(args map[string]any, lanes [][]any) map[string]any {
 	for c, column := range t.view.Lanes {

@@ -35,21 +35,6 @@ func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
 	return err
 }
 
-// Exec runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.
-func (q *Queue) Exec(ctx context.Context, sql string, args ...any) (affected int64, err error) {
-	err = q.inTx(ctx, func(tx Tx) error {
-		affected, err = tx.Exec(ctx, sql, args...)
-		return err
-	})
-	return affected, err
-}
-
-// Query runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.
-func (q *Queue) Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string,
-	args ...any) error {
-	return q.inTx(ctx, func(tx Tx) error { return tx.Query(ctx, row, sql, args...) })
-}
-
 // A poolExecutor runs calls in a transaction of their own.
 type poolExecutor struct{ conn.Pool }
 
@@ -58,16 +43,6 @@ func (p poolExecutor) run(ctx context.Context, calls ...conn.Call) error {
 		return invalid("pool", "is nil")
 	}
 	return explain(p.Pool.Run(ctx, calls))
-}
-
-func (q *Queue) inTx(ctx context.Context, fn func(Tx) error) error {
-	switch e := q.exec.(type) {
-	case Tx:
-		return fn(e)
-	case poolExecutor:
-		return postgres.Renewed(func() error { return InTx(ctx, e.Conns, fn) })
-	}
-	return invalid("queue", "was not made by Table.In or Table.On")
 }
 
 // Exec implements [Tx].

@@ -129,11 +129,6 @@ func nillable(k reflect.Kind) bool {
 	return k == reflect.Pointer || k == reflect.Slice || k == reflect.Map
 }
 
-// laneValue is the value of one of the table's lanes as it is sent.
-func (t *Table) laneValue(i int, value any) (any, error) {
-	return columnValue(t.view.Lanes[i].Column, value)
-}
-
 // conversions take a basic value to the form of a column's type, or refuse it. A value that has the form already is
 // returned as it came: to make an any of it once more would allocate.
 var conversions = map[string]func(any) (any, bool){

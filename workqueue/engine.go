@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,13 +18,21 @@ import (
 
 // A consumer is a table with the handler of its rows, whose type is erased. A Worker and its Drains share it.
 type consumer struct {
-	table   *Table
-	options WorkerOptions
-	lanes   [][]any
-	target  func(*Columns) any
-	handle  func(context.Context, *delivery) error
-	leaves  func(context.Context, *delivery) error // nil: none
-	logger  *slog.Logger                           // names the table and the lane
+	table    *Table
+	handling handling
+	lanes    [][]any
+	target   func(*Columns) any
+	handle   func(context.Context, *delivery) error
+	leaves   func(context.Context, *delivery) error // nil: none
+	logger   *slog.Logger                           // names the table and the lane
+}
+
+// A handling is what the options of a worker say of the way of its rows, see [WorkerOptions].
+type handling struct {
+	Lease, SettleLinger, HandlerTimeout, RunsWithin time.Duration
+
+	TxLimits TxLimits
+	Redact   Redactor
 }
 
 // An engine takes the rows of a consumer from their claim to their settle: claim claims some, run runs the handler of
@@ -42,9 +51,9 @@ type engine struct {
 	cancels  chan struct{} // signals that a running row was cancelled
 
 	// What only a worker has; nil in a drain.
-	flow   *flow.Buffer[*delivery]
-	poll   *dispatch.Poll
-	folder *folder // nil also where the table has no folds
+	flow  *flow.Buffer[*delivery]
+	poll  *dispatch.Poll
+	notes *notesDue // nil also where the table has no folds
 }
 
 func newEngine(c consumer) *engine {
@@ -68,18 +77,25 @@ func (e *engine) clock() int64 { return int64(time.Since(e.epoch)) }
 // expire. It gives up after a third of the lease, so that the rest is still of use.
 func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err error) {
 	base, start := context.WithoutCancel(ctx), e.clock()
-	err = e.within(base, e.options.Lease/3, func(ctx context.Context) (err error) {
+	var claimed claimedRows
+	err = e.within(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, limit)
-		rows, err = e.claimer.claim(ctx, limit)
-		call.End(telemetry.Event{IDs: rowIDs(rows), Rows: deliveries(rows), Err: err})
+		claimed, err = e.claimer.claim(ctx, limit)
+		call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
 		return err
 	})
-	for _, d := range rows {
-		d.engine, d.claimed = e, start
-		d.settlement.claimRef, d.settlement.delivery = claimRef{d.ID, d.Token}, d
-		d.settlement.outcome, d.settlement.message = ended, errGoexit.Error() // until it is decided
-		d.ctx, d.cancel = context.WithCancelCause(base)
-		d.expires.Store(start + int64(e.options.Lease))
+	rows = make([]*delivery, 0, len(claimed))
+	for some := range slices.Chunk(claimed, slabSize) {
+		slab := make([]delivery, len(some))
+		for i, row := range some {
+			d := &slab[i]
+			d.claimedRow, d.engine, d.claimed = row, e, start
+			d.settlement.claimRef, d.settlement.row = claimRef{d.ID, d.Token}, row
+			d.settlement.outcome, d.settlement.message = ended, errGoexit.Error() // until it is decided
+			d.ctx, d.cancel = context.WithCancelCause(base)
+			d.expires.Store(start + int64(e.handling.Lease))
+			rows = append(rows, d)
+		}
 	}
 	e.inFlight.add(rows)
 	return rows, err
@@ -113,8 +129,8 @@ func (e *engine) run(d *delivery) {
 // settle whose reply was lost changes nothing.
 func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (changed int, err error) {
 	if anyFolds(batch) {
-		began := e.folder.settles()
-		defer e.folder.settled(began) // also where the reply was lost
+		began := e.notes.settles()
+		defer e.notes.settled(began) // also where the reply was lost
 	}
 	try := triedFirst
 	if !batch[0].isNew() {
@@ -153,7 +169,7 @@ func (e *engine) noteSettled(o *Outcome) {
 func (e *engine) leaveToLease(rows []*settlement, cause error) {
 	for _, s := range rows {
 		e.table.telemetry.LogRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
-			s.delivery.labels, s.id, slog.Any("error", cause))
+			s.row.labels, s.id, slog.Any("error", cause))
 	}
 	e.left(rows...)
 }
@@ -168,7 +184,7 @@ func (e *engine) left(rows ...*settlement) {
 const minCallLimit = 5 * time.Second
 
 // callLimit bounds the engine's own statements on which no lease depends.
-func (e *engine) callLimit() time.Duration { return max(e.options.Lease/3, minCallLimit) }
+func (e *engine) callLimit() time.Duration { return max(e.handling.Lease/3, minCallLimit) }
 
 // maxSettleTime bounds the settle of a row, however long its lease.
 const maxSettleTime = 10 * time.Second
@@ -198,7 +214,7 @@ func within(ctx context.Context, limit time.Duration, at interface{ timedOut(err
 
 // stored is an outcome's cause as it goes into the table.
 func (e *engine) stored(ctx context.Context, o *Outcome) string {
-	if e.options.Redact == nil || o.cause == nil {
+	if e.handling.Redact == nil || o.cause == nil {
 		return o.stored()
 	}
 	return conn.Storable(e.redact(ctx, o.stored()))
@@ -211,5 +227,5 @@ func (e *engine) redact(ctx context.Context, message string) (redacted string) {
 			redacted = "withheld: the Redact hook panicked"
 		}
 	}()
-	return e.options.Redact(ctx, message)
+	return e.handling.Redact(ctx, message)
 }

@@ -28,21 +28,6 @@ type place interface {
 	commits() bool
 }
 
-// onRuntime is the place of a worker. Only its handlers' transactions are on the application's pool.
-type onRuntime struct {
-	*system
-	handlers *pgxpool.Pool
-}
-
-func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settled, error) {
-	return p.queue(t, l).settle(ctx, batch, try)
-}
-
-func (p onRuntime) begin(ctx context.Context, d *delivery) (begunTx, error) {
-	return beginOn(ctx, p.handlers, d)
-}
-func (p onRuntime) commits() bool { return true }
-
 // onPool is the place of a drain.
 type onPool struct{ pool *pgxpool.Pool }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -70,7 +71,7 @@ var (
 
 // A delivery is one claimed row on its way through an engine.
 type delivery struct {
-	claimedRow
+	*claimedRow
 	settlement settlement // what the handler's result makes of it
 	engine     *engine
 	ctx        context.Context
@@ -89,6 +90,12 @@ type delivery struct {
 	place flow.Place // guarded by the buffer
 }
 
+// deliveries implement [telemetry.Rows].
+type deliveries []*delivery
+
+func (d deliveries) Len() int                { return len(d) }
+func (d deliveries) Row(i int) telemetry.Row { return d[i].row() }
+
 // RunsWithin says how long the handler may run before its row is reported as one that does not return, see
 // [WorkerOptions].RunsWithin: from the claim, negative for never. It may be called at any time, and several times, such
 // as by a handler that has found out how much there is to do. The next renewal of the lease records it.
@@ -100,12 +107,12 @@ func (c *Claim[T]) RunsWithin(d time.Duration) {
 
 // runsWithin is how long the handler may run before it is reported; 0 for ever.
 func (d *delivery) runsWithin() time.Duration {
-	return max(cmp.Or(time.Duration(d.within.Load()), d.engine.options.RunsWithin), 0)
+	return max(cmp.Or(time.Duration(d.within.Load()), d.engine.handling.RunsWithin), 0)
 }
 
 // folds tells that a settle writes notes, and that the worker folds them.
 func (d *delivery) folds() bool {
-	return d.noted && d.engine.folder != nil && d.engine.folder.able.Load()
+	return d.noted && d.engine.notes != nil && d.engine.notes.able.Load()
 }
 
 // abort cancels the handler's context.
@@ -115,12 +122,6 @@ func (d *delivery) abort(cause error) {
 	}
 	d.cancel(cause)
 }
-
-// errGoexit is the error of a handler, or a hook, that ended its goroutine without returning, and ended its outcome.
-var (
-	errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
-	ended     = retried(errGoexit)
-)
 
 // decide makes an outcome that of the row, unless Tx has settled it.
 func (d *delivery) decide(ctx context.Context, o *Outcome) {
@@ -181,7 +182,7 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	if d.unreadable != nil {
 		return outcomeOf(d.unreadable)
 	}
-	if timeout := d.engine.options.HandlerTimeout; timeout > 0 {
+	if timeout := d.engine.handling.HandlerTimeout; timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
 		defer cancel()
@@ -230,4 +231,19 @@ func (d *delivery) LostLeases() (lost flow.Losses, marked bool) {
 func lostCount(header string) int {
 	n, _ := strconv.ParseUint(header, 10, 16) // producers may write any header
 	return int(n)
+}
+
+// checkColumns reports why claims of the table cannot be stored by a list.
+func checkColumns[T any](t *Table, list func(*T, *Columns)) error {
+	c := Columns{purpose: listing}
+	if list != nil {
+		list(new(T), &c)
+	}
+	listed := slices.DeleteFunc(c.list, func(c Column) bool { return c.Internal })
+	same := slices.EqualFunc(listed, t.claimed, func(a, b Column) bool { return a.Name == b.Name })
+	if !same {
+		return invalid("domain", "lists the columns (%s), claims of %s return (%s): Columns lists those, in this order",
+			names(listed), t.Name(), names(t.claimed))
+	}
+	return c.problem
 }

@@ -38,7 +38,7 @@ func (f *inFlight) remove(rows []*settlement) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range rows {
-		if f.deliveries[s.id] == s.delivery {
+		if d := f.deliveries[s.id]; d != nil && d.claimedRow == s.row {
 			delete(f.deliveries, s.id)
 		}
 	}
@@ -72,7 +72,7 @@ const renewalChunk = 1000
 // renew renews the leases of all deliveries in flight until ctx is cancelled. A renewal is due after a third of the
 // lease; renew checks twice in that time, and at once when a running row was cancelled.
 func (e *engine) renew(ctx context.Context) {
-	ticker := time.NewTicker(e.options.Lease / 6)
+	ticker := time.NewTicker(e.handling.Lease / 6)
 	defer ticker.Stop()
 	defer e.beat.Store(0)
 	for {
@@ -93,7 +93,7 @@ func (e *engine) renew(ctx context.Context) {
 func (e *engine) renewDue(ctx context.Context, all bool) {
 	now := e.clock()
 	due := slices.DeleteFunc(e.inFlight.snapshot(), func(d *delivery) bool {
-		return d.settled.Load() != nil || !all && d.expires.Load()-now > int64(e.options.Lease*2/3)
+		return d.settled.Load() != nil || !all && d.expires.Load()-now > int64(e.handling.Lease*2/3)
 	})
 	slices.SortFunc(due, func(a, b *delivery) int { return cmp.Compare(a.expires.Load(), b.expires.Load()) })
 	for chunk := range slices.Chunk(due, renewalChunk) {
@@ -129,11 +129,11 @@ func (e *engine) renewChunk(ctx context.Context, chunk []*delivery) {
 		refs[i], within[i] = d.settlement.claimRef, &end
 	}
 	// A renewal that takes a third of the lease has failed: the next may reach another server.
-	expires := e.clock() + int64(e.options.Lease)
+	expires := e.clock() + int64(e.handling.Lease)
 	var x extension
-	err := e.within(ctx, e.options.Lease/3, func(ctx context.Context) error {
+	err := e.within(ctx, e.handling.Lease/3, func(ctx context.Context) error {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Extend, len(refs))
-		extended, err := e.at.renewing(e.table).extend(ctx, refs, e.options.Lease, within)
+		extended, err := e.at.renewing(e.table).extend(ctx, refs, e.handling.Lease, within)
 		x, err = extended, e.reallyLost(byID, err)
 		call.End(telemetry.Event{IDs: x.ids, Rows: deliveries(chunk), Err: err})
 		return err

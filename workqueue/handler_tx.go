@@ -41,8 +41,8 @@ var errTxPanicked = errors.New("txwork: the function that was given to Tx panick
 
 func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
 	if d.folds() {
-		began := d.engine.folder.settles()
-		defer d.engine.folder.settled(began)
+		began := d.engine.notes.settles()
+		defer d.engine.notes.settled(began)
 	}
 	tx, err := d.engine.at.begin(ctx, d)
 	if err != nil {
@@ -86,7 +86,7 @@ func (handlerTx) Commit(context.Context) error {
 func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 	table := d.engine.table
 	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, 1)
-	s := &settlement{claimRef: d.settlement.claimRef, delivery: d, outcome: o, message: d.engine.stored(ctx, o)}
+	s := &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: d.engine.stored(ctx, o)}
 	done, err := (&Queue{table: table, exec: tx}).settle(ctx, []*settlement{s}, triedOnce)
 	if err == nil && len(done.ids) == 0 {
 		err = &SettleError{Table: table.Name(), Lost: []uuid.UUID{d.ID}}
@@ -131,7 +131,7 @@ var (
 
 // beginText begins a handler's transaction, marks and bounds it, in one round trip.
 func (d *delivery) beginText() string {
-	sets := append([]string{markSet(d.ID)}, conn.Limits(d.engine.options.TxLimits).Settings()...)
+	sets := append([]string{markSet(d.ID)}, conn.Limits(d.engine.handling.TxLimits).Settings()...)
 	if d.folds() {
 		sets = append(sets, d.engine.table.spec.foldPromise())
 	}

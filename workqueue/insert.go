@@ -139,9 +139,6 @@ func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *inserti
 	return inserted, written, err
 }
 
-// maxVanished is how often in succession the holder of a row's unique values may vanish.
-const maxVanished = 10
-
 func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Enqueued, error) {
 	for range maxVanished {
 		batch, err := t.newInsert([]NewRow{row})
@@ -198,8 +195,28 @@ func (t *Table) checkNewRow(row NewRow) error {
 	return nil
 }
 
-// maxAttemptsLimit is far more than anybody tries and far from overflowing anything.
-const maxAttemptsLimit = 1_000_000
+// sentRows are the rows of an enqueue that were written. They implement [telemetry.Rows], and look for duplicates only
+// if somebody asks for a row.
+type sentRows struct {
+	labels   []int // where they are among the values
+	rows     []NewRow
+	inserted []Enqueued
+	places   []int // of those that were written
+}
 
-// maxLostLimit is how far the reaper counts the leases that a row has lost.
-const maxLostLimit = 9999
+func (r *sentRows) Len() int {
+	if r.places == nil {
+		r.places = make([]int, 0, len(r.inserted))
+		for i, row := range r.inserted {
+			if !row.Duplicate {
+				r.places = append(r.places, i)
+			}
+		}
+	}
+	return len(r.places)
+}
+
+func (r *sentRows) Row(i int) telemetry.Row {
+	i = r.places[i]
+	return telemetry.Row{ID: r.inserted[i].ID, Labels: telemetry.Pick(r.labels, r.rows[i].Values), Delay: -1}
+}

@@ -42,7 +42,7 @@ func TestALoneRowIsClaimedOnce(t *testing.T) {
 	db := pgtest.New(t)
 	table := createTable(t, db, Spec{Schema: db.Schema, Table: "rows"})
 	c := newClaimer(&engine{queue: table.On(db.Pool), dbClock: new(dbClock),
-		consumer: consumer{table: table, options: WorkerOptions{Lease: time.Minute}, target: table.anyTarget}})
+		consumer: consumer{table: table, handling: handling{Lease: time.Minute}, target: table.anyTarget}})
 	insert := func(in string) {
 		t.Helper()
 		if _, err := db.Pool.Exec(t.Context(), "INSERT INTO rows (due_at) VALUES (now() + $1::interval)",

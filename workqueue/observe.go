@@ -107,22 +107,6 @@ func (s Spec) labelColumns() (c labelColumns) {
 	return c
 }
 
-func (s Spec) validateLabels() error {
-	if len(s.Labels) > telemetry.MaxLabels {
-		return invalid("labels", "has %d columns, at most %d are allowed", len(s.Labels), telemetry.MaxLabels)
-	}
-	for i, name := range s.Labels {
-		c, ok := s.column(name)
-		if !ok || c.Type != "text" || c.Internal {
-			return invalid("labels", "%q must be one of the columns, of type text and not Internal", name)
-		}
-		if slices.Contains(s.Labels[:i], name) {
-			return invalid("labels", "%q is listed twice", name)
-		}
-	}
-	return nil
-}
-
 func refusedRows(err error) (lost, gone []uuid.UUID) {
 	var refused *SettleError
 	if errors.As(err, &refused) {
@@ -156,42 +140,4 @@ func newEvent(spec Spec, e telemetry.Event) Event {
 		event.Rows = append(event.Rows, row)
 	}
 	return event
-}
-
-// row is a claimed row as telemetry tells it.
-func (r *claimedRow) row() telemetry.Row {
-	return telemetry.Row{ID: r.ID, Labels: r.labels, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Headers: r.Headers,
-		State: int16(InProgress), Delay: -1}
-}
-
-// deliveries implement [telemetry.Rows].
-type deliveries []*delivery
-
-func (d deliveries) Len() int                { return len(d) }
-func (d deliveries) Row(i int) telemetry.Row { return d[i].row() }
-
-// sentRows are the rows of an enqueue that were written. They implement [telemetry.Rows], and look for duplicates only
-// if somebody asks for a row.
-type sentRows struct {
-	labels   []int // where they are among the values
-	rows     []NewRow
-	inserted []Enqueued
-	places   []int // of those that were written
-}
-
-func (r *sentRows) Len() int {
-	if r.places == nil {
-		r.places = make([]int, 0, len(r.inserted))
-		for i, row := range r.inserted {
-			if !row.Duplicate {
-				r.places = append(r.places, i)
-			}
-		}
-	}
-	return len(r.places)
-}
-
-func (r *sentRows) Row(i int) telemetry.Row {
-	i = r.places[i]
-	return telemetry.Row{ID: r.inserted[i].ID, Labels: telemetry.Pick(r.labels, r.rows[i].Values), Delay: -1}
 }

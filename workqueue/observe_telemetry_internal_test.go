@@ -20,11 +20,11 @@ func TestTellingOfARowAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := &delivery{claimedRow: claimedRow{Row: Row{ID: uuid.New(), DueAt: time.Now()},
+	row := &delivery{claimedRow: &claimedRow{Row: Row{ID: uuid.New(), DueAt: time.Now()},
 		labels: telemetry.Labels{"mail"}}}
 	batch := make(settlements, 100)
 	for i := range batch {
-		batch[i] = &settlement{outcome: acked, delivery: row, became: telemetry.OutcomeAck}
+		batch[i] = &settlement{outcome: acked, row: row.claimedRow, became: telemetry.OutcomeAck}
 	}
 	for _, c := range []struct {
 		name string

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,43 +15,6 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// Status is the state of a row.
-type Status int16
-
-const (
-	Ready      Status = 0 // may be claimed once it is due
-	InProgress Status = 1 // claimed: a worker holds an owner token and a lease
-	Done       Status = 2 // acknowledged
-	Failed     Status = 3 // the dead letter: kept until an operator decides
-)
-
-var statusNames = [...]string{"ready", "in_progress", "done", "failed"}
-
-func (s Status) String() string {
-	if s < Ready || s > Failed {
-		return fmt.Sprintf("status(%d)", int16(s))
-	}
-	return statusNames[s]
-}
-
-// ParseStatus reads what [Status.String] writes.
-func ParseStatus(name string) (Status, error) {
-	i := slices.Index(statusNames[:], name)
-	if i < 0 {
-		return 0, invalid("status", "%q is unknown, want one of %v", name, statusNames)
-	}
-	return Status(i), nil
-}
-
-const (
-	// MinLease is the shortest lease: below it a stop-the-world pause looks like a crash.
-	MinLease = time.Second
-	// MaxLease is the longest: a lease is how long a crash goes unnoticed.
-	MaxLease = 24 * time.Hour
-	// MaxBatch bounds the rows of one claim and of one settle: the arrays and locks of a single statement.
-	MaxBatch = 10_000
-)
-
 // A Queue is the low-level operations on one table, through a pool ([Table.On]) or inside an
 // application's transaction ([Table.In]). It is as safe for concurrent use as what it runs on.
 //
@@ -61,120 +23,6 @@ const (
 type Queue struct {
 	table *Table
 	exec  executor
-}
-
-// A Row is a claimed row.
-type Row struct {
-	ID          uuid.UUID
-	Token       uuid.UUID // the claim: every settle names it
-	DueAt       time.Time
-	CreatedAt   time.Time
-	Attempt     int // 1 is the first
-	MaxAttempts int
-	Headers     map[string]string
-	Values      []any // the domain's columns, in the order of Spec.Columns and without the internal ones
-}
-
-// Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
-// this claim in every later settle: use a fresh one for every call, such as uuid.New(), since a process
-// that stalls past its lease and claims a row again must not be able to settle it with its old claim.
-//
-// A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
-// holds once the transaction commits: start no work before.
-func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row,
-	error) {
-	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: []claimLane{{values: lanes}},
-		target: q.table.anyTarget}
-	if err := q.table.checkClaim(req); err != nil {
-		return nil, err
-	}
-	if q.table.spec.Admission != "" {
-		req.rule = new(verdict)
-	}
-	if q.table.spec.hasTopics() {
-		req.topics = &topicQuestion{anybody: true}
-	}
-	ctx, call := q.table.telemetry.Start(ctx, telemetry.Claim, limit)
-	claimed, err := q.claim(ctx, req)
-	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: deliveries(claimed), Err: err})
-	return publicRows(claimed), err
-}
-
-// Ack settles rows as Done.
-func (q *Queue) Ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, telemetry.Ack, owner, ids, &Outcome{kind: outcomeAck})
-}
-
-// Abandon settles rows as a failed attempt: Ready again after the delay, or Failed where the attempts
-// are used up or a cancel was asked for. The cause is stored as the row's last error.
-func (q *Queue) Abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
-	cause string) ([]uuid.UUID, error) {
-	if err := checkDelay(delay); err != nil {
-		return nil, err
-	}
-	return q.settleOp(ctx, telemetry.Abandon, owner, ids, &Outcome{kind: outcomeRetry, delay: delay,
-		cause: message(cause)})
-}
-
-// Retry is [Queue.Abandon] with the delay of the table's own backoff.
-func (q *Queue) Retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, telemetry.Abandon, owner, ids, &Outcome{kind: outcomeRetry, delay: unnamedDelay,
-		cause: message(cause)})
-}
-
-// Fail settles rows as Failed, whatever attempts are left.
-func (q *Queue) Fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, telemetry.Fail, owner, ids, &Outcome{kind: outcomeFail, cause: message(cause)})
-}
-
-// Snooze puts rows back for the delay and gives their attempt back.
-func (q *Queue) Snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID,
-	error) {
-	if err := checkDelay(delay); err != nil {
-		return nil, err
-	}
-	return q.settleOp(ctx, telemetry.Snooze, owner, ids, &Outcome{kind: outcomeSnooze, delay: delay})
-}
-
-// Leave puts rows back for the delay that have not started, for other workers, see [LeaveFor]. The cause is stored as
-// their last error.
-func (q *Queue) Leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
-	cause string) ([]uuid.UUID, error) {
-	if err := checkDelay(delay); err != nil {
-		return nil, err
-	}
-	return q.settleOp(ctx, telemetry.Snooze, owner, ids, &Outcome{kind: outcomeLeave, delay: delay,
-		cause: message(cause)})
-}
-
-// Release puts rows back where they were that have not started, and gives their attempt back. Limits and rates do not
-// count them as started.
-func (q *Queue) Release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, telemetry.Snooze, owner, ids, released)
-}
-
-func (q *Queue) settleOp(ctx context.Context, op telemetry.Operation, owner uuid.UUID, ids []uuid.UUID,
-	o *Outcome) ([]uuid.UUID, error) {
-	if err := checkBatch(ids); err != nil {
-		return nil, err
-	}
-	ctx, call := q.table.telemetry.Start(ctx, op, len(ids))
-	done, err := q.settle(ctx, settleAll(owner, ids, o), triedOnce)
-	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
-	return done.ids, err
-}
-
-// Extend moves the end of the rows' lease to lease from now. Rows that are locked this moment, because
-// their settle is being committed, are neither changed nor reported as lost.
-func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
-	error) {
-	if err := cmp.Or(checkLease(lease), checkBatch(ids)); err != nil {
-		return nil, err
-	}
-	ctx, call := q.table.telemetry.Start(ctx, telemetry.Extend, len(ids))
-	extended, err := q.extend(ctx, claimRefs(owner, ids), lease, nil)
-	call.End(telemetry.Event{IDs: extended.ids, Err: err})
-	return extended.ids, err
 }
 
 // Cancel ends Ready rows as Failed with cancelled_at set. For rows in progress it records the request and tells the
@@ -221,10 +69,6 @@ func (q *Queue) idsOp(ctx context.Context, op telemetry.Operation, stmt conn.Sta
 	call.End(telemetry.Event{IDs: changed, Err: err})
 	return changed, err
 }
-
-// MaxReturns is how many leases a row may lose together with other rows of its process without an attempt, see
-// [Queue.ReapExpired].
-const MaxReturns = 5
 
 // Reaped is what a reap did.
 type Reaped struct {
@@ -283,44 +127,6 @@ func (q *Queue) purge(ctx context.Context, stmt conn.Statement, state string, ag
 // It is nil when the table holds no live row.
 func (q *Queue) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	return q.wake(ctx, q.table.statements.nextWake, nil)
-}
-
-// A dueQuestion asks for the first due time in the lanes that was still to come when the question was asked before.
-type dueQuestion struct {
-	lanes [][]any
-	since *time.Time // when it was asked before
-	// The answer, by the database's clock.
-	next  *dispatch.Wake
-	asked time.Time
-}
-
-func (q *Queue) nextDue(ctx context.Context, d *dueQuestion) error { return q.exec.run(ctx, q.due(d)) }
-
-// due is the question as a call. It is lazy, so that it can share the transaction of a claim: its answer may be lost
-// like the claim.
-func (q *Queue) due(d *dueQuestion) conn.Call {
-	return conn.Call{
-		Statement: q.table.statements.nextDue,
-		Reads:     true,
-		Lazy:      true,
-		Args:      q.table.laneArgs(map[string]any{"since": d.since}, d.lanes),
-		Reset:     func() { d.next = nil },
-		Row: func(scan func(...any) error) error {
-			var seconds *float64
-			var due *time.Time
-			err := scan(&d.asked, &seconds, &due)
-			d.next = wakeAt(due, seconds)
-			return err
-		},
-	}
-}
-
-// wakeAt is when a row is due, and in how many seconds; nil where there is none.
-func wakeAt(due *time.Time, seconds *float64) *dispatch.Wake {
-	if due == nil || seconds == nil {
-		return nil
-	}
-	return &dispatch.Wake{At: *due, In: postgres.Seconds(*seconds)}
 }
 
 func (q *Queue) wake(ctx context.Context, stmt conn.Statement, args map[string]any) (*dispatch.Wake, error) {
@@ -388,4 +194,29 @@ func collectIDs(stmt conn.Statement, args map[string]any, ids *[]uuid.UUID) conn
 			return nil
 		},
 	}
+}
+
+// Exec runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.
+func (q *Queue) Exec(ctx context.Context, sql string, args ...any) (affected int64, err error) {
+	err = q.inTx(ctx, func(tx Tx) error {
+		affected, err = tx.Exec(ctx, sql, args...)
+		return err
+	})
+	return affected, err
+}
+
+// Query runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.
+func (q *Queue) Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string,
+	args ...any) error {
+	return q.inTx(ctx, func(tx Tx) error { return tx.Query(ctx, row, sql, args...) })
+}
+
+func (q *Queue) inTx(ctx context.Context, fn func(Tx) error) error {
+	switch e := q.exec.(type) {
+	case Tx:
+		return fn(e)
+	case poolExecutor:
+		return postgres.Renewed(func() error { return InTx(ctx, e.Conns, fn) })
+	}
+	return invalid("queue", "was not made by Table.In or Table.On")
 }

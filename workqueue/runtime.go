@@ -273,3 +273,19 @@ func (s *system) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	}
 	return conn.Open(ctx, o.ListenConfig.Copy(), o.BeforeListen)
 }
+
+// onRuntime is the place of a worker. Only its handlers' transactions are on the application's pool.
+type onRuntime struct {
+	*system
+	handlers *pgxpool.Pool
+}
+
+func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settled, error) {
+	return p.queue(t, l).settle(ctx, batch, try)
+}
+
+func (p onRuntime) begin(ctx context.Context, d *delivery) (begunTx, error) {
+	return beginOn(ctx, p.handlers, d)
+}
+
+func (p onRuntime) commits() bool { return true }

@@ -19,10 +19,10 @@ import (
 // from the handler to the statement.
 type settlement struct {
 	claimRef
-	delivery *delivery // nil: only its id is known
-	outcome  *Outcome
-	message  string // the cause as it is stored
-	folds    bool   // it writes notes, and the worker that settles it folds them
+	row     *claimedRow // nil: only its id is known
+	outcome *Outcome
+	message string // the cause as it is stored
+	folds   bool   // it writes notes, and the worker that settles it folds them
 
 	at     standing
 	became string // of the row, in the words of telemetry; empty: nothing
@@ -76,16 +76,6 @@ func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []*settlement {
 		batch[i] = &all[i]
 	}
 	return batch
-}
-
-func (o *Outcome) stored() string {
-	if o.cause == nil {
-		return ""
-	}
-	if o.kind == outcomeCancel {
-		return conn.Storable(o.Error())
-	}
-	return conn.Storable(text(o.cause))
 }
 
 // settleCalls makes one statement for each kind of outcome in the batch.
@@ -303,8 +293,8 @@ func (b settlements) Len() int { return len(b) }
 func (b settlements) Row(i int) telemetry.Row {
 	s := b[i]
 	row := telemetry.Row{ID: s.id, Delay: -1}
-	if s.delivery != nil {
-		row = s.delivery.row()
+	if s.row != nil {
+		row = s.row.row()
 	}
 	row.State, row.Outcome, row.Reason, row.Error = int16(s.at.status), s.became, s.reason(), s.message
 	if s.at.status == Ready && s.became != telemetry.OutcomeLost && s.became != telemetry.OutcomeGone {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
@@ -116,4 +117,13 @@ func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 		return err
 	}
 	return missing.refuse(t)
+}
+
+// hides is the condition that row-level security hides rows of the table, or notes of its folds, from the role.
+func (t *Table) hides() string {
+	tables := []string{t.view.Table}
+	for _, f := range t.spec.Folds {
+		tables = append(tables, t.view.Function(f.Notes))
+	}
+	return sqltext.Hides(tables...)
 }

@@ -2,29 +2,9 @@ package workqueue
 
 import (
 	"cmp"
-	"errors"
 	"reflect"
 	"slices"
-	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/txwork/txwork/internal/postgres"
 )
-
-// Bounds of a due time. A value outside them is a unit mistake, such as milliseconds taken for seconds.
-var (
-	minDue = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
-	maxDue = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-)
-
-// checkClaim checks a claim from one lane.
-func (t *Table) checkClaim(req claimRequest) error {
-	if req.owner == uuid.Nil {
-		return invalid("owner token", "is the zero UUID: use uuid.New(), once for every claim")
-	}
-	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
-}
 
 // checkLanes checks the lanes that a worker is to serve.
 func (t *Table) checkLanes(lanes [][]any) error {
@@ -64,50 +44,7 @@ func (t *Table) checkLane(lane []any) error {
 	return nil
 }
 
-func checkLease(d time.Duration) error {
-	if d < MinLease || d > MaxLease {
-		return invalid("lease", "is %v, it must be between %v and %v", d, MinLease, MaxLease)
-	}
-	return nil
-}
-
-func checkLimit(n int) error {
-	if n < 1 || n > MaxBatch {
-		return invalid("limit", "is %d, it must be between 1 and %d", n, MaxBatch)
-	}
-	return nil
-}
-
-func checkBatch(ids []uuid.UUID) error {
-	if len(ids) > MaxBatch {
-		return invalid("ids", "has %d of them, at most %d fit one call", len(ids), MaxBatch)
-	}
-	return nil
-}
-
-func checkDelay(d time.Duration) error {
-	if d < 0 || d > maxDelay {
-		return invalid("delay", "is %v, it must be between 0 and %v", d, maxDelay)
-	}
-	return nil
-}
-
-func checkDue(t time.Time) error {
-	if !t.IsZero() && (t.Before(minDue) || t.After(maxDue)) {
-		return invalid("due time", "is %s, it must be between %s and %s",
-			t.Format(time.RFC3339), minDue.Format(time.DateOnly), maxDue.Format(time.DateOnly))
-	}
-	return nil
-}
-
-func checkText(field, s string) error { return refuse(field, postgres.Text(s)) }
-
-func checkIdentifier(kind, name string) error { return refuse(kind, postgres.Identifier(name)) }
-
-// message is a cause as an error; none for an empty one.
-func message(cause string) error {
-	if cause == "" {
-		return nil
-	}
-	return errors.New(cause)
+// laneValue is the value of one of the table's lanes as it is sent.
+func (t *Table) laneValue(i int, value any) (any, error) {
+	return columnValue(t.view.Lanes[i].Column, value)
 }

@@ -23,15 +23,9 @@ import (
 //
 // Two processes may sweep at once for a moment. Sweeps are safe to run anywhere, any number of times.
 
-const (
-	// leaderHeartbeat is how often the session that holds the lock sends something. The server ends a session that has
-	// been silent for three heartbeats.
-	leaderHeartbeat = 5 * time.Second
-
-	// unfitFor is how long a process whose sweeps have failed does not stand for election: another process may have the
-	// privileges that it lacks.
-	unfitFor = time.Minute
-)
+// leaderHeartbeat is how often the session that holds the lock sends something. The server ends a session that has been
+// silent for three heartbeats.
+const leaderHeartbeat = 5 * time.Second
 
 // upkeepPayload announces that the upkeep lock has become free.
 const upkeepPayload = "upkeep"

@@ -2,21 +2,10 @@ package workqueue
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
 )
-
-// Bounds of the pauses after which a folder tries again if another session was folding.
-const (
-	minBusyPause = 2 * time.Millisecond
-	maxBusyPause = 50 * time.Millisecond
-)
-
-// foldLinger is how long a folder waits for settles that are under way.
-const foldLinger = 300 * time.Microsecond
 
 // A folder applies a table's notes beside the workers of a process: after their own settles, when a notification
 // announces notes, when a note is due, and at least at every poll interval.
@@ -25,16 +14,12 @@ const foldLinger = 300 * time.Microsecond
 // still write a note behind that place. Announcements and the workers' own settles move the folder back to such notes,
 // and an occasional pass from the start finds the rest.
 type folder struct {
+	notesDue
 	work *tableWork
-	wake chan struct{}
 
-	underway atomic.Int32 // settles under way that will write notes
-	able     atomic.Bool  // the last fold was not refused; until the first one, others are told of what is settled
-
-	mu       sync.Mutex
+	// Guarded by mu.
 	cursors  []time.Time // where each fold continues
 	noted    time.Time   // the earliest time that was announced since the current fold began; zero: none
-	settling time.Time   // when the first settle began whose notes are not folded yet; zero: there is none
 	nextPass time.Time   // when the next pass from the start is due
 	reported foldMark    // the last fold for which the workers were woken
 
@@ -42,38 +27,8 @@ type folder struct {
 }
 
 func newFolder(t *tableWork) *folder {
-	return &folder{work: t, wake: make(chan struct{}, 1), cursors: make([]time.Time, len(t.table.spec.Folds))}
-}
-
-// settles registers a settle that will write notes, and settled ends it: it asks for a fold. Neither blocks.
-func (f *folder) settles() (began time.Time) {
-	f.underway.Add(1)
-	return time.Now()
-}
-
-func (f *folder) settled(began time.Time) {
-	f.underway.Add(-1)
-	f.mu.Lock()
-	f.settling = earliest(f.settling, began)
-	f.mu.Unlock()
-	f.want()
-}
-
-// gather waits a moment for settles that are under way. Keys whose rows are settled at about the same time are then
-// folded together, and the rows that this releases are claimed together.
-func (f *folder) gather() {
-	if f.underway.Load() == 0 {
-		return
-	}
-	timer := time.NewTimer(foldLinger)
-	defer timer.Stop()
-	for f.underway.Load() > 0 {
-		select {
-		case <-f.wake:
-		case <-timer.C:
-			return
-		}
-	}
+	return &folder{notesDue: notesDue{wake: make(chan struct{}, 1)}, work: t,
+		cursors: make([]time.Time, len(t.table.spec.Folds))}
 }
 
 // announced asks for a fold of notes that are due from the given time on.
@@ -93,27 +48,12 @@ func (f *folder) leadBack() {
 	}
 }
 
-// earliest is the first of two times, of which either may be missing.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // missed asks for a pass from the start, because notifications may have been missed.
 func (f *folder) missed() {
 	f.mu.Lock()
 	f.nextPass = time.Time{}
 	f.mu.Unlock()
 	f.want()
-}
-
-func (f *folder) want() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run folds until ctx is cancelled, and then once more if it was asked to: the last settles may have made rows
@@ -185,7 +125,7 @@ func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 	at.moveBeyond(f.placed)
 	f.placed = at
 	err = f.work.within(ctx, func(ctx context.Context) (err error) {
-		r, err = f.work.queue.foldOnce(ctx, p.since, at)
+		r, err = f.work.queue.foldOnce(ctx, p.since, at.json())
 		return err
 	})
 	f.end(p, r, err == nil && !r.busy)
@@ -267,5 +207,27 @@ func (f *folder) end(p foldPass, r foldResult, complete bool) {
 	if p.whole {
 		took := time.Since(p.start)
 		f.nextPass = time.Now().Add(max(f.work.pollInterval(), min(sweepShare*took, maxSweepInterval)))
+	}
+}
+
+// fronts returns the fronts of the table's workers, including workers that are about to begin: after a start, what they
+// serve has the longest backlog.
+func (t *tableWork) fronts() fronts {
+	at := fronts{}
+	oldest := time.Now().Add(-frontAge)
+	for _, w := range t.serving() {
+		w.claimer.addFronts(at, oldest)
+	}
+	at.fit(maxFronts)
+	return at
+}
+
+// leadBack moves the cursors of workers back to the fronts.
+func (at fronts) leadBack(workers []*Worker) {
+	if len(at) == 0 {
+		return
+	}
+	for _, w := range workers {
+		w.claimer.leadBack(at)
 	}
 }

@@ -2,87 +2,11 @@ package workqueue
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/workqueue/internal/conn"
-	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
-
-// Sweep calls the table's own sweeps (Spec.Sweeps), each in a transaction of its own where the Queue is on a pool, and
-// returns how many rows they changed. limit bounds each of them. If one sweep fails, the others still run. Safe to run
-// anywhere, any number of times.
-func (q *Queue) Sweep(ctx context.Context, limit int) (int, error) {
-	if err := checkLimit(limit); err != nil {
-		return 0, err
-	}
-	total := 0
-	var errs []error
-	for _, suffix := range q.table.spec.Sweeps {
-		n, err := q.sweepOne(ctx, suffix, limit)
-		total += n
-		errs = append(errs, err)
-	}
-	return total, errors.Join(errs...)
-}
-
-// SweepOne calls one of the table's sweeps, see [Queue.Sweep].
-func (q *Queue) SweepOne(ctx context.Context, suffix string, limit int) (int, error) {
-	if err := checkLimit(limit); err != nil {
-		return 0, err
-	}
-	if !slices.Contains(q.table.spec.Sweeps, suffix) {
-		return 0, invalid("sweep", "is %q, which is not one of the table's", suffix)
-	}
-	return q.sweepOne(ctx, suffix, limit)
-}
-
-func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, err error) {
-	c := conn.Call{
-		Statement: conn.Statement{
-			Name: suffix, Params: []string{"max_rows"},
-			Text: fmt.Sprintf("SELECT %s($1::int)", q.table.view.Function(suffix)),
-		},
-		Args: map[string]any{"max_rows": limit},
-		Row:  func(scan func(...any) error) error { return scan(&n) },
-	}
-	ctx, call := q.table.telemetry.Start(ctx, telemetry.Sweep, limit)
-	err = q.exec.run(ctx, c)
-	call.End(telemetry.Event{Changed: n, Err: err})
-	return n, err
-}
-
-// anyLive tells whether there are rows that have not ended.
-func (q *Queue) anyLive(ctx context.Context) (found bool, err error) {
-	err = q.exec.run(ctx, conn.Call{
-		Statement: conn.Statement{Name: "any_live", Text: "SELECT " + q.liveText()},
-		Row:       func(scan func(...any) error) error { return scan(&found) },
-	})
-	return found, err
-}
-
-func (q *Queue) liveText() string {
-	rows := "EXISTS (SELECT FROM " + q.table.view.Table + " AS t WHERE t.completed_at IS NULL AND "
-	return "(" + rows + "NOT t.waiting) OR " + rows + "t.waiting))"
-}
-
-// anyWaiting tells whether rows are held back. It reads the index of such rows only.
-func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
-	err = q.exec.run(ctx, conn.Call{
-		Statement: conn.Statement{
-			Name: "any_waiting",
-			Text: "SELECT EXISTS (SELECT FROM " + q.table.view.Table +
-				" AS t WHERE t.completed_at IS NULL AND t.waiting)",
-		},
-		Reads: true,
-		Row:   func(scan func(...any) error) error { return scan(&found) },
-	})
-	return found, err
-}
 
 const (
 	// sweepLimit bounds the rows that one sweep changes, and with it how long it holds locks.

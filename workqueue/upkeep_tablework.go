@@ -126,7 +126,7 @@ func (t *tableWork) beginIntake(w *Worker) {
 	case first:
 		t.system.listener.add(t)
 	case listens:
-		w.missedNotifications()
+		t.missedBy(w)
 	}
 }
 

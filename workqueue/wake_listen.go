@@ -265,7 +265,7 @@ func (l *listener) dispatch(n *pgconn.Notification) {
 // missed looks for whatever may have been announced while this process did not listen.
 func (t *tableWork) missed() {
 	for _, w := range t.listening() {
-		w.missedNotifications()
+		t.missedBy(w)
 	}
 }
 
@@ -328,12 +328,12 @@ func (t *tableWork) heardFronts(text string) {
 	at.leadBack(t.listening())
 }
 
-// missedNotifications looks for whatever may have been announced while this process did not listen.
-func (w *Worker) missedNotifications() {
+// missedBy looks for whatever may have been announced while this process did not listen.
+func (t *tableWork) missedBy(w *Worker) {
 	w.claimer.sweepNow()
 	w.claimer.topics.changed()
-	if w.folder != nil {
-		w.folder.missed()
+	if t.folder != nil {
+		t.folder.missed()
 	}
 	w.poll.Wake()
 	w.cancelsSeen.Add(1)

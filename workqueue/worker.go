@@ -103,6 +103,11 @@ func (o WorkerOptions) withDefaults() WorkerOptions {
 	return o
 }
 
+func (o WorkerOptions) handling() handling {
+	return handling{Lease: o.Lease, SettleLinger: o.SettleLinger, HandlerTimeout: o.HandlerTimeout,
+		RunsWithin: o.RunsWithin, TxLimits: o.TxLimits, Redact: o.Redact}
+}
+
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -142,6 +147,7 @@ func checkConcurrency(n int) error {
 // Any number of workers, in any number of processes, share a table.
 type Worker struct {
 	*engine
+	options WorkerOptions
 	pool    *pgxpool.Pool // the application's, for the handlers' transactions
 	runtime *Runtime
 	system  *system // the open runtime's, so that no handler can starve it
@@ -175,7 +181,8 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {
 		return nil, err
 	}
-	c := consumer{table: domain.Table, options: o, lanes: domain.Lanes, logger: domain.Table.telemetry.Logger()}
+	c := consumer{table: domain.Table, handling: o.handling(), lanes: domain.Lanes,
+		logger: domain.Table.telemetry.Logger()}
 	if lane := c.lane(); lane != "" {
 		c.logger = c.logger.With(slog.String(c.table.spec.Lanes[0], lane))
 	}
@@ -190,7 +197,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if domain.Leaves != nil {
 		c.leaves = func(ctx context.Context, d *delivery) error { return domain.Leaves(ctx, claimOf[T](d)) }
 	}
-	w := newWorker(c, pool)
+	w := newWorker(c, pool, o)
 	o.Runtime.expect(w)
 	return w, nil
 }
@@ -202,11 +209,11 @@ func claimOf[T any](d *delivery) *Claim[T] {
 	return c
 }
 
-func newWorker(c consumer, pool *pgxpool.Pool) *Worker {
-	w := &Worker{engine: newEngine(c), pool: pool, runtime: c.options.Runtime}
-	w.flow = flow.New(flow.Options{Concurrency: c.options.Concurrency, ClaimLimit: c.options.ClaimLimit,
-		PerTopic: c.options.TopicConcurrency}, w.release)
-	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: c.options.PollInterval,
+func newWorker(c consumer, pool *pgxpool.Pool, o WorkerOptions) *Worker {
+	w := &Worker{engine: newEngine(c), options: o, pool: pool, runtime: o.Runtime}
+	w.flow = flow.New(flow.Options{Concurrency: o.Concurrency, ClaimLimit: o.ClaimLimit,
+		PerTopic: o.TopicConcurrency}, w.release)
+	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
 		OnError: func(err error) { logError(w.logger, err) }})
 	return w
 }
@@ -247,7 +254,10 @@ func (w *Worker) open(ctx context.Context) (err error) {
 		return err
 	}
 	w.work = w.system.joinTable(w)
-	w.folder, w.outage, w.dbClock = w.work.folder, &w.work.outage, &w.system.clock
+	w.outage, w.dbClock = &w.work.outage, &w.system.clock
+	if w.work.folder != nil {
+		w.notes = &w.work.folder.notesDue
+	}
 	w.workAt(onRuntime{w.system, w.pool})
 	w.settler = newSettler(w.engine)
 	w.work.serve(w)

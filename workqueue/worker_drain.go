@@ -10,11 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/flow"
@@ -125,6 +123,8 @@ func (d *Drain) named(p *drain, err error) error {
 // A drain is the part of a [Drain] for one worker.
 type drain struct {
 	*engine
+	concurrency int
+
 	pause time.Duration // until the next sweep, while nothing else is known to be due
 	width int           // of the next batch, see narrow
 
@@ -133,8 +133,7 @@ type drain struct {
 
 // drain makes a part that runs at most so many handlers at once.
 func (w *Worker) drain(at place, concurrency int) *drain {
-	d := &drain{engine: newEngine(w.consumer), width: MaxBatch}
-	d.options.Concurrency = concurrency
+	d := &drain{engine: newEngine(w.consumer), concurrency: concurrency, width: MaxBatch}
 	d.workAt(at)
 	return d
 }
@@ -186,7 +185,7 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 
 // next is how many rows to claim: no more than handlers may run at once, because handle starts all of them at once.
 func (d *drain) next(left int) int {
-	n := min(d.options.Concurrency, d.width)
+	n := min(d.concurrency, d.width)
 	if left > 0 {
 		n = min(n, left)
 	}
@@ -250,15 +249,6 @@ func (d *drain) seesPart(ctx context.Context) (hidden bool, err error) {
 }
 
 var errHidden = errors.New("row-level security hides rows from the role")
-
-// hides is the condition that row-level security hides rows of the table, or notes of its folds, from the role.
-func (t *Table) hides() string {
-	tables := []string{t.view.Table}
-	for _, f := range t.spec.Folds {
-		tables = append(tables, t.view.Function(f.Notes))
-	}
-	return sqltext.Hides(tables...)
-}
 
 // batch claims from every lane, in their order and from the start, runs the handlers and settles their outcomes. It
 // reports whether the claim may have left more.
@@ -385,12 +375,4 @@ func (s *drainSettler) finish(ctx context.Context) error {
 		s.leave(rest, s.bisector.cause)
 	}
 	return errors.Join(s.errs...)
-}
-
-func settledIDs(rows []*settlement) []uuid.UUID {
-	ids := make([]uuid.UUID, len(rows))
-	for i, p := range rows {
-		ids[i] = p.id
-	}
-	return ids
 }

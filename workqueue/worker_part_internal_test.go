@@ -13,7 +13,8 @@ func TestAWorkerThatIsStuckIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorker(consumer{table: table, options: WorkerOptions{Lease: time.Hour}.withDefaults()}, nil)
+	o := WorkerOptions{Lease: time.Hour}.withDefaults()
+	w := newWorker(consumer{table: table, handling: o.handling()}, nil, o)
 	w.epoch = time.Now().Add(-24 * time.Hour)
 	for _, c := range []struct {
 		phase int32

@@ -71,7 +71,7 @@ func overlay(t *testing.T, dir string, oldest int) string {
 	up, down := changedFunction(t)
 	put("migrations/sql/011_outbox_announce.up.sql", up)
 	put("migrations/sql/011_outbox_announce.down.sql", down)
-	put("workqueue/table_version.go", edited(t, "workqueue/table_version.go", "SchemaVersion = 1\n\n	// Oldest",
+	put("workqueue/spec_version.go", edited(t, "workqueue/spec_version.go", "SchemaVersion = 1\n\n	// Oldest",
 		"SchemaVersion = 2\n\n	// Oldest"))
 	put("outbox/spec.go", edited(t, "outbox/spec.go", "		Table:     \"outbox\",\n",
 		fmt.Sprintf("		Table:     \"outbox\",\n		Version: 5, OldestTable: %d, OldestProgram: 4,\n", oldest)))

@@ -164,7 +164,7 @@ var breakages = map[string]breakage{
 	// retried.
 	"a refused row fails its batch": {
 		edits: []edit{
-			{"workqueue/settle_bisect.go", "case kind == fault.Away && waits < patientWaits:", "case kind == fault.Away:"},
+			{"workqueue/settler_bisect.go", "case kind == fault.Away && waits < patientWaits:", "case kind == fault.Away:"},
 			{"workqueue/internal/fault/statement.go", `"08", "25", "40", "53", "57", "58": //`,
 				`"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
 		},
@@ -173,9 +173,9 @@ var breakages = map[string]breakage{
 	// Rows that become visible behind an announcer's cursors are found only by the next poll.
 	"an announcer does not look back": {
 		edits: []edit{
-			{"workqueue/wake_announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
-			{"workqueue/wake_announcing.go", "if !start.Before(d.nextBeat) {", "if false {"},
-			{"workqueue/wake_announcing.go", "	}\n	return d.announceAll(ctx)\n", "	}\n	return nil\n"},
+			{"workqueue/announcer_awake.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
+			{"workqueue/announcer_awake.go", "if !start.Before(d.nextBeat) {", "if false {"},
+			{"workqueue/announcer_awake.go", "	}\n	return d.announceAll(ctx)\n", "	}\n	return nil\n"},
 		},
 		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
 	},
@@ -197,7 +197,7 @@ var breakages = map[string]breakage{
 	},
 	"an announcer keeps the lock and announces nothing": {
 		edits: []edit{
-			{"workqueue/wake_announcing.go",
+			{"workqueue/announcer_awake.go",
 				`return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))`,
 				`_ = fmt.Sprint(d.table.spec.channel(), payload)
 	return nil`},

@@ -1,7 +1,6 @@
 package workqueue
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -149,21 +148,6 @@ func ValuesOf[T any](row *T, list func(*T, *Columns)) []any {
 	c.values, c.last = nil, len(values) // a payload is not kept
 	lists.Put(c)
 	return values
-}
-
-// checkColumns reports why claims of the table cannot be stored by a list.
-func checkColumns[T any](t *Table, list func(*T, *Columns)) error {
-	c := Columns{purpose: listing}
-	if list != nil {
-		list(new(T), &c)
-	}
-	listed := slices.DeleteFunc(c.list, func(c Column) bool { return c.Internal })
-	same := slices.EqualFunc(listed, t.claimed, func(a, b Column) bool { return a.Name == b.Name })
-	if !same {
-		return invalid("domain", "lists the columns (%s), claims of %s return (%s): Columns lists those, in this order",
-			names(listed), t.Name(), names(t.claimed))
-	}
-	return c.problem
 }
 
 func names(columns []Column) string {

@@ -2,46 +2,12 @@ package workqueue
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
-
-// A Fold is a function of a domain that applies notes. Effects of a settle on other rows, such as releasing the next
-// row of a key, do not happen in the transaction of the settle, where they would wait for other transactions and make
-// others wait. A trigger appends a note instead, and a fold applies the notes later, in short transactions of its own.
-// One session at a time folds a table.
-type Fold struct {
-	// Suffix names the function <schema>.<table>_<suffix>(max_notes integer, since timestamptz). It applies about
-	// max_notes notes that are due, the earliest first, and returns one row:
-	//
-	//	folded integer          notes that it applied; NULL: another session folds, or its changes are not visible
-	//	released integer        rows that became claimable
-	//	again double precision  seconds until the next note is due; NULL: there is none; 0: some are due now
-	//	upto timestamptz        the due time of the last note that it applied
-	//
-	// The function ignores notes that were due before since. A caller passes the upto of its last call, so that the
-	// function does not read notes that are deleted but not yet vacuumed.
-	Suffix string
-
-	// Notes is the suffix of the table with the notes, <schema>.<table>_<notes>. Its column at is the time at which a
-	// note is due. It is not before the start of the transaction that writes the note, and it has an index.
-	Notes string
-
-	// Fronts says that the function takes a third argument, fronts jsonb: how far the claims of the caller's process
-	// have come in each lane, as an object of times. The function makes a row that it releases due just beyond the last
-	// claim of the row's lane, unless the row's own due time is later: claims then find it in its turn. If it became
-	// due now, it would queue up behind all rows that are already due. It is for package keyed: the keys of the object
-	// are internal.
-	Fronts bool
-
-	// Column is a column that is not NULL in rows that write notes when they are settled.
-	Column string
-}
 
 // foldLimit bounds the notes of one call, and so how long the call holds locks. If the notes concern few keys, a fold
 // may apply ten times as many.
@@ -71,7 +37,7 @@ func (q *Queue) TryFold(ctx context.Context) (folded int, busy bool, err error) 
 func (q *Queue) fold(ctx context.Context, patience time.Duration) (total int, busy bool, err error) {
 	var waited time.Duration
 	for ctx.Err() == nil && len(q.table.spec.Folds) > 0 {
-		r, err := q.foldOnce(ctx, make([]time.Time, len(q.table.spec.Folds)), nil)
+		r, err := q.foldOnce(ctx, make([]time.Time, len(q.table.spec.Folds)), "{}")
 		total += r.folded
 		switch _, own := q.exec.(poolExecutor); {
 		case err != nil:
@@ -109,15 +75,15 @@ type foldEnd struct {
 	full bool      // more notes may be due
 }
 
-// foldOnce calls each fold once. since says where each begins.
-func (q *Queue) foldOnce(ctx context.Context, since []time.Time, at fronts) (r foldResult, err error) {
+// foldOnce calls each fold once. since says where each begins, fronts those of the process as JSON.
+func (q *Queue) foldOnce(ctx context.Context, since []time.Time, fronts string) (r foldResult, err error) {
 	bounds := make([]string, len(since))
 	for i, at := range since {
 		bounds[i] = position{due: at}.bound()
 	}
 	c := conn.Call{
 		Statement: q.table.statements.fold,
-		Args:      map[string]any{"max_notes": foldLimit, "since": bounds, "fronts": at.json()},
+		Args:      map[string]any{"max_notes": foldLimit, "since": bounds, "fronts": fronts},
 		Lazy:      true, // if a crash undoes a fold, its notes are still there
 		Reset:     func() { r = foldResult{again: -1} },
 		Row:       func(scan func(...any) error) error { return r.add(scan) },
@@ -156,41 +122,16 @@ func (r *foldResult) add(scan func(...any) error) error {
 	return nil
 }
 
-// foldStatement calls all folds of the table in the order of the Spec, because the rows that one fold releases may
-// write notes for the next.
-func (v view) foldStatement() conn.Statement {
-	var parts []string
-	for i, f := range v.spec.Folds {
-		var fronts string
-		if f.Fronts {
-			fronts = ", @fronts::text::jsonb"
-		}
-		parts = append(parts, fmt.Sprintf("SELECT f.folded, f.released, f.again, f.upto, now(), pg_backend_pid()"+
-			" FROM %s(@max_notes::int, (@since::text[])[%d]::timestamptz%s) AS f", v.Function(f.Suffix), i+1, fronts))
-	}
-	return numbered("fold", strings.Join(parts, " UNION ALL "))
-}
+// Bounds of the pauses after which one that folds tries again if another session was folding.
+const (
+	minBusyPause = 2 * time.Millisecond
+	maxBusyPause = 50 * time.Millisecond
+)
 
-// announceNotes selects the first and the last due note of each fold, beyond a given time.
-func (v view) announceNotes() conn.Statement {
-	var parts []string
-	for i, f := range v.spec.Folds {
-		beyond := fmt.Sprintf("(SELECT (extract(epoch FROM n.at) * 1000000)::bigint FROM %s AS n"+
-			" WHERE n.at > (@after_due::text::timestamptz[])[%d] AND n.at <= now() ORDER BY n.at", v.Function(f.Notes),
-			i+1)
-		parts = append(parts, "SELECT "+beyond+" LIMIT 1), "+beyond+" DESC LIMIT 1)")
+// earliest is the first of two times, of which either may be missing.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return numbered("announce_notes", strings.Join(parts, " UNION ALL "))
-}
-
-// Noted is the condition under which a settle of the row writes notes. A claim returns it.
-func (v view) Noted(row string) string {
-	var columns []string
-	for _, f := range v.spec.Folds {
-		columns = append(columns, row+"."+quote(f.Column)+" IS NOT NULL")
-	}
-	if columns == nil {
-		return "false"
-	}
-	return strings.Join(columns, " OR ")
+	return a
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/google/uuid"
 )
 
-func rowsDue(due ...time.Time) []*delivery {
-	rows := make([]*delivery, len(due))
+func rowsDue(due ...time.Time) []*claimedRow {
+	rows := make([]*claimedRow, len(due))
 	for i, d := range due {
-		rows[i] = new(delivery)
+		rows[i] = new(claimedRow)
 		rows[i].DueAt, rows[i].ID = d, uuid.New()
 	}
 	return rows
@@ -22,7 +22,7 @@ func claimerAt(p position) *claimer {
 }
 
 // claimed simulates a claim that brought the rows.
-func (c *claimer) claimed(limit int, took time.Duration, rows []*delivery) (after position) {
+func (c *claimer) claimed(limit int, took time.Duration, rows []*claimedRow) (after position) {
 	lanes, swept := c.begin(time.Now(), c.lanes)
 	c.advance(c.lanes, rows, swept, len(rows) == limit, took)
 	return lanes[0].after

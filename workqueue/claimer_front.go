@@ -43,7 +43,7 @@ type fronts map[string]time.Time
 // moveFronts records how far a claim came that began at the given time of the database's clock. A full claim ended at
 // its last row: it may have left due rows behind that row in the same lane, and it did not reach the lanes after it.
 // From all other lanes it has taken everything that was due.
-func moveFronts(lanes []*lane, rows []*delivery, full bool, began time.Time) {
+func moveFronts(lanes []*lane, rows []*claimedRow, full bool, began time.Time) {
 	now := time.Now()
 	if full && len(rows) > 0 {
 		last := rows[len(rows)-1]
@@ -56,18 +56,6 @@ func moveFronts(lanes []*lane, rows []*delivery, full bool, began time.Time) {
 			l.front.due = l.cursor.due.Add(time.Microsecond)
 		}
 	}
-}
-
-// fronts returns the fronts of the table's workers, including workers that are about to begin: after a start, what they
-// serve has the longest backlog.
-func (t *tableWork) fronts() fronts {
-	at := fronts{}
-	oldest := time.Now().Add(-frontAge)
-	for _, w := range t.serving() {
-		w.claimer.addFronts(at, oldest)
-	}
-	at.fit(maxFronts)
-	return at
 }
 
 // fit removes the latest fronts until the others fit into size bytes. A lane without a front has its rows due now,
@@ -103,16 +91,6 @@ func (at fronts) moveBeyond(before fronts) {
 		if now, ok := at[label]; ok && !now.After(due) {
 			at[label] = due.Add(time.Microsecond)
 		}
-	}
-}
-
-// leadBack moves the cursors of workers back to the fronts.
-func (at fronts) leadBack(workers []*Worker) {
-	if len(at) == 0 {
-		return
-	}
-	for _, w := range workers {
-		w.claimer.leadBack(at)
 	}
 }
 

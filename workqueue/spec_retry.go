@@ -35,9 +35,6 @@ type Retry struct {
 // long rows are retried is decided by their number of attempts, see [Retry.Span].
 var DefaultRetry = Retry{Growth: Exponential, Base: time.Second, Cap: 15 * time.Minute, Jitter: 0.2}
 
-// maxDelay bounds every delay that a caller may name: ten years, far from overflow in Go and in SQL.
-const maxDelay = 10 * 365 * 24 * time.Hour
-
 // minJitter is the smallest jitter besides 0. Smaller values may underflow when they are multiplied.
 const minJitter = 1e-9
 

@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,7 +74,7 @@ type dueAnswer struct {
 
 // newClaimer makes the claimer of an engine's lanes, the most urgent first.
 func newClaimer(e *engine) *claimer {
-	c := &claimer{queue: e.queue, lease: e.options.Lease, target: e.target, clock: e.dbClock}
+	c := &claimer{queue: e.queue, lease: e.handling.Lease, target: e.target, clock: e.dbClock}
 	c.topics.flow = e.flow
 	for _, values := range e.lanes {
 		c.lanes = append(c.lanes, newLane(e.table, values))
@@ -85,7 +86,7 @@ func newClaimer(e *engine) *claimer {
 }
 
 // claim takes up to limit rows. If it returns fewer, this claimer knows of no more.
-func (c *claimer) claim(ctx context.Context, limit int) ([]*delivery, error) {
+func (c *claimer) claim(ctx context.Context, limit int) ([]*claimedRow, error) {
 	lanes := c.order()
 	start := time.Now()
 	cursors, swept := c.begin(start, lanes)
@@ -146,7 +147,7 @@ func (c *claimer) begin(now time.Time, lanes []*lane) (cursors []claimLane, swee
 }
 
 // advance moves the cursors to the last rows of a claim. A full claim may have left rows.
-func (c *claimer) advance(lanes []*lane, rows []*delivery, swept, full bool, took time.Duration) {
+func (c *claimer) advance(lanes []*lane, rows []*claimedRow, swept, full bool, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if swept {
@@ -278,4 +279,19 @@ func (c *claimer) sweepDue() time.Duration {
 		return -1
 	}
 	return max(time.Until(c.nextSweep), 0)
+}
+
+// fairEvery is how often a claim begins with a less urgent lane, each of them in its turn: under an endless load of
+// urgent rows, the other lanes share one claim in eight.
+const fairEvery = 8
+
+// order returns the lanes in the order in which the next claim reads them.
+func (c *claimer) order() []*lane {
+	c.turn++
+	others := len(c.lanes) - 1
+	if others == 0 || c.turn%fairEvery != 0 {
+		return c.lanes
+	}
+	first := others - c.turn/fairEvery%others // from the least urgent one up
+	return append([]*lane{c.lanes[first]}, slices.Delete(slices.Clone(c.lanes), first, first+1)...)
 }

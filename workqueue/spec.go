@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // Defaults of a [Spec] and of what is built on it. Each is declared here once, with its reason.
@@ -422,3 +424,21 @@ func (s Spec) foldPromise() string { return conn.SetLocal(announce.FoldsSetting,
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would
 // need escaping, so this keeps reserved words usable.
 func quote(name string) string { return `"` + name + `"` }
+
+func (s Spec) validateLabels() error {
+	if len(s.Labels) > telemetry.MaxLabels {
+		return invalid("labels", "has %d columns, at most %d are allowed", len(s.Labels), telemetry.MaxLabels)
+	}
+	for i, name := range s.Labels {
+		c, ok := s.column(name)
+		if !ok || c.Type != "text" || c.Internal {
+			return invalid("labels", "%q must be one of the columns, of type text and not Internal", name)
+		}
+		if slices.Contains(s.Labels[:i], name) {
+			return invalid("labels", "%q is listed twice", name)
+		}
+	}
+	return nil
+}
+
+var namedParameter = regexp.MustCompile(`@([a-z_][a-z0-9_]*)`)

@@ -12,9 +12,9 @@ import (
 
 // engineAtWork is an engine with a row in the hands of a handler.
 func engineAtWork(linger time.Duration) *engine {
-	e := &engine{consumer: consumer{options: WorkerOptions{SettleLinger: linger}}}
+	e := &engine{consumer: consumer{handling: handling{SettleLinger: linger}}}
 	e.flow = flow.New(flow.Options{Concurrency: 10, ClaimLimit: 10}, func([]*delivery) {})
-	e.flow.Add([]*delivery{{engine: e}}, 1)
+	e.flow.Add([]*delivery{{claimedRow: new(claimedRow), engine: e}}, 1)
 	e.flow.Take()
 	return e
 }
@@ -80,7 +80,7 @@ func TestASettleTakesAShareOfWhatWritesNotes(t *testing.T) {
 		s := newSettler(e)
 		rows := make([]*delivery, c.inFlight)
 		for i := range rows {
-			rows[i] = &delivery{claimedRow: claimedRow{Row: Row{ID: uuid.New()}}}
+			rows[i] = &delivery{claimedRow: &claimedRow{Row: Row{ID: uuid.New()}}}
 		}
 		e.inFlight.add(rows)
 		for range c.others {

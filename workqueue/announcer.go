@@ -167,6 +167,10 @@ func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	return true, err
 }
 
+// unfitFor is how long a process that could not announce, fold or sweep leaves that to other processes, which may have
+// the privileges that it lacks.
+const unfitFor = time.Minute
+
 // standsAside reports whether an error may be this process's own. It then does not stand for a while, and says why,
 // once until it has announced again.
 func (a *announcer) standsAside(ctx context.Context, err error) bool {

@@ -41,7 +41,7 @@ type failedBatch struct {
 
 func newSettler(e *engine) *settler {
 	return &settler{
-		engine: e, linger: e.options.SettleLinger,
+		engine: e, linger: e.handling.SettleLinger,
 		pending: make(chan *settlement, settleQueue), quit: make(chan struct{}),
 		failing: make(chan failedBatch, failedBatches), turn: make(chan struct{}, 1),
 		bisector: &bisector{

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 )
@@ -51,7 +49,7 @@ func (r *rule) due() time.Duration {
 }
 
 // ask claims and asks, in one statement: the rule of the lanes, or the state of their topics, lets only some rows pass.
-func (c *claimer) ask(ctx context.Context, req *claimRequest) ([]*delivery, error) {
+func (c *claimer) ask(ctx context.Context, req *claimRequest) ([]*claimedRow, error) {
 	start := time.Now()
 	if spec := &c.queue.table.spec; spec.hasTopics() {
 		req.topics = c.topics.question(req.limit)
@@ -78,16 +76,6 @@ func (c *claimer) ask(ctx context.Context, req *claimRequest) ([]*delivery, erro
 // since.
 const lookForTopicsEvery = 5 * time.Second
 
-// What a row of the result of a claim by topic is, see sql/topics.sql.
-const (
-	topicVerdict = iota
-	topicClaimed
-	topicFromLane
-	topicReached
-	topicHasAside
-	topicSetAside
-)
-
 // topicState is what a worker knows of the topics of its table, see [Spec].Topics. A claim asks about them, by the
 // function claim_by_topic, as long as a topic is paused, has rows aside or has no room, and twice a second in any case.
 // Other claims are the usual statement. So the first pause takes effect with this delay if no notification comes.
@@ -100,41 +88,6 @@ type topicState struct {
 	look   time.Time     // when to look again for topics with rows aside
 	took   time.Duration // by the last claim that looked
 	open   []openTopic
-}
-
-// An openTopic has rows aside that may be claimed, beyond a place in its lane.
-type openTopic struct {
-	name  string
-	after position
-}
-
-// A topicQuestion is what a claim asks and is told about topics.
-type topicQuestion struct {
-	open    []openTopic
-	rooms   []int
-	busy    []string
-	looks   bool // for topics with rows aside
-	anybody bool // it is no worker's: the claim itself looks for such topics, and there is room for all
-
-	paused   int
-	more     bool // rows may be left that could have been claimed
-	cut      bool // in particular, in the lanes of topics
-	reached  []*delivery
-	fromLane []fromLane
-	aside    []string // topics with rows aside
-
-	row struct { // of the result, see read
-		kind    int
-		topic   *string
-		n, lane *int
-		due     *time.Time
-		id      *uuid.UUID
-	}
-}
-
-type fromLane struct {
-	topic string
-	place position
 }
 
 // changed makes the next claim ask: the state of a topic has changed, or may have.
@@ -216,63 +169,4 @@ func (s *topicState) learn(q *topicQuestion, took time.Duration) {
 			}
 		}
 	}
-}
-
-// args adds the arguments of the question to those of a claim.
-func (q *topicQuestion) args(args map[string]any) {
-	args["busy"], args["asks"] = append([]string{}, q.busy...), q.looks
-	if q.anybody {
-		args["open"], args["open_due"], args["open_id"], args["room"] = nil, nil, nil, nil
-		return
-	}
-	names, due, ids := make([]string, len(q.open)), make([]string, len(q.open)), make([]uuid.UUID, len(q.open))
-	for i, o := range q.open {
-		names[i], due[i], ids[i] = o.name, o.after.bound(), o.after.id
-	}
-	args["open"], args["open_due"], args["open_id"], args["room"] = names, due, ids, append([]int{}, q.rooms...)
-}
-
-// reset forgets an answer: the claim is repeated.
-func (q *topicQuestion) reset() {
-	if q != nil {
-		q.reached, q.fromLane, q.aside = nil, nil, nil
-	}
-}
-
-func (q *topicQuestion) columns(dest []any) []any {
-	return append(dest, &q.row.kind, &q.row.topic, &q.row.n, &q.row.lane, &q.row.due, &q.row.id)
-}
-
-// read takes what a row of the result is.
-func (q *topicQuestion) read() (isRow bool) {
-	switch r := &q.row; r.kind {
-	case topicVerdict:
-		q.paused, q.more, q.cut = *r.n, *r.lane > 0, *r.lane > 1
-	case topicReached:
-		place := new(delivery)
-		place.lane, place.DueAt, place.ID = *r.lane-1, *r.due, *r.id
-		q.reached = append(q.reached, place)
-	case topicHasAside, topicSetAside:
-		q.aside = append(q.aside, *r.topic)
-	case topicFromLane:
-		q.fromLane = append(q.fromLane, fromLane{*r.topic, position{*r.due, *r.id}})
-		return true
-	default:
-		return true
-	}
-	return false
-}
-
-// places are the rows by which the cursors of the lanes move: those that the claim took there, and the places that it
-// came to. Rows from the lanes of topics are not among them.
-func (q *topicQuestion) places(rows []*delivery) []*delivery {
-	if q == nil {
-		return rows
-	}
-	of := make(map[uuid.UUID]bool, len(q.fromLane))
-	for _, row := range q.fromLane {
-		of[row.place.id] = true
-	}
-	places := slices.DeleteFunc(slices.Clone(rows), func(row *delivery) bool { return of[row.ID] })
-	return inClaimOrder(append(places, q.reached...))
 }

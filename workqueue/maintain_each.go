@@ -12,10 +12,6 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// MaxSkipped bounds how many rows that are in the way one run of maintenance skips. It ends that kind of work then, and
-// rows behind them wait.
-const MaxSkipped = 5000
-
 // A Skipped is a row that maintenance could not process, for example because a foreign key of the application keeps it
 // from being deleted.
 type Skipped struct {

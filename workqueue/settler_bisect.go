@@ -233,7 +233,7 @@ func (b *bisector) postpone(rows []*settlement, err error) {
 	kind, now := fault.CauseOf(err), time.Now()
 	if kind != fault.Away && rows[0].waits == 0 && len(b.later) == 0 {
 		b.engine.table.telemetry.LogRow(context.Background(), slog.LevelWarn, "settle postponed",
-			rows[0].delivery.labels, rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
+			rows[0].row.labels, rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
 	for _, p := range rows {
 		p.due = now.Add(growing(p.waits))
@@ -251,4 +251,12 @@ func (b *bisector) abandon() []*settlement {
 	b.now, b.later = nil, nil
 	b.size.Store(0)
 	return rows
+}
+
+func settledIDs(rows []*settlement) []uuid.UUID {
+	ids := make([]uuid.UUID, len(rows))
+	for i, p := range rows {
+		ids[i] = p.id
+	}
+	return ids
 }

@@ -3,7 +3,6 @@ package workqueue
 import (
 	"embed"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -314,8 +313,6 @@ func (view) template(name string, data any) string {
 	}
 	return strings.TrimSpace(b.String())
 }
-
-var namedParameter = regexp.MustCompile(`@([a-z_][a-z0-9_]*)`)
 
 // statement renders an operation for a driver: named parameters become $1, $2, … and the comment, which
 // is for the reader of the file, is not sent to the server.

@@ -1,0 +1,41 @@
+package workqueue
+
+// An outcomeKind is a way in which a claim can end.
+type outcomeKind uint8
+
+const (
+	outcomeAck outcomeKind = iota
+	outcomeRetry
+	outcomeSnooze
+	outcomeInterrupt // put back where it was, after its handler had begun
+	outcomeLeave     // put back later, before its handler began
+	outcomeRelease   // put back where it was, before its handler began
+	outcomeFail
+	outcomeCancel
+	outcomeKinds // how many there are
+)
+
+// outcomes say of each kind how it is settled, and what follows.
+var outcomes = [outcomeKinds]struct {
+	name      string // in messages and telemetry
+	statement string // of sql, with which rows are settled; that of an ack depends on the table
+	again     bool   // the row can be due again while this worker runs
+	ends      Status // the state of the row afterwards; Ready also stands for a row whose attempts were used up
+}{
+	outcomeAck:       {name: "ack", statement: "ack", ends: Done},
+	outcomeRetry:     {name: "abandon", statement: "abandon", again: true},
+	outcomeSnooze:    {name: "snooze", statement: "snooze", again: true},
+	outcomeInterrupt: {name: "release", statement: "snooze"},
+	outcomeLeave:     {name: "leave", statement: "leave", again: true},
+	outcomeRelease:   {name: "release", statement: "release"},
+	outcomeFail:      {name: "fail", statement: "fail", ends: Failed},
+	outcomeCancel:    {name: "cancel", statement: "fail", ends: Failed},
+}
+
+func (k outcomeKind) String() string { return outcomes[k].name }
+
+// leadsTo reports whether a row that still carries the claim's token may be in this state because this very outcome was
+// applied before.
+func (k outcomeKind) leadsTo(s Status) bool {
+	return s == outcomes[k].ends || s == Failed && outcomes[k].ends == Ready
+}
