@@ -15,6 +15,43 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
+// A Row is a claimed row.
+type Row struct {
+	ID          uuid.UUID
+	Token       uuid.UUID // the claim: every settle names it
+	DueAt       time.Time
+	CreatedAt   time.Time
+	Attempt     int // 1 is the first
+	MaxAttempts int
+	Headers     map[string]string
+	Values      []any // the domain's columns, in the order of Spec.Columns and without the internal ones
+}
+
+// Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
+// this claim in every later settle: use a fresh one for every call, such as uuid.New(), since a process
+// that stalls past its lease and claims a row again must not be able to settle it with its old claim.
+//
+// A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
+// holds once the transaction commits: start no work before.
+func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row,
+	error) {
+	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: []claimLane{{values: lanes}},
+		target: q.table.anyTarget}
+	if err := q.table.checkClaim(req); err != nil {
+		return nil, err
+	}
+	if q.table.spec.Admission != "" {
+		req.rule = new(verdict)
+	}
+	if q.table.spec.hasTopics() {
+		req.topics = &topicQuestion{anybody: true}
+	}
+	ctx, call := q.table.telemetry.Start(ctx, telemetry.Claim, limit)
+	claimed, err := q.claim(ctx, req)
+	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimedRows(claimed), Err: err})
+	return publicRows(claimed), err
+}
+
 // A claimRequest is one claim call. Its lanes are read one after the other, each behind its own position, until
 // the limit is reached.
 type claimRequest struct {
@@ -79,6 +116,18 @@ type claimedRow struct {
 	body       any
 	unreadable error // why body could not be filled
 }
+
+// row is a claimed row as telemetry tells it.
+func (r *claimedRow) row() telemetry.Row {
+	return telemetry.Row{ID: r.ID, Labels: r.labels, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Headers: r.Headers,
+		State: int16(InProgress), Delay: -1}
+}
+
+// claimedRows implement [telemetry.Rows].
+type claimedRows []*claimedRow
+
+func (r claimedRows) Len() int                { return len(r) }
+func (r claimedRows) Row(i int) telemetry.Row { return r[i].row() }
 
 // claim returns the rows in claim order. They have committed when it returns.
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*claimedRow, error) {
@@ -266,52 +315,3 @@ func (t *Table) checkClaim(req claimRequest) error {
 	}
 	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
 }
-
-// row is a claimed row as telemetry tells it.
-func (r *claimedRow) row() telemetry.Row {
-	return telemetry.Row{ID: r.ID, Labels: r.labels, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Headers: r.Headers,
-		State: int16(InProgress), Delay: -1}
-}
-
-// A Row is a claimed row.
-type Row struct {
-	ID          uuid.UUID
-	Token       uuid.UUID // the claim: every settle names it
-	DueAt       time.Time
-	CreatedAt   time.Time
-	Attempt     int // 1 is the first
-	MaxAttempts int
-	Headers     map[string]string
-	Values      []any // the domain's columns, in the order of Spec.Columns and without the internal ones
-}
-
-// Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
-// this claim in every later settle: use a fresh one for every call, such as uuid.New(), since a process
-// that stalls past its lease and claims a row again must not be able to settle it with its old claim.
-//
-// A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
-// holds once the transaction commits: start no work before.
-func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row,
-	error) {
-	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: []claimLane{{values: lanes}},
-		target: q.table.anyTarget}
-	if err := q.table.checkClaim(req); err != nil {
-		return nil, err
-	}
-	if q.table.spec.Admission != "" {
-		req.rule = new(verdict)
-	}
-	if q.table.spec.hasTopics() {
-		req.topics = &topicQuestion{anybody: true}
-	}
-	ctx, call := q.table.telemetry.Start(ctx, telemetry.Claim, limit)
-	claimed, err := q.claim(ctx, req)
-	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimedRows(claimed), Err: err})
-	return publicRows(claimed), err
-}
-
-// claimedRows implement [telemetry.Rows].
-type claimedRows []*claimedRow
-
-func (r claimedRows) Len() int                { return len(r) }
-func (r claimedRows) Row(i int) telemetry.Row { return r[i].row() }

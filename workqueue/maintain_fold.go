@@ -16,6 +16,12 @@ const foldLimit = 1000
 // foldPatience is how long Fold waits for another session that folds.
 const foldPatience = 5 * time.Second
 
+// Bounds of the pauses after which one that folds tries again if another session was folding.
+const (
+	minBusyPause = 2 * time.Millisecond
+	maxBusyPause = 50 * time.Millisecond
+)
+
 // Fold applies the notes that are due (Spec.Folds) until none is left, and returns how many it applied. Workers fold by
 // themselves; if you claim with [Queue.Claim], call Fold first. It may run anywhere, any number of times.
 //
@@ -121,12 +127,6 @@ func (r *foldResult) add(scan func(...any) error) error {
 	}
 	return nil
 }
-
-// Bounds of the pauses after which one that folds tries again if another session was folding.
-const (
-	minBusyPause = 2 * time.Millisecond
-	maxBusyPause = 50 * time.Millisecond
-)
 
 // earliest is the first of two times, of which either may be missing.
 func earliest(a, b time.Time) time.Time {

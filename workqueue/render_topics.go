@@ -97,10 +97,8 @@ func (v view) ChecksTopic() string {
 }
 
 // MaxAside, MaxTopic and TopicPayload are the constants for the templates.
-func (view) MaxAside() int { return maxAside }
-
-func (view) MaxTopic() int { return maxTopic }
-
+func (view) MaxAside() int        { return maxAside }
+func (view) MaxTopic() int        { return maxTopic }
 func (view) TopicPayload() string { return topicPayload }
 
 // byTopic are the arguments of a statement inside of claim_by_topic.

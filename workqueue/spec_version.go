@@ -2,6 +2,8 @@ package workqueue
 
 import "github.com/txwork/txwork/internal/mark"
 
+// Versions of the core: of the columns, triggers and functions that every table has. ADR 0063 says when they are
+// raised.
 const (
 	// SchemaVersion is the version for which this library was written, and which the tables get that it creates.
 	SchemaVersion = 1
@@ -13,8 +15,6 @@ const (
 	oldestLibrary = 1
 )
 
-// Versions of the core: of the columns, triggers and functions that every table has. ADR 0063 says when they are
-// raised.
 // mark is the comment of the table: its versions, and the programs that it serves.
 func (s Spec) mark() mark.Mark {
 	s = s.withDefaults()
