@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,10 @@ func TestEveryOutcomeIsToldOnce(t *testing.T) {
 				process(t, r, handler)
 				for topic, ending := range endings {
 					r.checkTold(topic, ids[topic], ending.want)
+					row := r.row(ids[topic])
+					if row.Status != ending.want.state || !strings.HasPrefix(row.Error, ending.want.err) {
+						t.Errorf("%s: the row is %+v, but %+v was told", topic, row, ending.want)
+					}
 				}
 			})
 		}

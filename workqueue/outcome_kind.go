@@ -18,11 +18,12 @@ const (
 // outcomes say of each kind how it is settled, and what follows.
 var outcomes = [outcomeKinds]struct {
 	name      string // in messages and telemetry
-	statement string // of sql, with which rows are settled; that of an ack depends on the table
+	statement string // the file of sql that settles such rows
+	deletes   string // … in tables that delete done rows, if they end as Done
 	again     bool   // the row can be due again while this worker runs
 	ends      Status // the state of the row afterwards; Ready also stands for a row whose attempts were used up
 }{
-	outcomeAck:       {name: "ack", statement: "ack", ends: Done},
+	outcomeAck:       {name: "ack", statement: "ack", deletes: "ack_delete", ends: Done},
 	outcomeRetry:     {name: "abandon", statement: "abandon", again: true},
 	outcomeSnooze:    {name: "snooze", statement: "snooze", again: true},
 	outcomeInterrupt: {name: "release", statement: "snooze"},

@@ -53,7 +53,7 @@ func renderStatements(spec Spec) statements {
 		nextDue:     v.statement("next_due"),
 		nextWake:    v.statement("next_wake"),
 		stats:       v.statement("stats"),
-		ackOne:      v.statement(v.ackFile() + "_one"),
+		ackOne:      v.statement(v.settleFile(outcomeAck) + "_one"),
 		extend:      v.statement("extend"),
 		classify:    v.statement("classify"),
 		unlocked:    v.statement("unlocked"),
@@ -64,10 +64,9 @@ func renderStatements(spec Spec) statements {
 		purgeFailed: v.statement("purge_failed"),
 		findIDs:     v.statement("find_ids"),
 	}
-	for kind, o := range outcomes {
-		s.settles[kind] = v.statement(o.statement)
+	for kind := range outcomeKinds {
+		s.settles[kind] = v.statement(v.settleFile(kind))
 	}
-	s.settles[outcomeAck] = v.statement(v.ackFile())
 	s.redrive.Retakes = v.spec.FreedColumn != ""
 	s.announceLook = v.statement("announce_look")
 	if len(v.Lanes) > 0 {
@@ -295,11 +294,12 @@ func (v view) ReapDue() string {
 		"t.retry"))
 }
 
-func (v view) ackFile() string {
-	if v.DeleteDone {
-		return "ack_delete"
+// settleFile is the file that settles rows with an outcome of a kind.
+func (v view) settleFile(k outcomeKind) string {
+	if v.spec.DeleteDone && outcomes[k].ends == Done {
+		return outcomes[k].deletes
 	}
-	return "ack"
+	return outcomes[k].statement
 }
 
 // execute renders a template file. The files are embedded and every Spec is validated, so a failure is

@@ -137,7 +137,7 @@ func (v view) Functions() []sqlFunction {
 		v.claimFunction("claim", "SETOF uuid", "(c.claimed).id"),
 		v.claimFunction("claim_rows", "SETOF "+v.Table, "(c.claimed).*"),
 		{
-			Name: "ack", file: v.ackFile() + "_one", returns: "SETOF uuid", wrap: selectIDs,
+			Name: "ack", file: v.settleFile(outcomeAck) + "_one", returns: "SETOF uuid", wrap: selectIDs,
 			params:     []sqlParam{ownerParam, idsParam},
 			checks:     []string{sortIDs},
 			expression: map[string]string{"ids": "$2", "owner_token": "$1"},

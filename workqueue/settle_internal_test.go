@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
-	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // A process may lose a row, claim it again, and finish both claims in one batch, with others between them.
@@ -88,18 +88,45 @@ func claimOne(t *testing.T, q *Queue, owner uuid.UUID) {
 	}
 }
 
-// A kind that is only half described would settle its rows by an empty statement, or as another kind.
+// A kind that is only half described would settle its rows by an empty statement, or as another kind. Each is guarded by
+// the token of its claim, leads to the state that its line says, and leaves no done row in a table that deletes them.
 func TestEveryKindOfOutcome(t *testing.T) {
 	t.Parallel()
-	words := []string{telemetry.OutcomeAck, telemetry.OutcomeAbandon, telemetry.OutcomeSnooze, telemetry.OutcomeLeave,
-		telemetry.OutcomeRelease, telemetry.OutcomeFail, telemetry.OutcomeCancel}
-	settles := renderStatements(Spec{Schema: "s", Table: "rows"}).settles
-	for k := range outcomeKinds {
-		if o := outcomes[k]; o.statement == "" || settles[k].Text == "" || !slices.Contains(words, o.name) {
-			t.Errorf("kind %d is %+v: give it a word of telemetry and a file of sql, see docs/architecture.md", k, o)
-		}
-		if !k.leadsTo(outcomes[k].ends) || k.leadsTo(InProgress) {
-			t.Errorf("kind %d, %v, leads to InProgress, or not to its own end", k, k)
+	for name, spec := range map[string]Spec{"retained": {Table: "rows"}, "deleted": {Table: "rows", DeleteDone: true}} {
+		for k := range outcomeKinds {
+			t.Run(fmt.Sprintf("%s/%d %v", name, k, k), func(t *testing.T) {
+				t.Parallel()
+				db, spec := pgtest.New(t), spec
+				spec.Schema = db.Schema
+				table := createTable(t, db, spec)
+				q, id, token := table.On(db.Pool), insertOne(t, db, table), uuid.New()
+				claimOne(t, q, token)
+				state := func() (s Status) {
+					s = -1
+					err := db.Pool.QueryRow(t.Context(), "SELECT status FROM "+db.Schema+".rows").Scan(&s)
+					if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+						t.Fatal(err)
+					}
+					return s
+				}
+				o := &Outcome{kind: k, delay: unnamedDelay, cause: errors.New("why")}
+				var refused *SettleError
+				_, err := q.settle(t.Context(), settleAll(uuid.New(), []uuid.UUID{id}, o), triedOnce)
+				if !errors.As(err, &refused) || !slices.Equal(refused.Lost, []uuid.UUID{id}) || state() != InProgress {
+					t.Errorf("by another token: %v, and the row is %v; want that the lease is lost", err, state())
+				}
+				done, err := q.settle(t.Context(), settleAll(token, []uuid.UUID{id}, o), triedOnce)
+				if err != nil || len(done.rows) != 1 || done.rows[0].became != k.String() || k.String() == "" {
+					t.Errorf("settled: %+v, %v; want one %q", done.rows, err, k)
+				}
+				want := outcomes[k].ends
+				if spec.DeleteDone && want == Done {
+					want = -1
+				}
+				if got := state(); got != want || got != -1 && !k.leadsTo(got) || k.leadsTo(InProgress) {
+					t.Errorf("the row is %v afterwards, want %v", got, want)
+				}
+			})
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (w *Worker) runOne(d *delivery) {
 
 // finish gives the place of a delivery to another and passes its outcome on to be settled.
 func (w *Worker) finish(d *delivery) {
-	if w.flow.Finished(d, d.settled.Load() != nil || d.settlement.outcome.kind == outcomeAck) {
+	if w.flow.Finished(d, d.settled.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done) {
 		w.poll.Wake()
 	}
 	if s := d.toSettle(); s != nil {
