@@ -40,8 +40,6 @@ type view struct {
 	schema, table string
 	Table         string
 	Retention     string
-	MaxKeyPart    int
-	HashSize      int
 }
 
 // NewID is an id for a row whose writer gives none.
@@ -53,8 +51,7 @@ func (view) Bounded(param, name string) string {
 }
 
 func newView(spec workqueue.Spec) view {
-	v := view{schema: cmp.Or(spec.Schema, workqueue.DefaultSchema), table: spec.Table, MaxKeyPart: MaxKeyPart,
-		HashSize: hashSize}
+	v := view{schema: cmp.Or(spec.Schema, workqueue.DefaultSchema), table: spec.Table}
 	v.Table = quote(v.schema) + "." + quote(v.table)
 	return v
 }

@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/txwork/txwork/internal/input"
@@ -16,7 +15,6 @@ type Inbox struct {
 	statements statements
 	covers     func(lease time.Duration) error // whether the dedup window covers the retries of workers with this lease
 	retention  time.Duration
-	maxPayload int
 	codec      codec.Codec
 }
 
@@ -26,12 +24,15 @@ func Open(o Options) (*Inbox, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	table, err := workqueue.Open(o.spec(), o.Telemetry)
+	spec := o.spec()
+	if err := input.LimitPayload(spec, "payload", "max payload", o.MaxPayload); err != nil {
+		return nil, err
+	}
+	table, err := workqueue.Open(spec, o.Telemetry)
 	if err != nil {
 		return nil, err
 	}
-	maxPayload, err := input.PayloadLimit("max payload", o.MaxPayload, DefaultMaxPayload)
-	if err := cmp.Or(err, o.validate(table.Spec())); err != nil {
+	if err := o.validate(table.Spec()); err != nil {
 		return nil, err
 	}
 	return &Inbox{
@@ -39,7 +40,6 @@ func Open(o Options) (*Inbox, error) {
 		statements: renderStatements(table.Spec()),
 		covers:     func(lease time.Duration) error { return o.checkWindow(table.Spec(), lease) },
 		retention:  o.Retention,
-		maxPayload: maxPayload,
 		codec:      o.Codec,
 	}, nil
 }

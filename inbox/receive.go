@@ -10,6 +10,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Receive stores a message in the application's transaction, for a [Worker] to process: it is stored if and only if the
@@ -71,7 +72,8 @@ func (r *receipt) prepare() error {
 			return err
 		}
 		r.rows[i] = row(id, m)
-		if err := cmp.Or(r.inbox.checkMessage(m), r.inbox.table.Check(&r.rows[i])); err != nil {
+		err = cmp.Or(validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders), r.inbox.table.Check(&r.rows[i]))
+		if err != nil {
 			return refusedItem(i, len(r.msgs), err)
 		}
 	}

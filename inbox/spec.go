@@ -37,12 +37,16 @@ type record struct {
 
 // columns lists the columns of a message, which a claim stores in a delivery. Handlers do not need the hash.
 func columns(c *workqueue.Columns, r *record, d *Delivery) {
-	c.Split(workqueue.Column{Name: "consumer", Type: "text", NotNull: true}, &r.consumer, &d.Consumer)
-	c.Split(workqueue.Column{Name: "source", Type: "text", NotNull: true}, &r.source, &d.Source)
-	c.Split(workqueue.Column{Name: "message_id", Type: "text", NotNull: true}, &r.messageID, &d.MessageID)
-	c.Split(workqueue.Column{Name: "body_hash", Type: "bytea", Written: &writtenHash}, &r.hash, nil)
-	c.Split(workqueue.Column{Name: "topic", Type: "text", Written: &writtenTopic}, &r.topic, &d.Topic)
-	c.Split(workqueue.Column{Name: "payload", Type: "bytea", Written: &writtenPayload}, &r.payload, &d.Payload)
+	part := workqueue.Bound{Min: 1, Max: MaxKeyPart, Stored: true}
+	c.Split(workqueue.Column{Name: "consumer", Type: "text", NotNull: true, Bound: part}, &r.consumer, &d.Consumer)
+	c.Split(workqueue.Column{Name: "source", Type: "text", NotNull: true, Bound: part}, &r.source, &d.Source)
+	c.Split(workqueue.Column{Name: "message_id", Type: "text", NotNull: true, Bound: part}, &r.messageID, &d.MessageID)
+	c.Split(workqueue.Column{Name: "body_hash", Type: "bytea", Written: &writtenHash,
+		Bound: workqueue.Bound{Min: hashSize, Max: hashSize, Stored: true}}, &r.hash, nil)
+	c.Split(workqueue.Column{Name: "topic", Type: "text", Bound: workqueue.Bound{Max: MaxTopic},
+		Written: &writtenTopic}, &r.topic, &d.Topic)
+	c.Split(workqueue.Column{Name: "payload", Type: "bytea", Bound: workqueue.Bound{Max: DefaultMaxPayload},
+		Written: &writtenPayload}, &r.payload, &d.Payload)
 }
 
 // What is not used when rows are written, and when they are read: only the addresses of its fields are taken.

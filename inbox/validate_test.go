@@ -14,9 +14,9 @@ import (
 
 // refusedNames are invalid values for a part of the key, with what the error must contain.
 var refusedNames = map[string]string{
-	"":                       "%s is empty",
-	strings.Repeat("c", 256): "%s has 256 bytes, the limit is 255",
-	strings.Repeat("ö", 128): "%s has 256 bytes, the limit is 255",
+	"":                       "%s has 0 bytes, it must have 1 to 255 bytes",
+	strings.Repeat("c", 256): "%s has 256 bytes, it must have ",
+	strings.Repeat("ö", 128): "%s has 256 bytes, it must have ",
 	"a\x00b":                 "%s has a NUL byte at offset 1",
 	"a\xff":                  "%s is not valid UTF-8",
 }
@@ -35,18 +35,18 @@ func TestBadKeysAreRefused(t *testing.T) {
 	for bad, want := range refusedNames {
 		refuse(inbox.Key{Consumer: bad, Source: "s", MessageID: "1"}, fmt.Sprintf(want, "consumer"))
 		refuse(inbox.Key{Consumer: "c", Source: bad, MessageID: "1"}, fmt.Sprintf(want, "source"))
-		refuse(inbox.Key{Consumer: "c", Source: "s", MessageID: bad}, fmt.Sprintf(want, "message id"))
+		refuse(inbox.Key{Consumer: "c", Source: "s", MessageID: bad}, fmt.Sprintf(want, "message_id"))
 	}
 	k := key("1")
 	k.BodyHash = []byte("short")
-	refuse(k, "body hash has 5 bytes, a SHA-256 has 32")
+	refuse(k, "body_hash has 5 bytes, it must have 32 bytes")
 	k = key("1")
 	k.Body = make([]byte, 1025)
 	if got := f.process(k); got.Answer != inbox.Processed {
 		t.Errorf("a body that is not kept may have any size: %+v", got)
 	}
 	k.KeepBody = true
-	refuse(k, "body has 1025 bytes, the limit is 1024")
+	refuse(k, "payload has 1025 bytes, it must have at most 1024 bytes")
 	f.expectBegin(tx, key("2"), inbox.Processed) // the transaction is unchanged
 	end(true)
 }
@@ -92,13 +92,13 @@ func refusedMessages() map[string]inbox.Message {
 	for bad, want := range refusedNames {
 		add(fmt.Sprintf(want, "consumer"), func(m *inbox.Message) { m.Consumer = bad })
 		add(fmt.Sprintf(want, "source"), func(m *inbox.Message) { m.Source = bad })
-		add(fmt.Sprintf(want, "message id"), func(m *inbox.Message) { m.MessageID = bad })
+		add(fmt.Sprintf(want, "message_id"), func(m *inbox.Message) { m.MessageID = bad })
 		if bad != "" {
 			add(fmt.Sprintf(want, "topic"), func(m *inbox.Message) { m.Topic = bad })
 		}
 	}
-	add("body hash has 33 bytes", func(m *inbox.Message) { m.BodyHash = make([]byte, 33) })
-	add("payload has 1048577 bytes, the limit is 1048576", func(m *inbox.Message) { m.Payload = make([]byte, 1<<20+1) })
+	add("body_hash has 33 bytes, it must have 32 bytes", func(m *inbox.Message) { m.BodyHash = make([]byte, 33) })
+	add("payload has 1048577 bytes, it must have at most 1048576 bytes", func(m *inbox.Message) { m.Payload = make([]byte, 1<<20+1) })
 	add("headers has 65537 bytes, the limit is 65536",
 		func(m *inbox.Message) { m.Headers = map[string]string{"h": strings.Repeat("v", 64<<10)} })
 	add("header h is not valid UTF-8", func(m *inbox.Message) { m.Headers = map[string]string{"h": "\xff"} })

@@ -1,8 +1,6 @@
 package inbox
 
 import (
-	"fmt"
-
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -35,16 +33,7 @@ const (
 var writer = workqueue.Writer{
 	Name:    "receive",
 	Payload: "payload",
-	Checks: []workqueue.Check{
-		input.NameCheck("consumer", MaxKeyPart),
-		input.NameCheck("source", MaxKeyPart),
-		input.NameCheck("message_id", MaxKeyPart),
-		input.SizeCheck("topic", MaxTopic),
-		input.SizeCheck("payload", DefaultMaxPayload),
-		{Condition: fmt.Sprintf("@body_hash IS NULL OR octet_length(@body_hash) = %d", hashSize),
-			Message: fmt.Sprintf("body_hash must have %d bytes, as a SHA-256 has", hashSize)},
-		input.HeadersCheck(MaxHeaders),
-	},
+	Checks:  []workqueue.Check{input.HeadersCheck(MaxHeaders)},
 	Results: []workqueue.Param{{Name: "hash_mismatch", Type: "boolean"}},
 	Found: "            SELECT coalesce(t.body_hash <> (" + sqlHash + "), false) INTO hash_mismatch\n" +
 		"            FROM @table AS t WHERE t.id = @id;",

@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
@@ -16,7 +17,6 @@ type Client struct {
 	joins      *join.Joins
 	registry   *Registry
 	codec      codec.Codec
-	maxArgs    int
 	statements statements
 	options    Options
 	schedules  *Schedules
@@ -24,11 +24,11 @@ type Client struct {
 
 // Open validates the options. It does not access the database.
 func Open(o Options) (*Client, error) {
-	maxArgs, err := o.maxArgs()
-	if err != nil {
+	spec := o.spec()
+	if err := input.LimitPayload(spec, "args", "MaxArgs", o.MaxArgs); err != nil {
 		return nil, err
 	}
-	table, err := workqueue.Open(o.spec(), o.Telemetry)
+	table, err := workqueue.Open(spec, o.Telemetry)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,6 @@ func Open(o Options) (*Client, error) {
 		joins:      joins,
 		registry:   cmp.Or(o.Registry, NewRegistry()),
 		codec:      o.Codec,
-		maxArgs:    maxArgs,
 		statements: renderStatements(newView(table.Spec())),
 		options:    o,
 	}

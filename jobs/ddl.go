@@ -37,7 +37,6 @@ func render(spec workqueue.Spec) (up, down string, err error) {
 		ups, downs = append(ups, strings.TrimSpace(u)), append([]string{strings.TrimSpace(d)}, downs...)
 		err = cmp.Or(err, e)
 	}
-	add(newView(spec).file("domains"), newView(spec).file("domains_down"), nil)
 	add(spec.DDL())
 	add(newView(spec).schemaDDL())
 	add(join.DDL(spec))
@@ -119,8 +118,7 @@ func (v view) Name() string { return v.spec.Name() }
 // Announce is the SQL expression that wakes the workers.
 func (v view) Announce() string { return v.spec.Announce() }
 
-// MaxKind and MaxQueue are the limits that the table enforces.
-func (v view) MaxKind() int  { return MaxKind }
+// MaxQueue is the constant for the template of the queues' table.
 func (v view) MaxQueue() int { return MaxQueue }
 
 // MinRate and MaxRate bound the rate of a queue. They are the bounds for a key's rate, too.

@@ -3,7 +3,6 @@ package jobs
 import (
 	"time"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
@@ -56,8 +55,4 @@ func (o Options) spec() workqueue.Spec {
 	spec.Retention = o.Retention
 	spec.FailedRetention = o.FailedRetention
 	return spec
-}
-
-func (o Options) maxArgs() (int, error) {
-	return input.PayloadLimit("MaxArgs", o.MaxArgs, DefaultMaxArgs)
 }

@@ -38,9 +38,6 @@ func (c *Client) prepareOne(ctx context.Context, i Insert, p *prepared) error {
 		return validate.Errorf("args", "are nil")
 	}
 	name := i.Args.Kind()
-	if err := input.Name("kind", name, MaxKind); err != nil {
-		return err
-	}
 	k, err := c.kind(name, i.Args)
 	if err != nil {
 		return err
@@ -103,11 +100,8 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 
 func (c *Client) check(i Insert, r record) error {
 	return cmp.Or(
-		input.Name("Queue", i.Queue, MaxQueue),
-		checkPriority(i.Priority),
 		i.checkWhen(),
 		i.Unique.check(),
-		validate.Size("args", len(r.args), c.maxArgs),
 		validate.Size("Headers", input.HeaderSize(i.Headers), MaxHeaders),
 	)
 }

@@ -91,7 +91,7 @@ func (d *Delivery) encode(ctx context.Context, field string, v any) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	return encoded, validate.Size(field, len(encoded), c.maxArgs)
+	return encoded, validate.Size(field, len(encoded), cmp.Or(c.options.MaxArgs, DefaultMaxArgs))
 }
 
 // database is implemented by a pool and by a transaction.

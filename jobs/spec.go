@@ -54,11 +54,16 @@ type record struct {
 
 // columns lists the columns of a job, which a claim stores in a delivery.
 func columns(c *workqueue.Columns, r *record, d *Delivery) {
-	c.Split(workqueue.Column{Name: "kind", Type: "text", NotNull: true}, &r.kind, &d.Kind)
-	c.Split(workqueue.Column{Name: "queue", Type: "text", NotNull: true, Written: &writtenQueue}, &r.queue, &d.Queue)
-	c.Split(workqueue.Column{Name: "priority", Type: "smallint", NotNull: true, Written: &writtenPriority},
-		int64(r.priority), (*int16)(&d.Priority))
-	c.Split(workqueue.Column{Name: "args", Type: "bytea", NotNull: true}, &r.args, &d.args)
+	c.Split(workqueue.Column{Name: "kind", Type: "text", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Max: MaxKind, Stored: true}}, &r.kind, &d.Kind)
+	c.Split(workqueue.Column{Name: "queue", Type: "text", NotNull: true, Written: &writtenQueue,
+		Bound: workqueue.Bound{Min: 1, Max: MaxQueue, Stored: true}}, &r.queue, &d.Queue)
+	// a job with a priority that no worker serves would never be claimed
+	c.Split(workqueue.Column{Name: "priority", Type: "smallint", NotNull: true, Written: &writtenPriority,
+		Bound: workqueue.Bound{Min: int64(High), Max: int64(Low), Stored: true}}, int64(r.priority),
+		(*int16)(&d.Priority))
+	c.Split(workqueue.Column{Name: "args", Type: "bytea", NotNull: true,
+		Bound: workqueue.Bound{Max: DefaultMaxArgs}}, &r.args, &d.args)
 	// NULL once the job has entered a state that does not hold the key
 	c.Split(workqueue.Column{Name: "unique_key", Type: "text", Internal: true, Written: &writtenUniqueKey},
 		&r.uniqueKey, nil)
@@ -73,7 +78,8 @@ func columns(c *workqueue.Columns, r *record, d *Delivery) {
 	c.Field(workqueue.Column{Name: "slot", Type: "boolean", Internal: true}, nil)
 	// true: steps are recorded; false: they are void; NULL: none
 	c.Split(workqueue.Column{Name: "trail", Type: "boolean", Written: &unwritten}, nil, &d.trail)
-	c.Field(workqueue.Column{Name: "progress", Type: "smallint", Internal: true}, nil) // per cent
+	c.Field(workqueue.Column{Name: "progress", Type: "smallint", Internal: true,
+		Bound: workqueue.Bound{Max: 100, Stored: true}}, nil) // per cent
 	c.Field(workqueue.Column{Name: "progress_note", Type: "text", Internal: true}, nil)
 	c.Field(workqueue.Column{Name: "output", Type: "bytea", Internal: true}, nil)
 	c.Split(join.Column, postgres.OrNull(r.joined), nil)

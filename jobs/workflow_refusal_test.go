@@ -103,7 +103,7 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 		"what comes after failure": {func(w *jobs.Workflow) {
 			w.Task("a", jobs.Insert{Args: part{}})
 			w.OnComplete, w.OnFail = noticeOf(""), &jobs.Insert{Args: notice{}, Priority: 9}
-		}, "OnFail: Priority is 9"},
+		}, "OnFail: priority is 9"},
 		"too many tasks": {func(w *jobs.Workflow) {
 			for n := range jobs.MaxTasks + 1 {
 				w.Task(fmt.Sprint(n), jobs.Insert{Args: part{}})

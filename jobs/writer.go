@@ -10,11 +10,6 @@ import (
 // writer is the SQL function jobs_enqueue, which takes what Enqueue takes. The settings of kinds are those of programs,
 // so a caller gives those that are to apply.
 var writer = workqueue.Writer{Checks: []workqueue.Check{
-	input.NameCheck("kind", MaxKind),
-	input.NameCheck("queue", MaxQueue),
-	{Condition: fmt.Sprintf("@priority BETWEEN %d AND %d", High, Low),
-		Message: fmt.Sprintf("priority must be %d (high), %d (normal) or %d (low)", High, Normal, Low)},
-	input.SizeCheck("args", DefaultMaxArgs),
 	{Condition: fmt.Sprintf("@unique_key IS NULL OR octet_length(@unique_key) BETWEEN 1 AND %d", MaxKey),
 		Message: fmt.Sprintf("unique_key must have 1 to %d bytes", MaxKey)},
 	{Condition: "@unique_while <@ ARRAY['done', 'failed']", Message: "unique_while may have done and failed"},

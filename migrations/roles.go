@@ -58,7 +58,6 @@ func Roles(o RoleOptions) (string, error) {
 	for _, u := range units {
 		p.Relations = append(append(p.Relations, u.Tables...), u.Sequences...)
 		p.Functions = append(p.Functions, u.Functions()...)
-		p.Domains = append(p.Domains, u.Domains...)
 		p.AllWriters = append(p.AllWriters, u.Writers...)
 	}
 	var b strings.Builder
@@ -151,7 +150,7 @@ type roleName struct{ Name, Quoted, Login, For string }
 // A rolePrinter is the data of the templates.
 type rolePrinter struct {
 	RoleOptions
-	Relations, Functions, Domains, AllWriters []string
+	Relations, Functions, AllWriters []string
 }
 
 func (p rolePrinter) execute(b *strings.Builder, file string, data any) {

@@ -8,7 +8,6 @@ type unit struct {
 	Table     string
 	Tables    []string
 	Sequences []string
-	Domains   []string // types of columns
 	Calls     []string // functions that a role calls, itself or through a trigger's function
 	triggers  []string // functions that only triggers run, or the owner
 	Seen      []string // functions that policies call, or all who read
@@ -67,8 +66,7 @@ func migratedUnits() []unit {
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "given", "slot").
 			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep").
-			runs("free_key", "chain_key", "key_level", "record", "forget", "give_slot", "policies").
-			types("kind_name", "queue_name", "priority", "progress").enqueued("jobs"),
+			runs("free_key", "chain_key", "key_level", "record", "forget", "give_slot", "policies").enqueued("jobs"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
@@ -94,8 +92,7 @@ func (t RoleTable) unit() unit {
 
 // core returns the unit of a table with the objects that every core table has.
 func core(table string) unit {
-	u := unit{Title: table, Table: table, Tables: []string{table}, core: true,
-		Domains: []string{table + "_retry", table + "_time"}}
+	u := unit{Title: table, Table: table, Tables: []string{table}, core: true}
 	return u.calls("claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
 		"purge", "fold", "each", "maintain_step", "maintain").runs("announce")
 }
@@ -108,7 +105,6 @@ func (u unit) withTopics() unit {
 
 func (u unit) withKeys() unit {
 	u.Keyed, u.Sequences = true, append(u.Sequences, u.Table+"_key_seq")
-	u.Domains = append(u.Domains, u.Table+"_key_rate")
 	return u.with("key_note", "key_state", "key_cursor").
 		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_unblock", "key_sweep", "key_look").
 		runs("key_enter", "key_come", "key_back", "key_left", "key_wait", "key_note", "key_leave", "key_move",
@@ -141,11 +137,6 @@ func (u unit) with(suffixes ...string) unit {
 
 func (u unit) calls(suffixes ...string) unit {
 	u.Calls = append(u.Calls, u.named(suffixes)...)
-	return u
-}
-
-func (u unit) types(suffixes ...string) unit {
-	u.Domains = append(u.Domains, u.named(suffixes)...)
 	return u
 }
 

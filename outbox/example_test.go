@@ -131,7 +131,7 @@ func ExampleOutbox_EnqueueMany_refused() {
 	}
 	// Output:
 	// index 1
-	// txwork: message 2 of 2: payload has 12 bytes, the limit is 10
+	// txwork: message 2 of 2: payload has 12 bytes, it must have at most 10 bytes
 }
 
 // What a handler writes through Tx commits together with the settle of the message. Here the first attempt fails, and

@@ -3,7 +3,6 @@ package outbox
 import (
 	"time"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -72,8 +71,4 @@ func (o Options) spec() workqueue.Spec {
 	spec.FailedRetention = o.FailedRetention
 	spec.DeleteDone = o.DeleteDone
 	return spec
-}
-
-func (o Options) maxPayload() (int, error) {
-	return input.PayloadLimit("max payload", o.MaxPayload, DefaultMaxPayload)
 }

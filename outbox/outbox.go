@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/join"
@@ -25,11 +26,12 @@ type Outbox struct {
 
 // Open validates the options. It does not access the database.
 func Open(o Options) (*Outbox, error) {
-	maxPayload, err := o.maxPayload()
-	if err = cmp.Or(err, o.checkOrdering()); err != nil {
+	spec := o.spec()
+	err := cmp.Or(input.LimitPayload(spec, "payload", "max payload", o.MaxPayload), o.checkOrdering())
+	if err != nil {
 		return nil, err
 	}
-	table, err := workqueue.Open(o.spec(), o.Telemetry)
+	table, err := workqueue.Open(spec, o.Telemetry)
 	if err != nil {
 		return nil, err
 	}
@@ -37,8 +39,7 @@ func Open(o Options) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	box := &Outbox{table: table, joins: joins, codec: o.Codec, maxPayload: maxPayload, ordering: o.Ordering,
-		onFailure: o.OnFailure}
+	box := &Outbox{table: table, joins: joins, codec: o.Codec, ordering: o.Ordering, onFailure: o.OnFailure}
 	if box.codec == nil {
 		box.codec = codec.JSON{}
 	}

@@ -65,10 +65,14 @@ var (
 
 // columns lists the columns of a message, which a claim stores in a delivery.
 func columns(c *workqueue.Columns, r *record, d *Delivery) {
-	c.Split(workqueue.Column{Name: "topic", Type: "text", NotNull: true}, &r.Topic, &d.Topic)
-	c.Split(workqueue.Column{Name: "key", Type: "text", Written: writtenKey}, &r.Key, &d.Key)
-	c.Split(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true}, &r.Payload, &d.Payload)
-	c.Split(workqueue.Column{Name: "dedup_key", Type: "text", Written: writtenDedupKey}, &r.DedupKey, &d.DedupKey)
+	c.Split(workqueue.Column{Name: "topic", Type: "text", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Max: MaxTopic}}, &r.Topic, &d.Topic)
+	c.Split(workqueue.Column{Name: "key", Type: "text", Bound: workqueue.Bound{Max: MaxKey}, Written: writtenKey},
+		&r.Key, &d.Key)
+	c.Split(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true,
+		Bound: workqueue.Bound{Max: DefaultMaxPayload}}, &r.Payload, &d.Payload)
+	c.Split(workqueue.Column{Name: "dedup_key", Type: "text", Bound: workqueue.Bound{Max: MaxDedupKey},
+		Written: writtenDedupKey}, &r.DedupKey, &d.DedupKey)
 	c.Split(join.Column, r.joined, nil)
 	ordered(c, r.byKey)
 }

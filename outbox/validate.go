@@ -9,7 +9,6 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
-	"github.com/txwork/txwork/workqueue/topics"
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
@@ -35,22 +34,13 @@ func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int)
 			b.rules = append(b.rules, g)
 		}
 		b.rows[i] = row(m, roleOf(i), g)
-		err := cmp.Or(o.checkMessage(m), o.table.Check(&b.rows[i]), checkID(seen, i, m.ID))
+		err := cmp.Or(validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders), o.table.Check(&b.rows[i]),
+			checkID(seen, i, m.ID))
 		if err != nil {
 			return batch{}, &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
 		}
 	}
 	return b, nil
-}
-
-func (o *Outbox) checkMessage(m *Message) error {
-	return cmp.Or(
-		topics.Check(m.Topic),
-		validate.Size("key", len(m.Key), MaxKey),
-		validate.Size("dedup key", len(m.DedupKey), MaxDedupKey),
-		validate.Size("payload", len(m.Payload), o.maxPayload),
-		validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders),
-	)
 }
 
 // checkID refuses an id that an earlier message of the same call has.

@@ -20,18 +20,18 @@ var refused = map[string]struct {
 	msg  outbox.Message
 	want string
 }{
-	"no topic":        {outbox.Message{}, "topic is empty"},
-	"long topic":      {outbox.Message{Topic: strings.Repeat("t", 256)}, "topic has 256 bytes, the limit is 255"},
+	"no topic":        {outbox.Message{}, "topic has 0 bytes, it must have 1 to 255 bytes"},
+	"long topic":      {outbox.Message{Topic: strings.Repeat("t", 256)}, "topic has 256 bytes, it must have 1 to 255 bytes"},
 	"NUL in topic":    {outbox.Message{Topic: "a\x00b"}, "topic has a NUL byte at offset 1"},
 	"topic not UTF-8": {outbox.Message{Topic: "a\xff"}, "topic is not valid UTF-8"},
 	"long key": {outbox.Message{Topic: "a", Key: strings.Repeat("ö", 128)},
-		"key has 256 bytes, the limit is 255"},
+		"key has 256 bytes, it must have at most 255 bytes"},
 	"NUL in key": {outbox.Message{Topic: "a", Key: "\x00"}, "key has a NUL byte at offset 0"},
 	"long dedup key": {outbox.Message{Topic: "a", DedupKey: strings.Repeat("d", 256)},
-		"dedup key has 256 bytes, the limit is 255"},
+		"dedup_key has 256 bytes, it must have at most 255 bytes"},
 	"dedup key not UTF-8": {outbox.Message{Topic: "a", DedupKey: "\xc3"}, "dedup_key is not valid UTF-8"},
 	"large payload": {outbox.Message{Topic: "a", Payload: make([]byte, 1025)},
-		"payload has 1025 bytes, the limit is 1024"},
+		"payload has 1025 bytes, it must have at most 1024 bytes"},
 	"large headers": {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("v", 64<<10)}},
 		"headers has 65537 bytes, the limit is 65536"},
 	"NUL in header name": {outbox.Message{Topic: "a", Headers: map[string]string{"\x00": ""}},

@@ -6,13 +6,7 @@ import (
 )
 
 // writer is the SQL function outbox_enqueue, which takes what Enqueue takes.
-var writer = workqueue.Writer{Checks: []workqueue.Check{
-	input.NameCheck("topic", MaxTopic),
-	input.SizeCheck("key", MaxKey),
-	input.SizeCheck("dedup_key", MaxDedupKey),
-	input.SizeCheck("payload", DefaultMaxPayload),
-	input.HeadersCheck(MaxHeaders),
-}}
+var writer = workqueue.Writer{Checks: []workqueue.Check{input.HeadersCheck(MaxHeaders)}}
 
 // optionalText is how a parameter is written of which an empty text means none.
 func optionalText(name string) *workqueue.Written {

@@ -3,7 +3,6 @@ package timers
 import (
 	"time"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
@@ -52,8 +51,4 @@ func (o Options) spec() workqueue.Spec {
 	spec.Retention = o.Retention
 	spec.FailedRetention = o.FailedRetention
 	return spec
-}
-
-func (o Options) maxPayload() (int, error) {
-	return input.PayloadLimit("max payload", o.MaxPayload, DefaultMaxPayload)
 }

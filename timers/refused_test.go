@@ -16,13 +16,13 @@ var refused = map[string]struct {
 	timer timers.Timer
 	want  string
 }{
-	"no key": {timers.Timer{Topic: "t"}, "key is empty"},
+	"no key": {timers.Timer{Topic: "t"}, "key has 0 bytes, it must have 1 to 255 bytes"},
 	"long key": {timers.Timer{Key: strings.Repeat("ö", 128), Topic: "t"},
-		"key has 256 bytes, the limit is 255"},
+		"key has 256 bytes, it must have 1 to 255 bytes"},
 	"NUL in key":       {timers.Timer{Key: "a\x00", Topic: "t"}, "key has a NUL byte at offset 1"},
 	"key not UTF-8":    {timers.Timer{Key: "\xff", Topic: "t"}, "key is not valid UTF-8"},
 	"reserved key":     {timers.Timer{Key: "schedule/x", Topic: "t"}, `begins with "schedule/"`},
-	"no topic":         {timers.Timer{Key: "k"}, "topic is empty"},
+	"no topic":         {timers.Timer{Key: "k"}, "topic has 0 bytes, it must have 1 to 255 bytes"},
 	"long topic":       {timers.Timer{Key: "k", Topic: strings.Repeat("t", 256)}, "topic has 256 bytes"},
 	"NUL in topic":     {timers.Timer{Key: "k", Topic: "\x00"}, "topic has a NUL byte"},
 	"negative delay":   {timers.Timer{Key: "k", Topic: "t", Delay: -1}, "delay is -1ns, it cannot be negative"},
@@ -32,7 +32,7 @@ var refused = map[string]struct {
 	"time after 9999": {timers.Timer{Key: "k", Topic: "t", ScheduledAt: time.Unix(1_700_000_000_000, 0)},
 		"it must be between 1970-01-01 and 9999-12-31"},
 	"large payload": {timers.Timer{Key: "k", Topic: "t", Payload: make([]byte, 1025)},
-		"payload has 1025 bytes, the limit is 1024"},
+		"payload has 1025 bytes, it must have at most 1024 bytes"},
 	"large headers": {timers.Timer{Key: "k", Topic: "t", Headers: map[string]string{"h": strings.Repeat("v",
 		64<<10)}}, "headers has 65537 bytes"},
 	"NUL in header": {timers.Timer{Key: "k", Topic: "t", Headers: map[string]string{"h": "\x00"}},

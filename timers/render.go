@@ -35,12 +35,11 @@ func render(spec workqueue.Spec) statements {
 type view struct {
 	Schema, Table, Announce string
 	MaxAttempts             string
-	MaxKey                  int
 	One                     bool // the statement sets one timer, within a function
 }
 
 func newView(spec workqueue.Spec) view {
-	v := view{Schema: spec.Schema, MaxAttempts: fmt.Sprint(spec.MaxAttempts), MaxKey: MaxKey, Announce: spec.Announce()}
+	v := view{Schema: spec.Schema, MaxAttempts: fmt.Sprint(spec.MaxAttempts), Announce: spec.Announce()}
 	if v.Schema == "" {
 		v.Schema = workqueue.DefaultSchema
 	}

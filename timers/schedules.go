@@ -12,7 +12,6 @@ import (
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
-	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // A Schedule describes when timers fire repeatedly, and which. Name, Expr and Topic are required.
@@ -154,8 +153,7 @@ func decodeTemplate(encoded []byte) (c content, err error) {
 func (s *Schedules) planned(ctx context.Context, in Schedule) (periodic.Schedule, error) {
 	data, err := payload.Of(ctx, s.timers.codec, s.timers.envelope("", in.Name, in.Headers), in.Value, in.Payload)
 	t := content{in.Topic, data, in.Headers, in.MaxAttempts}
-	err = cmp.Or(err, topics.Check(in.Topic), s.timers.checkContent(t.timer("occurrence")))
-	if err != nil {
+	if err = cmp.Or(err, s.timers.checkContent(t.timer("occurrence"))); err != nil {
 		return periodic.Schedule{}, err
 	}
 	encoded, err := json.Marshal(t)

@@ -76,7 +76,7 @@ func TestBadSchedulesAreRefused(t *testing.T) {
 			schedule timers.Schedule
 			want     string
 		}{
-			"no topic":     {timers.Schedule{Name: "s", Expr: "@daily"}, "topic is empty"},
+			"no topic":     {timers.Schedule{Name: "s", Expr: "@daily"}, "topic has 0 bytes, it must have 1 to 255 bytes"},
 			"never fires":  {timers.Schedule{Name: "s", Expr: "0 0 31 6 *", Topic: "t"}, "0 0 31 6 *"},
 			"no such zone": {timers.Schedule{Name: "s", Expr: "@daily", Zone: "Atlantis", Topic: "t"}, "Atlantis"},
 			"long name":    {timers.Schedule{Name: strings.Repeat("s", 201), Expr: "@daily", Topic: "t"}, "201 bytes"},

@@ -53,14 +53,16 @@ type record struct {
 
 // columns lists the columns of a timer, which a claim stores in a delivery.
 func columns(c *workqueue.Columns, r *record, d *Delivery) {
-	c.Split(workqueue.Column{Name: "key", Type: "text", NotNull: true}, &r.Key, &d.Key)
-	c.Split(workqueue.Column{Name: "topic", Type: "text", NotNull: true}, &r.Topic, &d.Topic)
-	c.Split(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true, Written: &writtenPayload}, &r.Payload,
-		&d.Payload)
+	c.Split(workqueue.Column{Name: "key", Type: "text", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Max: MaxKey, Stored: true}}, &r.Key, &d.Key)
+	c.Split(workqueue.Column{Name: "topic", Type: "text", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Max: MaxTopic}}, &r.Topic, &d.Topic)
+	c.Split(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true, Written: &writtenPayload,
+		Bound: workqueue.Bound{Max: DefaultMaxPayload}}, &r.Payload, &d.Payload)
 	c.Split(workqueue.Column{Name: "fire_at", Type: "timestamptz", NotNull: true, Written: &writtenFireAt}, &r.fireAt,
 		&d.ScheduledAt)
-	c.Split(workqueue.Column{Name: "generation", Type: "integer", NotNull: true, Written: &writtenGeneration},
-		&r.generation, &d.Generation)
+	c.Split(workqueue.Column{Name: "generation", Type: "integer", NotNull: true, Written: &writtenGeneration,
+		Bound: workqueue.Bound{Min: 1, Stored: true}}, &r.generation, &d.Generation)
 	c.Split(workqueue.Column{Name: "schedule", Type: "text", Written: &unwritten}, &r.schedule, &d.Schedule)
 }
 

@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
@@ -11,21 +12,20 @@ type Timers struct {
 	table      *workqueue.Table
 	statements statements
 	codec      codec.Codec
-	maxPayload int
 	schedules  *Schedules
 }
 
 // Open validates the options. It does not access the database.
 func Open(o Options) (*Timers, error) {
-	maxPayload, err := o.maxPayload()
+	spec := o.spec()
+	if err := input.LimitPayload(spec, "payload", "max payload", o.MaxPayload); err != nil {
+		return nil, err
+	}
+	table, err := workqueue.Open(spec, o.Telemetry)
 	if err != nil {
 		return nil, err
 	}
-	table, err := workqueue.Open(o.spec(), o.Telemetry)
-	if err != nil {
-		return nil, err
-	}
-	t := &Timers{table: table, statements: render(table.Spec()), codec: o.Codec, maxPayload: maxPayload}
+	t := &Timers{table: table, statements: render(table.Spec()), codec: o.Codec}
 	if t.codec == nil {
 		t.codec = codec.JSON{}
 	}

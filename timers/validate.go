@@ -6,7 +6,6 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/topics"
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
@@ -22,9 +21,7 @@ func (t *Timers) check(timers []Timer) error {
 
 func (t *Timers) checkTimer(timer Timer) error {
 	return cmp.Or(
-		checkKey(timer.Key),
 		checkReserved(timer.Key),
-		topics.Check(timer.Topic),
 		checkTime(timer),
 		t.checkContent(timer),
 	)
@@ -34,7 +31,6 @@ func (t *Timers) checkTimer(timer Timer) error {
 func (t *Timers) checkContent(timer Timer) error {
 	row := newRow(&timer, timer.ScheduledAt, timer.ScheduledAt, "")
 	return cmp.Or(
-		validate.Size("payload", len(timer.Payload), t.maxPayload),
 		validate.Size("headers", input.HeaderSize(timer.Headers), MaxHeaders),
 		t.table.Check(&row),
 	)

@@ -28,11 +28,8 @@ var (
 var writer = workqueue.Writer{
 	Name: "set",
 	Checks: []workqueue.Check{
-		input.NameCheck("key", MaxKey),
 		{Condition: fmt.Sprintf("NOT starts_with(@key, '%s')", ReservedPrefix),
 			Message: fmt.Sprintf("keys that begin with %s are kept for the occurrences of schedules", ReservedPrefix)},
-		input.NameCheck("topic", MaxTopic),
-		input.SizeCheck("payload", DefaultMaxPayload),
 		input.HeadersCheck(MaxHeaders),
 	},
 	Change: setOne() + `

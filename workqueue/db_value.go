@@ -55,9 +55,11 @@ func (c *converter) convert(value any) (any, error) {
 		return nil, invalid(c.Name, "is %sa %T, which is no %s", told(v), value, c.Type)
 	}
 	if s, isText := v.(string); isText {
-		return v, checkText(c.Name, s)
+		if err := checkText(c.Name, s); err != nil {
+			return nil, err
+		}
 	}
-	return v, nil
+	return v, c.check(v)
 }
 
 func checkMissing(c Column) error {

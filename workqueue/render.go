@@ -185,10 +185,18 @@ func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
 
 // Stored is the type with which the table stores a column.
 func (v view) Stored(c columnView) string {
-	if c.Type == "timestamptz" {
+	switch {
+	case c.Bound.Stored:
+		return quote(v.spec.Schema) + "." + quote(v.spec.valueType(c.Column))
+	case c.Type == "timestamptz":
 		return v.Function("time")
 	}
 	return c.Type
+}
+
+// StoredBounds are the columns with types of their own.
+func (v view) StoredBounds() []columnView {
+	return slices.DeleteFunc(slices.Clone(v.Columns), func(c columnView) bool { return !c.Bound.Stored })
 }
 
 // MaxDelayMicros is the longest delay, in microseconds.

@@ -154,6 +154,7 @@ type Column struct {
 	// bigint, boolean, bytea, date, double precision, integer, jsonb, numeric, smallint, text, timestamptz or uuid
 	Type    string
 	NotNull bool
+	Bound   Bound
 
 	// Internal keeps the column out of claims: it is bookkeeping of triggers, which no handler looks at. [Row].Values
 	// is without it, and [Domain].Columns does not store it. A lane cannot be internal.
@@ -258,6 +259,9 @@ func (s Spec) validateColumns() error {
 		}
 		if !slices.Contains(postgres.ColumnTypes, c.Type) {
 			return invalid("column", "%q has type %q, it must be one of %v", c.Name, c.Type, postgres.ColumnTypes)
+		}
+		if err := s.validateBound(c); err != nil {
+			return err
 		}
 		seen[c.Name] = true
 	}

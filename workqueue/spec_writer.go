@@ -181,5 +181,11 @@ func (s Spec) writerChecks() []Check {
 	for _, c := range s.Columns {
 		checks = append(checks, c.written().Checks...)
 	}
+	params := s.writerParams()
+	for _, c := range s.Columns {
+		if c.Bound != (Bound{}) && slices.ContainsFunc(params, func(p Param) bool { return p.Name == c.Name }) {
+			checks = append(checks, c.writerCheck())
+		}
+	}
 	return append(checks, s.Writer.Checks...)
 }

@@ -94,7 +94,7 @@ var badLines = []struct {
 	{"empty key", `{"k":""}`, []string{"--key-field", "k"}, `has an empty field "k"`},
 	{"NUL in key", `{"k":"a\u0000"}`, []string{"--key-field", "k"}, `its key has a NUL byte`},
 	{"long key", `{"k":"` + strings.Repeat("x", 256) + `"}`, []string{"--key-field", "k"},
-		`its key has 256 bytes, the limit is 255`},
+		`its key has 256 bytes, it must have at most 255 bytes`},
 	{"half a pair in key", `{"k":"a\ud800"}`, []string{"--key-field", "k"}, `has a field "k" with half of a surrogate pair`},
 	{"half a pair in dedup key", `{"d":"\udc00b"}`, []string{"--dedup-field", "d"},
 		`has a field "d" with half of a surrogate pair`},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,13 +16,17 @@ func newTableCommand(a *app) *cobra.Command {
 	return newGroup("table", "Make queues of your own", newTableNewCommand(a))
 }
 
+// columnForm is how a column is written.
+const columnForm = "NAME:TYPE[:not-null][:min=N][:max=N]"
+
 func newTableNewCommand(a *app) *cobra.Command {
 	var columns []string
 	spec := workqueue.Spec{}
-	cmd := newCommand("new NAME [--column NAME:TYPE[:not-null]]...", "Print a goose migration for a table of your own",
+	cmd := newCommand("new NAME [--column "+columnForm+"]...", "Print a goose migration for a table of your own",
 		cobra.ExactArgs(1))
 	flags := cmd.Flags()
-	flags.StringArrayVar(&columns, "column", nil, "a column, as `name:type[:not-null]`; repeat for more")
+	flags.StringArrayVar(&columns, "column", nil, "a column, as `"+strings.ToLower(columnForm)+"`; min and max bound numbers, "+
+		"and the bytes of texts; repeat for more")
 	flags.StringSliceVar(&spec.Lanes, "lane", nil, "a column whose value every claim names; repeat in order")
 	flags.StringSliceVar(&spec.Unique, "unique", nil, "a column of the unique key; repeat for more")
 	flags.StringSliceVar(&spec.Labels, "label-column", nil, "a column whose value metrics and logs carry; repeat for more")
@@ -60,13 +65,25 @@ func (a *app) printSQL(text string, err error) error {
 func parseColumns(texts []string) ([]workqueue.Column, error) {
 	columns := make([]workqueue.Column, len(texts))
 	for i, text := range texts {
-		parts := strings.Split(text, ":")
-		if len(parts) == 3 && parts[2] == "not-null" {
-			columns[i].NotNull = true
-		} else if len(parts) != 2 {
-			return nil, usagef("--column %q: want NAME:TYPE or NAME:TYPE:not-null", text)
+		c := &columns[i]
+		for k, part := range strings.Split(text, ":") {
+			name, number, _ := strings.Cut(part, "=")
+			n, err := strconv.ParseInt(number, 10, 64)
+			switch {
+			case k == 0:
+				c.Name = part
+			case k == 1:
+				c.Type = part
+			case part == "not-null":
+				c.NotNull = true
+			case name == "min" && err == nil:
+				c.Bound.Min, c.Bound.Stored = n, true
+			case name == "max" && err == nil:
+				c.Bound.Max, c.Bound.Stored = n, true
+			default:
+				return nil, usagef("--column %q: want %s", text, columnForm)
+			}
 		}
-		columns[i].Name, columns[i].Type = parts[0], parts[1]
 	}
 	return columns, nil
 }

@@ -54,7 +54,7 @@ func TestTimerThatTheLibraryRefusesIsAUsageError(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.run("timers", "set", "schedule/x", "--topic", "t", "--in",
 		"1h").exits(exitUsage).says(`key begins with "schedule/"`)
-	c.run("timers", "set", "", "--topic", "t", "--in", "1h").exits(exitUsage).says("key is empty")
+	c.run("timers", "set", "", "--topic", "t", "--in", "1h").exits(exitUsage).says("key has 0 bytes, it must have 1 to 255 bytes")
 	c.run("timers", "list", "--prefix", strings.Repeat("x", 256)).exits(exitUsage).says("prefix has 256 bytes")
 }
 

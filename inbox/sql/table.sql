@@ -1,13 +1,5 @@
 -- The inbox's additions to the core's table. The index finds payloads past their retention. It leaves out rows without
 -- a payload, such as tombstones and messages of Process, and dead letters, which keep their payloads.
-ALTER TABLE {{.Table}}
-    ADD CONSTRAINT {{.Named "key_check"}} CHECK (
-        octet_length(consumer) BETWEEN 1 AND {{.MaxKeyPart}}
-        AND octet_length(source) BETWEEN 1 AND {{.MaxKeyPart}}
-        AND octet_length(message_id) BETWEEN 1 AND {{.MaxKeyPart}}
-    ),
-    ADD CONSTRAINT {{.Named "hash_check"}} CHECK (octet_length(body_hash) = {{.HashSize}});
-
 CREATE INDEX {{.Named "payload_idx"}} ON {{.Table}} (completed_at)
 WHERE completed_at IS NOT NULL AND failed_at IS NULL AND payload IS NOT NULL;
 

@@ -25,7 +25,8 @@ type Sample struct {
 	// With is what else such a row has, by column: where the table wants some columns together.
 	With map[string]any
 
-	// Over is a value just beyond the column's bound, which the table refuses from whoever writes it.
+	// Over is a value just beyond the bound of a column that has no [workqueue.Bound], where the domain's own DDL bounds
+	// it together with other columns.
 	Over any
 
 	// Unbounded is the reason why the table refuses no value of the column's type.
@@ -55,9 +56,11 @@ func (x Sample) problem(c workqueue.Column) string {
 			"See \"Add a column\" in docs/domains.md"
 	case reflect.ValueOf(x.Value).IsZero():
 		return "has the zero value as its sample, which a column that is lost has, too"
-	case x.Over == nil && x.reason(c) == "":
-		return fmt.Sprintf("is of type %s and has no bound. Give its sample a value Over the bound that the table has "+
-			"for it, by a CHECK or a domain in the DDL, or say why it is Unbounded", c.Type)
+	case c.Bound.Stored && (x.Over != nil || x.Unbounded != ""):
+		return "has a Bound, from which its sample follows: leave out Over and Unbounded"
+	case !c.Bound.Stored && x.Over == nil && x.reason(c) == "":
+		return fmt.Sprintf("is of type %s and has no Bound that is Stored. Give it one, or its sample a value Over the "+
+			"bound that the domain's own DDL has for it, or say why it is Unbounded", c.Type)
 	case x.Over != nil && x.Unbounded != "":
 		return "has a sample Over its bound, and a reason to have none"
 	}
@@ -194,25 +197,93 @@ func (s *suite) copy(row workqueue.NewRow) error {
 	return err
 }
 
-// columnsAreBounded writes a value beyond the bound of each column that has one, by each way and by a COPY.
+// columnsAreBounded writes a value beyond the bound of each column that has one, by each way and by a COPY, to which only
+// a bound that is Stored applies. A value at the bound is accepted.
 func columnsAreBounded(s *suite) {
 	for _, c := range s.Spec.Columns {
 		x := s.Samples[c.Name]
-		if x.Over == nil {
-			continue
-		}
-		row := s.sample(c.Name, x.Over, x.With)
-		errs := map[string]error{"COPY": s.copy(row)}
-		if !s.way.functions || s.canWrite(row) {
-			_, errs["insert"] = s.insertOne(row)
-		}
-		for by, err := range errs {
-			var invalid *workqueue.InvalidError
-			state := postgres.State(err)
-			if !errors.As(err, &invalid) && !strings.HasPrefix(state, "22") && !strings.HasPrefix(state, "23") {
-				s.Errorf("%s: by %s a value over its bound gives %v, want a refusal", c.Name, by, err)
+		for _, over := range append(outside(c), x.Over) {
+			if over == nil {
+				continue
 			}
+			row := s.sample(c.Name, over, x.With)
+			errs := map[string]error{}
+			if !s.way.functions || s.canWrite(row) {
+				_, errs["insert"] = s.insertOne(row)
+			}
+			if c.Bound.Stored || x.Over != nil {
+				errs["COPY"] = s.copy(row)
+			} else {
+				s.ok(s.copy(row))
+			}
+			for by, err := range errs {
+				var invalid *workqueue.InvalidError
+				state := postgres.State(err)
+				if !errors.As(err, &invalid) && !strings.HasPrefix(state, "22") && !strings.HasPrefix(state, "23") {
+					s.Errorf("%s: by %s a value over its bound gives %v, want a refusal", c.Name, by, err)
+				}
+			}
+			s.exec("DELETE FROM $T")
 		}
-		s.exec("DELETE FROM $T")
+		for _, within := range atBound(c) {
+			row := s.sample(c.Name, within, x.With)
+			if s.way.functions && !s.canWrite(row) {
+				continue
+			}
+			if _, err := s.insertOne(row); err != nil {
+				s.Errorf("%s: a value at its bound (%s) is refused: %v", c.Name, c.Bounds(), err)
+			}
+			s.exec("DELETE FROM $T")
+		}
+	}
+}
+
+// outside are the values just beyond the Bound of a column, and atBound those just within it.
+func outside(c workqueue.Column) (values []any) {
+	if c.Bound.Max != 0 {
+		values = append(values, measured(c, c.Bound.Max+1))
+	}
+	if c.Bound.Min > 0 {
+		values = append(values, measured(c, c.Bound.Min-1))
+	}
+	return values
+}
+
+func atBound(c workqueue.Column) (values []any) {
+	for _, n := range []int64{c.Bound.Min, c.Bound.Max} {
+		if n != 0 {
+			values = append(values, measured(c, n))
+		}
+	}
+	return values
+}
+
+// measured is a value of a column by its measure: a number, or so many bytes.
+func measured(c workqueue.Column, n int64) any {
+	switch c.Type {
+	case "text":
+		return strings.Repeat("k", int(n))
+	case "bytea":
+		return make([]byte, n)
+	}
+	return n
+}
+
+// onlyBoundsThatAreListed reads the conditions of single columns from the catalog. A value may be outside of one that the
+// list of columns does not have, and no sample would show it.
+func onlyBoundsThatAreListed(s *suite) {
+	for _, c := range s.Spec.Columns {
+		has := scan[string](s, `
+			SELECT coalesce(string_agg(pg_get_constraintdef(k.oid), ', '), '')
+			FROM pg_attribute AS a
+			JOIN pg_constraint AS k ON k.contype = 'c'
+				AND (k.contypid = a.atttypid OR k.conrelid = a.attrelid AND k.conkey = ARRAY[a.attnum])
+			WHERE a.attrelid = '$T'::regclass AND a.attname = $1`, c.Name)
+		switch listed := c.Bound.Stored || c.Type == "timestamptz" || s.Samples[c.Name].Over != nil; {
+		case has != "" && !listed:
+			s.Errorf("%s: the table has %s, and its Column no Bound that is Stored", c.Name, has)
+		case has == "" && c.Bound.Stored:
+			s.Errorf("%s: its Column has the Bound %s, and the table none", c.Name, c.Bounds())
+		}
 	}
 }

@@ -179,6 +179,7 @@ var everyWay = []test{
 	{"table/every column has a sample", everyColumnHasASample},
 	{"table/every column arrives", columnsArrive},
 	{"table/every column is bounded", columnsAreBounded},
+	{"table/every bound is listed", onlyBoundsThatAreListed},
 	{"table/announcements", announces},
 	{"waiting/not claimed", waitingIsNotClaimed},
 	{"waiting/released", waitingIsReleased},

@@ -5,6 +5,7 @@ package input
 import (
 	"cmp"
 	"iter"
+	"slices"
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -42,16 +43,14 @@ func RowSize(row workqueue.NewRow) int {
 // database/sql sends bytes as hexadecimal text, which doubles their size.
 const maxPayload = 256 << 20
 
-// PayloadLimit returns the payload limit that an option sets, in bytes, or its default.
-func PayloadLimit(field string, given, fallback int) (int, error) {
-	switch {
-	case given == 0:
-		return fallback, nil
-	case given < 0 || given > maxPayload:
-		return 0, validate.Errorf(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", given,
-			maxPayload)
+// LimitPayload sets the bound of a column of payloads to the limit that an option sets, in bytes, unless that is 0.
+func LimitPayload(spec workqueue.Spec, column, field string, limit int) error {
+	if limit < 0 || limit > maxPayload {
+		return validate.Errorf(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", limit, maxPayload)
 	}
-	return given, nil
+	i := slices.IndexFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == column })
+	spec.Columns[i].Bound.Max = cmp.Or(int64(limit), spec.Columns[i].Bound.Max)
+	return nil
 }
 
 // chunkBytes bounds the payloads and headers of one statement, and thereby what driver and server hold in memory at

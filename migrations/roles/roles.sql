@@ -86,9 +86,11 @@ BEGIN
         UNION ALL
         SELECT format('ALTER DOMAIN %s OWNER TO {{.Role "owner"}}', d.oid::regtype)
         FROM pg_type AS d
-        WHERE d.oid = ANY (ARRAY[{{if .Domains}}
-            {{.Literals .Domains}}
-        {{end}}]::regtype[]) AND d.typowner <> '{{.Role "owner"}}'::regrole
+        WHERE d.typtype = 'd' AND d.typowner <> '{{.Role "owner"}}'::regrole
+          AND EXISTS (SELECT FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+            WHERE a.atttypid = d.oid AND starts_with(d.typname, c.relname || '_') AND c.oid = ANY (ARRAY[
+            {{.Literals .Relations}}
+        ]::regclass[]))
     LOOP
         EXECUTE command;
     END LOOP;

@@ -928,8 +928,8 @@ BEGIN
     IF ($5 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'ordered must be true or false' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 IS NULL OR octet_length($3) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'key must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 IS NULL OR octet_length($4) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'dedup_key must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($2 IS NULL OR octet_length($2) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 IS NULL OR octet_length($4) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'dedup_key must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (CASE WHEN $5 THEN nullif($3, '') END) IS NOT NULL THEN
         PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;

@@ -28,3 +28,7 @@ DROP TABLE "{{schema}}"."inbox";
 DROP FUNCTION "{{schema}}"."inbox_announce"();
 DROP DOMAIN "{{schema}}"."inbox_retry";
 DROP DOMAIN "{{schema}}"."inbox_time";
+DROP DOMAIN "{{schema}}"."inbox_consumer_value";
+DROP DOMAIN "{{schema}}"."inbox_source_value";
+DROP DOMAIN "{{schema}}"."inbox_message_id_value";
+DROP DOMAIN "{{schema}}"."inbox_body_hash_value";

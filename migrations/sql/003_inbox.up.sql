@@ -20,6 +20,16 @@ CREATE DOMAIN "{{schema}}"."inbox_time" AS timestamptz CONSTRAINT "inbox_time_ch
     VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
 );
 
+-- The values that columns may have, in domains for the same reason.
+CREATE DOMAIN "{{schema}}"."inbox_consumer_value" AS text
+    CONSTRAINT "inbox_consumer_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."inbox_source_value" AS text
+    CONSTRAINT "inbox_source_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."inbox_message_id_value" AS text
+    CONSTRAINT "inbox_message_id_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."inbox_body_hash_value" AS bytea
+    CONSTRAINT "inbox_body_hash_check" CHECK (octet_length(VALUE) = 32);
+
 CREATE TABLE "{{schema}}"."inbox" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
@@ -38,10 +48,10 @@ CREATE TABLE "{{schema}}"."inbox" (
     last_error text,
     headers jsonb,
     retry "{{schema}}"."inbox_retry",
-    "consumer" text NOT NULL,
-    "source" text NOT NULL,
-    "message_id" text NOT NULL,
-    "body_hash" bytea,
+    "consumer" "{{schema}}"."inbox_consumer_value" NOT NULL,
+    "source" "{{schema}}"."inbox_source_value" NOT NULL,
+    "message_id" "{{schema}}"."inbox_message_id_value" NOT NULL,
+    "body_hash" "{{schema}}"."inbox_body_hash_value",
     "topic" text,
     "payload" bytea,
     aside boolean, -- true: the row waits in the lane of its topic
@@ -117,7 +127,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
 
 -- The state of topics. A topic without a row here is not paused.
 CREATE TABLE "{{schema}}"."inbox_topic" (
-    "consumer" text NOT NULL,
+    "consumer" "{{schema}}"."inbox_consumer_value" NOT NULL,
     topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 255),
     paused boolean NOT NULL DEFAULT false,
     changed_at "{{schema}}"."inbox_time" NOT NULL DEFAULT clock_timestamp(),
@@ -936,9 +946,9 @@ BEGIN
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'consumer must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'source must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'message_id must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($5 IS NULL OR octet_length($5) = 32) IS NOT TRUE THEN RAISE EXCEPTION 'body_hash must have 32 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($6 IS NULL OR octet_length($6) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($4 IS NULL OR octet_length($4) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($5 IS NULL OR octet_length($5) = 32) IS NOT TRUE THEN RAISE EXCEPTION 'body_hash must have 32 bytes, as a SHA-256 has' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
@@ -1483,14 +1493,6 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."inbox_maintain"(integer, interval, interva
 
 -- The inbox's additions to the core's table. The index finds payloads past their retention. It leaves out rows without
 -- a payload, such as tombstones and messages of Process, and dead letters, which keep their payloads.
-ALTER TABLE "{{schema}}"."inbox"
-    ADD CONSTRAINT "inbox_key_check" CHECK (
-        octet_length(consumer) BETWEEN 1 AND 255
-        AND octet_length(source) BETWEEN 1 AND 255
-        AND octet_length(message_id) BETWEEN 1 AND 255
-    ),
-    ADD CONSTRAINT "inbox_hash_check" CHECK (octet_length(body_hash) = 32);
-
 CREATE INDEX "inbox_payload_idx" ON "{{schema}}"."inbox" (completed_at)
 WHERE completed_at IS NOT NULL AND failed_at IS NULL AND payload IS NOT NULL;
 

@@ -37,6 +37,8 @@ DROP TABLE "{{schema}}"."timers";
 DROP FUNCTION "{{schema}}"."timers_announce"();
 DROP DOMAIN "{{schema}}"."timers_retry";
 DROP DOMAIN "{{schema}}"."timers_time";
+DROP DOMAIN "{{schema}}"."timers_key_value";
+DROP DOMAIN "{{schema}}"."timers_generation_value";
 
 DROP FUNCTION "{{schema}}"."timers_rearm"();
 DROP FUNCTION "{{schema}}"."timers_disarm"();

@@ -20,6 +20,12 @@ CREATE DOMAIN "{{schema}}"."timers_time" AS timestamptz CONSTRAINT "timers_time_
     VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
 );
 
+-- The values that columns may have, in domains for the same reason.
+CREATE DOMAIN "{{schema}}"."timers_key_value" AS text
+    CONSTRAINT "timers_key_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."timers_generation_value" AS integer
+    CONSTRAINT "timers_generation_check" CHECK (VALUE >= 1);
+
 CREATE TABLE "{{schema}}"."timers" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
@@ -28,7 +34,7 @@ CREATE TABLE "{{schema}}"."timers" (
     created_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 15,
     "fire_at" "{{schema}}"."timers_time" NOT NULL,
-    "generation" integer NOT NULL,
+    "generation" "{{schema}}"."timers_generation_value" NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
@@ -40,7 +46,7 @@ CREATE TABLE "{{schema}}"."timers" (
     last_error text,
     headers jsonb,
     retry "{{schema}}"."timers_retry",
-    "key" text NOT NULL,
+    "key" "{{schema}}"."timers_key_value" NOT NULL,
     "topic" text NOT NULL,
     "payload" bytea NOT NULL,
     "schedule" text,
@@ -544,9 +550,9 @@ BEGIN
     IF ($4 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'scheduled_at must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'key must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (NOT starts_with($1, 'schedule/')) IS NOT TRUE THEN RAISE EXCEPTION 'keys that begin with schedule/ are kept for the occurrences of schedules' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($4 IS NULL OR octet_length($4) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (NOT starts_with($1, 'schedule/')) IS NOT TRUE THEN RAISE EXCEPTION 'keys that begin with schedule/ are kept for the occurrences of schedules' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($5) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
@@ -1111,14 +1117,12 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."timers_maintain"(integer, interval, interv
 -- Keys are compared byte by byte, whatever the database's collation, so that the unique index also serves listing by
 -- prefix. The rearm columns hold the values that a timer gets after the firing that is under way.
 ALTER TABLE "{{schema}}"."timers"
-    ALTER COLUMN "key" TYPE text COLLATE "C",
+    ALTER COLUMN "key" TYPE "{{schema}}"."timers_key_value" COLLATE "C",
     ADD COLUMN rearm_at "{{schema}}"."timers_time",
     ADD COLUMN rearm_topic text,
     ADD COLUMN rearm_payload bytea,
     ADD COLUMN rearm_headers jsonb,
     ADD COLUMN rearm_max_attempts integer,
-    ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND 255),
-    ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
     -- Values are set aside only while the timer fires, so none are ever stranded.
     ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL
         AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0);

@@ -108,8 +108,7 @@ DROP TABLE "{{schema}}"."jobs";
 DROP FUNCTION "{{schema}}"."jobs_announce"();
 DROP DOMAIN "{{schema}}"."jobs_retry";
 DROP DOMAIN "{{schema}}"."jobs_time";
-
-DROP DOMAIN "{{schema}}"."jobs_kind_name";
-DROP DOMAIN "{{schema}}"."jobs_queue_name";
-DROP DOMAIN "{{schema}}"."jobs_priority";
-DROP DOMAIN "{{schema}}"."jobs_progress";
+DROP DOMAIN "{{schema}}"."jobs_kind_value";
+DROP DOMAIN "{{schema}}"."jobs_queue_value";
+DROP DOMAIN "{{schema}}"."jobs_priority_value";
+DROP DOMAIN "{{schema}}"."jobs_progress_value";

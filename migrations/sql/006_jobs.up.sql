@@ -1,15 +1,3 @@
--- The values that a job's columns may have. They are domains because the server parses a CHECK of a table anew for
--- every statement that writes to the table, and that of a domain once in a session and only where a value is assigned.
--- A job with a priority that no worker serves would never be claimed.
-CREATE DOMAIN "{{schema}}"."jobs_kind_name" AS text
-    CONSTRAINT "jobs_kind_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
-CREATE DOMAIN "{{schema}}"."jobs_queue_name" AS text
-    CONSTRAINT "jobs_queue_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
-CREATE DOMAIN "{{schema}}"."jobs_priority" AS smallint
-    CONSTRAINT "jobs_priority_check" CHECK (VALUE BETWEEN 1 AND 3);
-CREATE DOMAIN "{{schema}}"."jobs_progress" AS smallint
-    CONSTRAINT "jobs_progress_check" CHECK (VALUE BETWEEN 0 AND 100);
-
 -- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
 -- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
 -- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
@@ -32,6 +20,16 @@ CREATE DOMAIN "{{schema}}"."jobs_time" AS timestamptz CONSTRAINT "jobs_time_chec
     VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
 );
 
+-- The values that columns may have, in domains for the same reason.
+CREATE DOMAIN "{{schema}}"."jobs_kind_value" AS text
+    CONSTRAINT "jobs_kind_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."jobs_queue_value" AS text
+    CONSTRAINT "jobs_queue_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."jobs_priority_value" AS smallint
+    CONSTRAINT "jobs_priority_check" CHECK (VALUE BETWEEN 1 AND 3);
+CREATE DOMAIN "{{schema}}"."jobs_progress_value" AS smallint
+    CONSTRAINT "jobs_progress_check" CHECK (VALUE BETWEEN 0 AND 100);
+
 CREATE TABLE "{{schema}}"."jobs" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
@@ -39,7 +37,7 @@ CREATE TABLE "{{schema}}"."jobs" (
     due_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 30,
-    "priority" smallint NOT NULL,
+    "priority" "{{schema}}"."jobs_priority_value" NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
@@ -51,8 +49,8 @@ CREATE TABLE "{{schema}}"."jobs" (
     last_error text,
     headers jsonb,
     retry "{{schema}}"."jobs_retry",
-    "kind" text NOT NULL,
-    "queue" text NOT NULL,
+    "kind" "{{schema}}"."jobs_kind_value" NOT NULL,
+    "queue" "{{schema}}"."jobs_queue_value" NOT NULL,
     "args" bytea NOT NULL,
     "unique_key" text,
     "freed_key" text,
@@ -60,7 +58,7 @@ CREATE TABLE "{{schema}}"."jobs" (
     "schedule" text,
     "slot" boolean,
     "trail" boolean,
-    "progress" smallint,
+    "progress" "{{schema}}"."jobs_progress_value",
     "progress_note" text,
     "output" bytea,
     "joined" boolean,
@@ -636,7 +634,7 @@ BEGIN
     IF ($12 IS NULL OR $11 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'burst needs a rate' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'kind must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'queue must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 BETWEEN 1 AND 3) IS NOT TRUE THEN RAISE EXCEPTION 'priority must be 1 (high), 2 (normal) or 3 (low)' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 BETWEEN 1 AND 3) IS NOT TRUE THEN RAISE EXCEPTION 'priority must be 1 to 3' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($2 IS NULL OR octet_length($2) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'args must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($5 IS NULL OR octet_length($5) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'unique_key must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($6 <@ ARRAY['done', 'failed']) IS NOT TRUE THEN RAISE EXCEPTION 'unique_while may have done and failed' USING ERRCODE = 'invalid_parameter_value'; END IF;
@@ -1237,12 +1235,6 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval
 REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_maintain"(integer, interval, interval) FROM PUBLIC;
 
 -- The jobs' additions to the core's table.
-ALTER TABLE "{{schema}}"."jobs"
-    ALTER COLUMN kind TYPE "{{schema}}"."jobs_kind_name",
-    ALTER COLUMN queue TYPE "{{schema}}"."jobs_queue_name",
-    ALTER COLUMN priority TYPE "{{schema}}"."jobs_priority",
-    ALTER COLUMN progress TYPE "{{schema}}"."jobs_progress";
-
 -- The live jobs of a schedule, which decide whether the next one may start.
 CREATE INDEX "jobs_live_schedule_idx" ON "{{schema}}"."jobs" (schedule)
     WHERE completed_at IS NULL AND schedule IS NOT NULL;

@@ -1,14 +1,12 @@
 -- Keys are compared byte by byte, whatever the database's collation, so that the unique index also serves listing by
 -- prefix. The rearm columns hold the values that a timer gets after the firing that is under way.
 ALTER TABLE {{.Table}}
-    ALTER COLUMN "key" TYPE text COLLATE "C",
+    ALTER COLUMN "key" TYPE {{.Schema}}."timers_key_value" COLLATE "C",
     ADD COLUMN rearm_at {{.Schema}}."timers_time",
     ADD COLUMN rearm_topic text,
     ADD COLUMN rearm_payload bytea,
     ADD COLUMN rearm_headers jsonb,
     ADD COLUMN rearm_max_attempts integer,
-    ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND {{.MaxKey}}),
-    ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
     -- Values are set aside only while the timer fires, so none are ever stranded.
     ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL
         AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0);

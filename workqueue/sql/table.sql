@@ -19,6 +19,14 @@ CREATE DOMAIN {{.Function "retry"}} AS jsonb CONSTRAINT {{.Named "retry_check"}}
 CREATE DOMAIN {{.Function "time"}} AS timestamptz CONSTRAINT {{.Named "time_check"}} CHECK (
     VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
 );
+{{- if .StoredBounds}}
+
+-- The values that columns may have, in domains for the same reason.
+{{- end}}
+{{- range .StoredBounds}}
+CREATE DOMAIN {{$.Stored .}} AS {{.Type}}
+    CONSTRAINT {{$.Named (print .Name "_check")}} CHECK ({{.Within "VALUE"}});
+{{- end}}
 
 CREATE TABLE {{.Table}} (
     id uuid PRIMARY KEY DEFAULT {{newID}},

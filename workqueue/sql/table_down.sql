@@ -15,3 +15,6 @@ DROP FUNCTION {{.Function "topic_changed"}}();
 DROP FUNCTION {{.Function "announce"}}();
 DROP DOMAIN {{.Function "retry"}};
 DROP DOMAIN {{.Function "time"}};
+{{- range .StoredBounds}}
+DROP DOMAIN {{$.Stored .}};
+{{- end}}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
-	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Spec describes the table in a schema.
@@ -49,9 +48,11 @@ type Invoice struct {
 // columns names each column once, with the field that holds it.
 func (v *Invoice) columns(c *workqueue.Columns) {
 	c.Field(workqueue.Column{Name: "number", Type: "text", NotNull: true}, &v.Number)
-	c.Field(workqueue.Column{Name: "channel", Type: "text", NotNull: true}, &v.Channel)
+	c.Field(workqueue.Column{Name: "channel", Type: "text", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Max: topics.MaxLength, Stored: true}}, &v.Channel)
 	c.Field(workqueue.Column{Name: "customer", Type: "text", NotNull: true}, &v.Customer)
-	c.Field(workqueue.Column{Name: "cents", Type: "bigint", NotNull: true}, &v.Cents)
+	c.Field(workqueue.Column{Name: "cents", Type: "bigint", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Stored: true}}, &v.Cents)
 }
 
 // Enqueue writes an invoice in the application's transaction. If its number exists already, the result is a Duplicate
@@ -68,19 +69,9 @@ func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, v Invoice) (wor
 func (s *Invoices) EnqueueMany(ctx context.Context, tx workqueue.Tx, list ...Invoice) ([]workqueue.Enqueued, error) {
 	rows := make([]workqueue.NewRow, len(list))
 	for i, v := range list {
-		if err := v.check(); err != nil {
-			return nil, &workqueue.ItemError{Item: "invoice", Index: i, Count: len(list), Err: err}
-		}
 		rows[i].Values = workqueue.ValuesOf(&v, (*Invoice).columns)
 	}
 	return s.table.Insert(ctx, tx, rows...)
-}
-
-func (v Invoice) check() error {
-	if v.Cents <= 0 {
-		return validate.Errorf("cents", "is %d, it must be above zero", v.Cents)
-	}
-	return topics.Check(v.Channel)
 }
 
 // A Delivery is an invoice that is passed to its handler.

@@ -68,7 +68,7 @@ func TestAnInvoiceIsEnqueuedOnce(t *testing.T) {
 		t.Errorf("got %+v, %v", enqueued, err)
 	}
 	v.Cents = 0
-	var refused *workqueue.ItemError
+	var refused *workqueue.InvalidError
 	if _, err := list.Enqueue(t.Context(), workqueue.SQL(tx), v); !errors.As(err, &refused) {
 		t.Errorf("an invoice about nothing: %v", err)
 	}

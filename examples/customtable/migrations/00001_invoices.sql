@@ -34,6 +34,12 @@ CREATE DOMAIN "billing"."invoices_time" AS timestamptz CONSTRAINT "invoices_time
     VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
 );
 
+-- The values that columns may have, in domains for the same reason.
+CREATE DOMAIN "billing"."invoices_channel_value" AS text
+    CONSTRAINT "invoices_channel_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "billing"."invoices_cents_value" AS bigint
+    CONSTRAINT "invoices_cents_check" CHECK (VALUE >= 1);
+
 CREATE TABLE "billing"."invoices" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
@@ -41,7 +47,7 @@ CREATE TABLE "billing"."invoices" (
     due_at "billing"."invoices_time" NOT NULL DEFAULT now(),
     created_at "billing"."invoices_time" NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 15,
-    "cents" bigint NOT NULL,
+    "cents" "billing"."invoices_cents_value" NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
@@ -54,7 +60,7 @@ CREATE TABLE "billing"."invoices" (
     headers jsonb,
     retry "billing"."invoices_retry",
     "number" text NOT NULL,
-    "channel" text NOT NULL,
+    "channel" "billing"."invoices_channel_value" NOT NULL,
     "customer" text NOT NULL,
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
@@ -573,6 +579,8 @@ AS $txwork$
 BEGIN
     IF ($6 IS NULL OR jsonb_typeof($6) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($7 IS NULL OR $7 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'channel must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($4 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'cents must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
@@ -1054,3 +1062,5 @@ DROP TABLE "billing"."invoices";
 DROP FUNCTION "billing"."invoices_announce"();
 DROP DOMAIN "billing"."invoices_retry";
 DROP DOMAIN "billing"."invoices_time";
+DROP DOMAIN "billing"."invoices_channel_value";
+DROP DOMAIN "billing"."invoices_cents_value";

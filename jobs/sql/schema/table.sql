@@ -1,10 +1,4 @@
 -- The jobs' additions to the core's table.
-ALTER TABLE {{.Table}}
-    ALTER COLUMN kind TYPE {{.Function "kind_name"}},
-    ALTER COLUMN queue TYPE {{.Function "queue_name"}},
-    ALTER COLUMN priority TYPE {{.Function "priority"}},
-    ALTER COLUMN progress TYPE {{.Function "progress"}};
-
 -- The live jobs of a schedule, which decide whether the next one may start.
 CREATE INDEX {{.Named "live_schedule_idx"}} ON {{.Table}} (schedule)
     WHERE completed_at IS NULL AND schedule IS NOT NULL;
