@@ -154,7 +154,7 @@ type Column struct {
 	// bigint, boolean, bytea, date, double precision, integer, jsonb, numeric, smallint, text, timestamptz or uuid
 	Type    string
 	NotNull bool
-	Bound   Bound
+	Bound   Bound // what its values may be; by default whatever the type holds
 
 	// Internal keeps the column out of claims: it is bookkeeping of triggers, which no handler looks at. [Row].Values
 	// is without it, and [Domain].Columns does not store it. A lane cannot be internal.

@@ -8,8 +8,8 @@ import "fmt"
 type Bound struct {
 	Min, Max int64 // Max is 0 for no maximum
 
-	// Stored has the table refuse other values, too, whoever writes them. In the table the column then has a type of its
-	// own, the domain <table>_<column>_value.
+	// Stored has the table refuse other values, too, whoever writes them. The column then has a type of its own, the
+	// domain <table>_<column>_value.
 	Stored bool
 }
 
@@ -22,6 +22,13 @@ func (c *Column) Bounds() string {
 		text += " bytes"
 	}
 	return text
+}
+
+func (c *Column) must() string {
+	if c.sized() {
+		return "must have " + c.Bounds()
+	}
+	return "must be " + c.Bounds()
 }
 
 // Within is the condition in SQL that a value is within the bound.
@@ -58,13 +65,15 @@ func (c *Column) check(v any) error {
 	case int64:
 		n = v
 	}
-	switch b := c.Bound; {
-	case b == Bound{}, n >= b.Min && (b.Max == 0 || n <= b.Max):
+	b := c.Bound
+	if b == (Bound{}) || n >= b.Min && (b.Max == 0 || n <= b.Max) {
 		return nil
-	case c.sized():
-		return invalid(c.Name, "has %d bytes, it must have %s", n, c.Bounds())
 	}
-	return invalid(c.Name, "is %d, it must be %s", n, c.Bounds())
+	is := "is %d"
+	if c.sized() {
+		is = "has %d bytes"
+	}
+	return invalid(c.Name, is+", it %s", n, c.must())
 }
 
 func (s Spec) validateBound(c Column) error {
@@ -86,12 +95,9 @@ func (s Spec) valueType(c Column) string { return s.Table + "_" + c.Name + "_val
 
 // writerCheck refuses a parameter of the SQL function. NULL is refused by the table if it may not be written.
 func (c *Column) writerCheck() Check {
-	condition, verb := c.Within("@"+c.Name), "be"
+	condition := c.Within("@" + c.Name)
 	if !c.NotNull || c.Bound.Min == 0 {
-		condition = fmt.Sprintf("@%s IS NULL OR %s", c.Name, condition)
+		condition = "@" + c.Name + " IS NULL OR " + condition
 	}
-	if c.sized() {
-		verb = "have"
-	}
-	return Check{condition, fmt.Sprintf("%s must %s %s", c.Name, verb, c.Bounds())}
+	return Check{condition, c.Name + " " + c.must()}
 }

@@ -25,8 +25,8 @@ func newTableNewCommand(a *app) *cobra.Command {
 	cmd := newCommand("new NAME [--column "+columnForm+"]...", "Print a goose migration for a table of your own",
 		cobra.ExactArgs(1))
 	flags := cmd.Flags()
-	flags.StringArrayVar(&columns, "column", nil, "a column, as `"+strings.ToLower(columnForm)+"`; min and max bound numbers, "+
-		"and the bytes of texts; repeat for more")
+	flags.StringArrayVar(&columns, "column", nil, "a column, as `"+strings.ToLower(columnForm)+
+		"`; min and max bound numbers, and the bytes of texts; repeat for more")
 	flags.StringSliceVar(&spec.Lanes, "lane", nil, "a column whose value every claim names; repeat in order")
 	flags.StringSliceVar(&spec.Unique, "unique", nil, "a column of the unique key; repeat for more")
 	flags.StringSliceVar(&spec.Labels, "label-column", nil, "a column whose value metrics and logs carry; repeat for more")

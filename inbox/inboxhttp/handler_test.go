@@ -98,7 +98,7 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 		"two ids": {f.post(url, "a", "x", "Signature", "of x", "Idempotency-Key", "b"),
 			reply{400, "the header Idempotency-Key has to be there once, with the message's id", ""}},
 		"a long id": {f.post(url, strings.Repeat("i", 256), "x", "Signature", "of x"),
-			reply{400, "txwork: message id has 256 bytes, the limit is 255", ""}},
+			reply{400, "txwork: message_id has 256 bytes, it must have 1 to 255 bytes", ""}},
 		"a large body": {f.post(url, "a", strings.Repeat("x", 11), "Signature", "x"),
 			reply{413, "the body has more than 10 bytes", ""}},
 		"a forged one": {f.post(url, "a", "x", "Signature", "of y"), reply{401, "the request is not the source's",

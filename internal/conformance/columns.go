@@ -25,8 +25,8 @@ type Sample struct {
 	// With is what else such a row has, by column: where the table wants some columns together.
 	With map[string]any
 
-	// Over is a value just beyond the bound of a column that has no [workqueue.Bound], where the domain's own DDL bounds
-	// it together with other columns.
+	// Over is a value just beyond the bound of a column that has no [workqueue.Bound], because the domain's own DDL
+	// bounds it together with other columns.
 	Over any
 
 	// Unbounded is the reason why the table refuses no value of the column's type.
@@ -197,8 +197,8 @@ func (s *suite) copy(row workqueue.NewRow) error {
 	return err
 }
 
-// columnsAreBounded writes a value beyond the bound of each column that has one, by each way and by a COPY, to which only
-// a bound that is Stored applies. A value at the bound is accepted.
+// columnsAreBounded writes a value beyond the bound of each column that has one, by each way and by a COPY, to which
+// only a bound that is Stored applies. A value at the bound is accepted.
 func columnsAreBounded(s *suite) {
 	for _, c := range s.Spec.Columns {
 		x := s.Samples[c.Name]
@@ -269,8 +269,8 @@ func measured(c workqueue.Column, n int64) any {
 	return n
 }
 
-// onlyBoundsThatAreListed reads the conditions of single columns from the catalog. A value may be outside of one that the
-// list of columns does not have, and no sample would show it.
+// onlyBoundsThatAreListed reads the conditions of single columns from the catalog: no sample shows one that the list of
+// columns does not have.
 func onlyBoundsThatAreListed(s *suite) {
 	for _, c := range s.Spec.Columns {
 		has := scan[string](s, `

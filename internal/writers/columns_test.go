@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// described is what the page says of each column of the domains. The bound is that of the column, which Go and the DDL
-// are rendered from; it is written here if it is none of a single column, or none that a program keeps when it enqueues.
+// described is what the page says of each column of the domains. Its bound is its Column's, from which Go and the DDL
+// have it. It is written here if a rule bounds several columns together, or something that is no enqueue writes it.
 var described = []struct {
 	tables         []string
 	column         string

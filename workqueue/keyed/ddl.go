@@ -304,7 +304,8 @@ func (v view) LevelOrder() string {
 // Unlimited is the limit of keys that only have a rate.
 func (view) Unlimited() int { return unlimited }
 
-// MinRate and MaxRate are the package's constants for the templates.
+// MaxKey, MinRate and MaxRate are the package's constants for the templates.
+func (view) MaxKey() int      { return MaxKey }
 func (view) MinRate() float64 { return MinRate }
 func (view) MaxRate() float64 { return MaxRate }
 

@@ -892,14 +892,14 @@ EXECUTE FUNCTION {{.Named "key_note"}}();
 REVOKE ALL ON FUNCTION {{$.Named .Name}}({{.Types}}) FROM PUBLIC;
 {{- end}}
 {{define "valid" -}}
-octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+octet_length(NEW.concurrency_key) BETWEEN 1 AND {{.MaxKey}} AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
         AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
         AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN {{.MinRate}} AND {{.MaxRate}}
             AND NEW.key_burst >= 1)
 {{- end}}
 {{define "refuse"}}
         RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
-            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
+            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to {{.MaxKey}} bytes, '
                 'a limit of at least 0, a policy of 0 to 2, and a rate of {{.MinRate}} to {{.MaxRate}} '
                 'and a burst together, with a limit',
                 left(NEW.concurrency_key, 40));
