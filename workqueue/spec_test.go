@@ -62,6 +62,13 @@ func TestSpecRefuses(t *testing.T) {
 			Columns: columns(workqueue.Column{Name: "a", Type: "TEXT"})}, "column"},
 		"an injected type": {workqueue.Spec{Table: "t",
 			Columns: columns(workqueue.Column{Name: "a", Type: "text); DROP TABLE b; --"})}, "column"},
+		"a bound of a UUID":   {workqueue.Spec{Table: "t", Columns: bounded("uuid", 1, 2)}, "column"},
+		"a bound of nothing":  {workqueue.Spec{Table: "t", Columns: bounded("text", 0, 0)}, "column"},
+		"a bound upside down": {workqueue.Spec{Table: "t", Columns: bounded("bigint", 2, 1)}, "column"},
+		"fewer than no bytes": {workqueue.Spec{Table: "t", Columns: bounded("bytea", -1, 1)}, "column"},
+		"a bound of a name that is too long": {workqueue.Spec{Table: strings.Repeat("t", 48), Columns: columns(
+			workqueue.Column{Name: strings.Repeat("c", 15), Type: "text", Bound: workqueue.Bound{Min: 1, Stored: true}})},
+			"type of a column"},
 		"no type": {workqueue.Spec{Table: "t", Columns: columns(workqueue.Column{Name: "a"})},
 			"column"},
 		"an unknown lane": {workqueue.Spec{Table: "t", Columns: a, Lanes: []string{"b"}}, "lanes"},
@@ -242,4 +249,8 @@ func TestStatusNames(t *testing.T) {
 	if got := workqueue.Status(9).String(); got != "status(9)" {
 		t.Errorf("an unknown status is called %q", got)
 	}
+}
+
+func bounded(typ string, least, most int64) []workqueue.Column {
+	return []workqueue.Column{{Name: "a", Type: typ, Bound: workqueue.Bound{Min: least, Max: most, Stored: true}}}
 }
