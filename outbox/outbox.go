@@ -16,12 +16,11 @@ import (
 // An Outbox writes messages into one table. It holds no connection and is safe for concurrent use. Open it once and
 // keep it.
 type Outbox struct {
-	table      *workqueue.Table
-	joins      *join.Joins
-	codec      codec.Codec
-	maxPayload int
-	ordering   Ordering
-	onFailure  keyed.Policy
+	table     *workqueue.Table
+	joins     *join.Joins
+	codec     codec.Codec
+	ordering  Ordering
+	onFailure keyed.Policy
 }
 
 // Open validates the options. It does not access the database.
