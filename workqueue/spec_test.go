@@ -67,7 +67,8 @@ func TestSpecRefuses(t *testing.T) {
 		"a bound upside down": {workqueue.Spec{Table: "t", Columns: bounded("bigint", 2, 1)}, "column"},
 		"fewer than no bytes": {workqueue.Spec{Table: "t", Columns: bounded("bytea", -1, 1)}, "column"},
 		"a bound of a name that is too long": {workqueue.Spec{Table: strings.Repeat("t", 48), Columns: columns(
-			workqueue.Column{Name: strings.Repeat("c", 15), Type: "text", Bound: workqueue.Bound{Min: 1, Stored: true}})},
+			workqueue.Column{Name: strings.Repeat("c", 15), Type: "text",
+				Bound: workqueue.Bound{Min: 1, Stored: true}})},
 			"type of a column"},
 		"no type": {workqueue.Spec{Table: "t", Columns: columns(workqueue.Column{Name: "a"})},
 			"column"},
