@@ -88,8 +88,8 @@ func claimOne(t *testing.T, q *Queue, owner uuid.UUID) {
 	}
 }
 
-// A kind that is only half described would settle its rows by an empty statement, or as another kind. Each is guarded by
-// the token of its claim, leads to the state that its line says, and leaves no done row in a table that deletes them.
+// A kind that is only half described would settle its rows by an empty statement, or as another kind. Each is guarded
+// by the token of its claim, leads to the state that its line says, and leaves no done row in tables that delete them.
 func TestEveryKindOfOutcome(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]Spec{"retained": {Table: "rows"}, "deleted": {Table: "rows", DeleteDone: true}} {
