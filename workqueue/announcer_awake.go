@@ -106,7 +106,7 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 		return false, err
 	}
 	for range 20 { // a producer that tests the lock holds it for microseconds
-		err = d.within(ctx, func(ctx context.Context) error { return d.conn.QueryRow(ctx, take).Scan(&taken) })
+		err = d.limited(ctx, func(ctx context.Context) error { return d.conn.QueryRow(ctx, take).Scan(&taken) })
 		if err != nil || taken {
 			break
 		}
@@ -129,7 +129,7 @@ func (d *announcing) tryLook(ctx context.Context) error {
 		for i := range args {
 			args[i] = "{}"
 		}
-		err := d.within(ctx, func(ctx context.Context) error {
+		err := d.limited(ctx, func(ctx context.Context) error {
 			_, err := d.conn.Exec(ctx, s.Text, args...)
 			return err
 		})
@@ -161,9 +161,9 @@ func (d *announcing) takeOver(ctx context.Context) (err error) {
 	return d.announceFrom(ctx, time.UnixMicro(0))
 }
 
-// within bounds one of its statements. It is not cancelled with ctx, because an announcer that stops still has work to
+// limited bounds one of its statements. It is not cancelled with ctx, because an announcer that stops still has work to
 // finish.
-func (d *announcing) within(ctx context.Context, f func(context.Context) error) error {
+func (d *announcing) limited(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announcerCallLimit)
 	defer cancel()
 	return f(ctx)
@@ -281,7 +281,7 @@ func (d *announcing) silent(ctx context.Context) (now time.Time, transactions []
 	lock := d.table.spec.announcing().SilentLock()
 	var micros int64
 	var list string
-	err = d.within(ctx, func(ctx context.Context) error {
+	err = d.limited(ctx, func(ctx context.Context) error {
 		return d.conn.QueryRow(ctx,
 			`SELECT (extract(epoch FROM now()) * 1000000)::bigint, coalesce(string_agg(l.virtualtransaction, ','), '')
 			FROM pg_locks AS l
@@ -302,7 +302,7 @@ func (d *announcing) findLanes(ctx context.Context) error {
 	}
 	now := time.Now()
 	d.lanes = slices.DeleteFunc(d.lanes, func(l *announcedLane) bool { return now.Sub(l.active) > 10*time.Second })
-	return d.within(ctx, func(ctx context.Context) error {
+	return d.limited(ctx, func(ctx context.Context) error {
 		rows, err := d.conn.Query(ctx, d.table.statements.announceLanes.Text)
 		if err != nil {
 			return err
@@ -342,7 +342,7 @@ func (d *announcing) look(ctx context.Context, back bool) (news bool, err error)
 		return false, nil
 	}
 	var first time.Time
-	err = d.within(ctx, func(ctx context.Context) error {
+	err = d.limited(ctx, func(ctx context.Context) error {
 		rows, err := d.conn.Query(ctx, d.table.statements.announceLook.Text, d.lookArgs(back)...)
 		if err != nil {
 			return err
@@ -406,7 +406,7 @@ func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, er
 		bounds[i] = d.after(l, back).bound()
 	}
 	var first time.Time
-	err = d.within(ctx, func(ctx context.Context) error {
+	err = d.limited(ctx, func(ctx context.Context) error {
 		rows, err := d.conn.Query(ctx, d.table.statements.announceNotes.Text, conn.ArrayLiteral(bounds))
 		if err != nil {
 			return err
@@ -480,7 +480,7 @@ func (d *announcing) announce(ctx context.Context, payload string) error {
 }
 
 func (d *announcing) exec(ctx context.Context, sql string) error {
-	return d.within(ctx, func(ctx context.Context) error {
+	return d.limited(ctx, func(ctx context.Context) error {
 		_, err := d.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})

@@ -25,11 +25,11 @@ type openTopic struct {
 
 // A topicQuestion is what a claim asks and is told about topics.
 type topicQuestion struct {
-	open    []openTopic
-	rooms   []int
-	busy    []string
-	looks   bool // for topics with rows aside
-	anybody bool // it is no worker's: the claim itself looks for such topics, and there is room for all
+	open       []openTopic
+	rooms      []int
+	busy       []string
+	looksAside bool // it also asks for topics with rows aside
+	anybody    bool // it is no worker's: the claim itself looks for such topics, and there is room for all
 
 	paused   int
 	more     bool // rows may be left that could have been claimed
@@ -54,7 +54,7 @@ type fromLane struct {
 
 // args adds the arguments of the question to those of a claim.
 func (q *topicQuestion) args(args map[string]any) {
-	args["busy"], args["asks"] = append([]string{}, q.busy...), q.looks
+	args["busy"], args["asks"] = append([]string{}, q.busy...), q.looksAside
 	if q.anybody {
 		args["open"], args["open_due"], args["open_id"], args["room"] = nil, nil, nil, nil
 		return

@@ -40,10 +40,10 @@ type claimer struct {
 
 	askedDue *time.Time // when the next due time was last asked for, by the database's clock
 	answer   *dueAnswer // the answer that came with the last claim, until it is read; nil: there is none
-	asks     bool       // the next claim is to ask for the next due time, because the last claim came short
+	asksDue  bool       // the next claim is to ask for the next due time, because the last claim came short
 	turn     int        // claims so far
 	refused  bool       // the rule admitted nothing to the last claim
-	left     bool       // the last claim may have left rows, although it came short
+	more     bool       // the last claim may have left rows, although it came short
 
 	mu            sync.Mutex
 	lanes         []*lane
@@ -91,7 +91,7 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]*claimedRow, error) {
 	start := time.Now()
 	cursors, swept := c.begin(start, lanes)
 	req := claimRequest{owner: newToken(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
-	if c.asks {
+	if c.asksDue {
 		req.due = c.question()
 	}
 	rows, err := c.ask(ctx, &req)
@@ -102,14 +102,14 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]*claimedRow, error) {
 	if req.topics != nil {
 		full = req.topics.more
 	}
-	c.left = full
+	c.more = full
 	if c.refused = req.refused(); c.refused {
 		c.stay()
 	} else {
 		c.advance(lanes, req.topics.places(rows), swept, full, time.Since(start))
 	}
 	c.learn(req.due, start)
-	c.asks = !full
+	c.asksDue = !full
 	return rows, nil
 }
 
@@ -200,7 +200,7 @@ func (c *claimer) sweepNow() {
 // startOver makes the next claim one from the start that asks for nothing else: after it a drain claims again or ends.
 func (c *claimer) startOver() {
 	c.sweepNow()
-	c.asks = false
+	c.asksDue = false
 }
 
 // nextWake returns when the next row of any lane is due, when a sweep may find what a cursor has passed over, or when

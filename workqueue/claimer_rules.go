@@ -22,8 +22,8 @@ type rule struct {
 	again   time.Time // when to ask once more; zero: it did not say
 }
 
-// asks reports whether the next claim has to ask the rule: if there is one, or if the last answer is too old.
-func (r *rule) asks() bool {
+// isDue reports whether the next claim has to ask the rule: if there is one, or if the last answer is too old.
+func (r *rule) isDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bounded || time.Since(r.asked) >= askEvery
@@ -53,7 +53,7 @@ func (c *claimer) ask(ctx context.Context, req *claimRequest) ([]*claimedRow, er
 	start := time.Now()
 	if spec := &c.queue.table.spec; spec.hasTopics() {
 		req.topics = c.topics.question(req.limit)
-	} else if spec.Admission != "" && c.rule.asks() {
+	} else if spec.Admission != "" && c.rule.isDue() {
 		req.rule = new(verdict)
 	}
 	rows, err := c.queue.claim(ctx, *req)
@@ -113,7 +113,7 @@ func (s *topicState) question(limit int) *topicQuestion {
 	if !s.paused && len(s.open) == 0 && len(stuck) == 0 && now.Sub(s.asked) < askEvery {
 		return nil
 	}
-	q := &topicQuestion{looks: !now.Before(s.look)}
+	q := &topicQuestion{looksAside: !now.Before(s.look)}
 	for topic := range stuck {
 		q.busy = append(q.busy, topic)
 	}
@@ -135,7 +135,7 @@ func (s *topicState) learn(q *topicQuestion, took time.Duration) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.paused, s.asked = q.paused > 0, now
-	if q.looks {
+	if q.looksAside {
 		cost := min(took, s.took) // one may have been slow for another reason
 		s.took, s.look = took, now.Add(min(max(askEvery, sweepShare*cost), lookForTopicsEvery))
 	}

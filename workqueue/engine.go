@@ -78,7 +78,7 @@ func (e *engine) clock() int64 { return int64(time.Since(e.epoch)) }
 func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err error) {
 	base, start := context.WithoutCancel(ctx), e.clock()
 	var claimed claimedRows
-	err = e.within(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
+	err = e.limited(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, limit)
 		claimed, err = e.claimer.claim(ctx, limit)
 		call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
@@ -111,7 +111,7 @@ func (e *engine) run(d *delivery) {
 		d.decide(d.ctx, released)
 		return
 	}
-	if o := d.left(); o != nil {
+	if o := d.leaveOutcome(); o != nil {
 		d.decide(d.ctx, o)
 		return
 	}
@@ -129,15 +129,15 @@ func (e *engine) run(d *delivery) {
 // settle whose reply was lost changes nothing.
 func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (changed int, err error) {
 	if anyFolds(batch) {
-		began := e.notes.settles()
-		defer e.notes.settled(began) // also where the reply was lost
+		began := e.notes.settleBegins()
+		defer e.notes.settleEnded(began) // also where the reply was lost
 	}
 	try := triedFirst
 	if !batch[0].isNew() {
 		try = triedBefore
 	}
 	limit := l.Statement + e.settleLimit() // the server's limit ends first, which shows that the server is there
-	err = e.within(ctx, limit, func(ctx context.Context) error {
+	err = e.limited(ctx, limit, func(ctx context.Context) error {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
 		done, err := e.at.settle(ctx, e.table, batch, l, try)
 		if try == triedBefore && fault.IsUnsettled(err) {
@@ -155,12 +155,12 @@ func (e *engine) done(batch []*settlement) {
 	for _, s := range batch {
 		e.noteSettled(s.outcome)
 	}
-	e.left(batch...)
+	e.forget(batch...)
 }
 
 // noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
 func (e *engine) noteSettled(o *Outcome) {
-	if e.poll != nil && (outcomes[o.kind].again || e.table.spec.Admission != "" && e.claimer.rule.asks()) {
+	if e.poll != nil && (outcomes[o.kind].again || e.table.spec.Admission != "" && e.claimer.rule.isDue()) {
 		e.poll.Wake()
 	}
 }
@@ -171,11 +171,11 @@ func (e *engine) leaveToLease(rows []*settlement, cause error) {
 		e.table.telemetry.LogRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
 			s.row.labels, s.id, slog.Any("error", cause))
 	}
-	e.left(rows...)
+	e.forget(rows...)
 }
 
-// left takes rows out of flight.
-func (e *engine) left(rows ...*settlement) {
+// forget takes rows out of flight.
+func (e *engine) forget(rows ...*settlement) {
 	e.inFlight.remove(rows)
 	e.flow.Settled()
 }
@@ -191,15 +191,15 @@ const maxSettleTime = 10 * time.Second
 
 func (e *engine) settleLimit() time.Duration { return min(e.callLimit(), maxSettleTime) }
 
-// within runs one of the engine's own statements for at most the limit.
-func (e *engine) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
-	return within(ctx, limit, e.at, e.logger, e.outage, statement)
+// limited runs one of the engine's own statements for at most the limit.
+func (e *engine) limited(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
+	return limited(ctx, limit, e.at, e.logger, e.outage, statement)
 }
 
-// within runs one of our own statements for at most the limit. Otherwise a connection whose peer has vanished would
+// limited runs one of our own statements for at most the limit. Otherwise a connection whose peer has vanished would
 // block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool, is an
 // error like any other.
-func within(ctx context.Context, limit time.Duration, at interface{ timedOut(error) }, logger *slog.Logger,
+func limited(ctx context.Context, limit time.Duration, at interface{ timedOut(error) }, logger *slog.Logger,
 	o *fault.Outage, statement func(context.Context) error) (err error) {
 	defer func() { o.Note(logger, err) }()
 	defer contain.Recover(&err)

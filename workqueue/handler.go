@@ -79,13 +79,13 @@ type delivery struct {
 	expires    atomic.Int64 // when the lease expires at the latest, in nanoseconds of the engine's clock
 	lost       atomic.Bool
 	claimed    int64        // when, in nanoseconds of the engine's clock
-	within     atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
+	runLimit   atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
 	overdue    bool         // reported as running for longer; used by renewals only
 	txErr      error        // Tx has failed
 	// settling is set from the outcome on, and while Tx commits: a renewal that finds the row settled has then found
 	// our own settle.
 	settling atomic.Bool
-	settled  atomic.Pointer[settlement] // by Tx
+	byTx     atomic.Pointer[settlement] // what Tx has settled
 
 	place flow.Place // guarded by the buffer
 }
@@ -101,13 +101,13 @@ func (d deliveries) Row(i int) telemetry.Row { return d[i].row() }
 // as by a handler that has found out how much there is to do. The next renewal of the lease records it.
 func (c *Claim[T]) RunsWithin(d time.Duration) {
 	if c.d != nil {
-		c.d.within.Store(int64(d))
+		c.d.runLimit.Store(int64(d))
 	}
 }
 
 // runsWithin is how long the handler may run before it is reported; 0 for ever.
 func (d *delivery) runsWithin() time.Duration {
-	return max(cmp.Or(time.Duration(d.within.Load()), d.engine.handling.RunsWithin), 0)
+	return max(cmp.Or(time.Duration(d.runLimit.Load()), d.engine.handling.RunsWithin), 0)
 }
 
 // folds tells that a settle writes notes, and that the worker folds them.
@@ -125,14 +125,14 @@ func (d *delivery) abort(cause error) {
 
 // decide makes an outcome that of the row, unless Tx has settled it.
 func (d *delivery) decide(ctx context.Context, o *Outcome) {
-	if d.settled.Load() == nil {
+	if d.byTx.Load() == nil {
 		d.settlement.outcome, d.settlement.message, d.settlement.folds = o, d.engine.stored(ctx, o), d.folds()
 	}
 }
 
 // handled is how the handler's call ended, for telemetry.
 func (d *delivery) handled() telemetry.Handled {
-	s := cmp.Or(d.settled.Load(), &d.settlement)
+	s := cmp.Or(d.byTx.Load(), &d.settlement)
 	o := s.outcome
 	if o.kind != outcomeRetry && o.kind != outcomeFail {
 		return telemetry.Handled{Left: o.kind == outcomeLeave}
@@ -146,16 +146,16 @@ func (d *delivery) handled() telemetry.Handled {
 func (d *delivery) toSettle() *settlement {
 	d.cancel(nil)
 	d.body = nil
-	if d.settled.Load() != nil {
+	if d.byTx.Load() != nil {
 		return nil
 	}
 	d.settling.Store(true)
 	return &d.settlement
 }
 
-// left returns how to settle a row that the domain does not start; nil if it does. If the domain panics, the handler is
-// called, as for every row.
-func (d *delivery) left() (o *Outcome) {
+// leaveOutcome returns how to settle a row that the domain does not start; nil if it does. If the domain panics, the
+// handler is called, as for every row.
+func (d *delivery) leaveOutcome() (o *Outcome) {
 	leaves := d.engine.leaves
 	if leaves == nil || d.unreadable != nil {
 		return nil
@@ -188,7 +188,7 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 		defer cancel()
 	}
 	err := d.engine.handle(ctx, d)
-	if err == nil && d.settled.Load() == nil {
+	if err == nil && d.byTx.Load() == nil {
 		err = d.txErr // a handler that drops this error must not ack what was rolled back
 	}
 	return outcomeOf(err)

@@ -93,7 +93,7 @@ func (e *engine) renew(ctx context.Context) {
 func (e *engine) renewDue(ctx context.Context, all bool) {
 	now := e.clock()
 	due := slices.DeleteFunc(e.inFlight.snapshot(), func(d *delivery) bool {
-		return d.settled.Load() != nil || !all && d.expires.Load()-now > int64(e.handling.Lease*2/3)
+		return d.byTx.Load() != nil || !all && d.expires.Load()-now > int64(e.handling.Lease*2/3)
 	})
 	slices.SortFunc(due, func(a, b *delivery) int { return cmp.Compare(a.expires.Load(), b.expires.Load()) })
 	for chunk := range slices.Chunk(due, renewalChunk) {
@@ -131,7 +131,7 @@ func (e *engine) renewChunk(ctx context.Context, chunk []*delivery) {
 	// A renewal that takes a third of the lease has failed: the next may reach another server.
 	expires := e.clock() + int64(e.handling.Lease)
 	var x extension
-	err := e.within(ctx, e.handling.Lease/3, func(ctx context.Context) error {
+	err := e.limited(ctx, e.handling.Lease/3, func(ctx context.Context) error {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Extend, len(refs))
 		extended, err := e.at.renewing(e.table).extend(ctx, refs, e.handling.Lease, within)
 		x, err = extended, e.reallyLost(byID, err)
@@ -154,9 +154,9 @@ func (e *engine) reallyLost(byID map[uuid.UUID]*delivery, err error) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
-	settled := func(id uuid.UUID) bool { return !e.inFlight.Has(byID[id]) || byID[id].settling.Load() }
-	refused.Lost = slices.DeleteFunc(refused.Lost, settled)
-	refused.Gone = slices.DeleteFunc(refused.Gone, settled)
+	over := func(id uuid.UUID) bool { return !e.inFlight.Has(byID[id]) || byID[id].settling.Load() }
+	refused.Lost = slices.DeleteFunc(refused.Lost, over)
+	refused.Gone = slices.DeleteFunc(refused.Gone, over)
 	if len(refused.Lost)+len(refused.Gone) == 0 {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (e *engine) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	}
 	for _, id := range append(lost.Lost, lost.Gone...) {
 		byID[id].abort(ErrLeaseLost)
-		e.left(&byID[id].settlement)
+		e.forget(&byID[id].settlement)
 	}
 }
 
@@ -181,7 +181,7 @@ func (e *engine) abortExpired() {
 	now := e.clock()
 	var lapsed deliveries
 	for _, d := range e.inFlight.snapshot() {
-		if d.expires.Load() < now && !d.lost.Load() && d.settled.Load() == nil {
+		if d.expires.Load() < now && !d.lost.Load() && d.byTx.Load() == nil {
 			lapsed = append(lapsed, d)
 			d.abort(ErrLeaseLost)
 		}

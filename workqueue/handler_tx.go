@@ -19,7 +19,7 @@ import (
 )
 
 func (d *delivery) tx(ctx context.Context, fn func(pgx.Tx) error) error {
-	if d.settled.Load() != nil {
+	if d.byTx.Load() != nil {
 		return errors.New("txwork: the claim is settled already: call Tx once")
 	}
 	d.txErr = errTxPanicked
@@ -41,8 +41,8 @@ var errTxPanicked = errors.New("txwork: the function that was given to Tx panick
 
 func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
 	if d.folds() {
-		began := d.engine.notes.settles()
-		defer d.engine.notes.settled(began)
+		began := d.engine.notes.settleBegins()
+		defer d.engine.notes.settleEnded(began)
 	}
 	tx, err := d.engine.at.begin(ctx, d)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 	}
 	if err == nil {
 		if err = d.commit(ctx, tx.tx, s); err != nil {
-			done = settled{}
+			done = settleResult{}
 		}
 	}
 	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
@@ -109,7 +109,7 @@ func (d *delivery) commit(ctx context.Context, tx pgx.Tx, s *settlement) error {
 		d.settling.Store(false)
 		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
 	}
-	d.settled.Store(s)
+	d.byTx.Store(s)
 	return nil
 }
 

@@ -280,7 +280,8 @@ type onRuntime struct {
 	handlers *pgxpool.Pool
 }
 
-func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settled, error) {
+func (p onRuntime) settle(ctx context.Context, t *Table, batch []*settlement, l TxLimits, try trial) (settleResult,
+	error) {
 	return p.queue(t, l).settle(ctx, batch, try)
 }
 

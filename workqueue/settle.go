@@ -53,8 +53,8 @@ type changes struct {
 	dest [3]any // these
 }
 
-// A settled is what a settle has done.
-type settled struct {
+// A settleResult is what a settle has done.
+type settleResult struct {
 	ids  []uuid.UUID   // the rows that it changed
 	rows []*settlement // those of which is known what became
 }
@@ -177,9 +177,9 @@ func anyFolds(batch []*settlement) bool {
 //
 // The batch is sorted by id, so that all settles lock rows in the same order. A statement returns the ids that it
 // changed but not their claims, so of two claims of one row the second is settled by itself.
-func (q *Queue) settle(ctx context.Context, batch []*settlement, try trial) (settled, error) {
+func (q *Queue) settle(ctx context.Context, batch []*settlement, try trial) (settleResult, error) {
 	if len(batch) == 0 {
-		return settled{}, nil
+		return settleResult{}, nil
 	}
 	batch = slices.Clone(batch)
 	slices.SortFunc(batch, func(a, b *settlement) int {
@@ -192,7 +192,7 @@ func (q *Queue) settle(ctx context.Context, batch []*settlement, try trial) (set
 		return done, err
 	}
 	more, err := q.settle(ctx, again, try)
-	return settled{append(done.ids, more.ids...), append(done.rows, more.rows...)}, refused.merge(err)
+	return settleResult{append(done.ids, more.ids...), append(done.rows, more.rows...)}, refused.merge(err)
 }
 
 // splitRepeated takes the second claim of a row out of a sorted batch, and drops duplicates.
@@ -210,20 +210,20 @@ func splitRepeated(batch []*settlement) (once, again []*settlement) {
 	return once, again
 }
 
-func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) (settled, error) {
+func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) (settleResult, error) {
 	done := changes{ids: make([]uuid.UUID, 0, len(batch))}
 	done.dest = [...]any{&done.id, &done.at.status, &done.at.cancelled}
 	err := q.exec.run(ctx, q.table.settleCalls(batch, &done)...)
 	if err != nil {
-		return settled{}, err
+		return settleResult{}, err
 	}
 	if len(done.ids) < len(batch) {
 		err = q.explainUnchanged(ctx, batch, &done, try)
 	}
 	if try != triedOnce && fault.IsUnsettled(err) { // the repeated settle finds what this try has changed
-		return settled{ids: done.ids}, err
+		return settleResult{ids: done.ids}, err
 	}
-	return settled{done.ids, done.tell(batch, err)}, err
+	return settleResult{done.ids, done.tell(batch, err)}, err
 }
 
 // tell returns the settlements of which is known what became, with that.

@@ -211,7 +211,7 @@ func (b *bisector) byLock(ctx context.Context, part []*settlement) (free, locked
 	var unlocked []uuid.UUID
 	e := b.engine
 	call := collectIDs(e.table.statements.unlocked, map[string]any{"ids": settledIDs(part)}, &unlocked)
-	err := e.within(ctx, e.settleLimit(), func(ctx context.Context) error {
+	err := e.limited(ctx, e.settleLimit(), func(ctx context.Context) error {
 		return e.at.queue(e.table, partLimits).exec.run(ctx, call)
 	})
 	if err != nil {

@@ -20,12 +20,12 @@ type notesDue struct {
 const foldLinger = 300 * time.Microsecond
 
 // settles registers a settle that will write notes, and settled ends it: it asks for a fold. Neither blocks.
-func (n *notesDue) settles() (began time.Time) {
+func (n *notesDue) settleBegins() (began time.Time) {
 	n.underway.Add(1)
 	return time.Now()
 }
 
-func (n *notesDue) settled(began time.Time) {
+func (n *notesDue) settleEnded(began time.Time) {
 	n.underway.Add(-1)
 	n.mu.Lock()
 	n.settling = earliest(n.settling, began)

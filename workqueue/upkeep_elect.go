@@ -196,7 +196,7 @@ func (t *tableWork) stepDown() {
 // mayTakeOver asks whether the upkeep lock is free, and whether there are rows that have not ended. If the lock is
 // free, it makes the listener take it.
 func (t *tableWork) mayTakeOver(ctx context.Context) (free, live bool) {
-	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+	err := t.limited(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		free, live, err = t.swept.upkeepFree(ctx)
 		return err
 	})

@@ -9,13 +9,13 @@ import (
 func TestAFolderWaitsForNoSettleThatHangs(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&tableWork{table: &Table{}})
-	hangs, ends := f.settles(), f.settles()
-	f.settled(ends)
+	hangs, ends := f.settleBegins(), f.settleBegins()
+	f.settleEnded(ends)
 	f.gather()
 	if n := f.underway.Load(); n != 1 {
 		t.Errorf("%d settles are under way, want the one that hangs", n)
 	}
-	f.settled(hangs)
+	f.settleEnded(hangs)
 	f.gather()
 	if f.settling.IsZero() || f.underway.Load() != 0 {
 		t.Errorf("both have ended: since %v, %d under way", f.settling, f.underway.Load())

@@ -59,7 +59,7 @@ func (t *tableWork) sweep(ctx context.Context) {
 
 // sweepOnce sweeps. If that fails, it lets other processes try.
 func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
-	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+	err := t.limited(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		n, err = t.swept.Sweep(ctx, sweepLimit)
 		return err
 	})
@@ -100,7 +100,7 @@ func (t *tableWork) worthSweeping(ctx context.Context, due bool) (mine, worth bo
 		return true, true
 	}
 	live := true
-	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+	err := t.limited(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		live, err = t.swept.anyLive(ctx)
 		return err
 	})

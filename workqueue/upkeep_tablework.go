@@ -191,12 +191,12 @@ func (t *tableWork) foldInterval() time.Duration {
 	return t.pollInterval()
 }
 
-// within runs one of the table's own statements.
-func (t *tableWork) within(ctx context.Context, statement func(context.Context) error) error {
+// limited runs one of the table's own statements.
+func (t *tableWork) limited(ctx context.Context, statement func(context.Context) error) error {
 	t.mu.Lock()
 	limit := t.limit
 	t.mu.Unlock()
-	return within(ctx, limit, t.system, t.table.telemetry.Logger(), &t.outage, statement)
+	return limited(ctx, limit, t.system, t.table.telemetry.Logger(), &t.outage, statement)
 }
 
 // logError logs an error unless it is an outage: those are logged when they begin and when they end.

@@ -270,7 +270,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := outage.MinPause
 	for {
-		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error {
+		err := w.limited(ctx, w.callLimit(), func(ctx context.Context) error {
 			slot, err := w.system.taker(w.table).Take(ctx)
 			if err != nil {
 				return err

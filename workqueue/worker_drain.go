@@ -184,10 +184,10 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 }
 
 // next is how many rows to claim: no more than handlers may run at once, because handle starts all of them at once.
-func (d *drain) next(left int) int {
+func (d *drain) next(rest int) int {
 	n := min(d.concurrency, d.width)
-	if left > 0 {
-		n = min(n, left)
+	if rest > 0 {
+		n = min(n, rest)
 	}
 	return n
 }
@@ -259,7 +259,7 @@ func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (handled 
 	rows, back := d.narrow(rows)
 	s.settle(detached, back) // before a suspect can end the process
 	s.settle(detached, d.runAll(rows))
-	return len(rows), d.claimer.left, err
+	return len(rows), d.claimer.more, err
 }
 
 // narrow returns the first rows that may run at once, and the settles that put back the others: the next batch begins
@@ -302,7 +302,7 @@ func (d *drain) runAll(rows []*delivery) []*settlement {
 	running.Wait()
 	for i, s := range outcomes {
 		if s == nil {
-			d.left(&rows[i].settlement)
+			d.forget(&rows[i].settlement)
 		}
 	}
 	return slices.DeleteFunc(outcomes, func(s *settlement) bool { return s == nil })

@@ -33,7 +33,7 @@ func (w polled) Process(ctx context.Context) (int, error) {
 			w.renewNow() // it may have been one of these rows
 		}
 		total += len(rows)
-		if err != nil || len(rows) < want && !w.claimer.left {
+		if err != nil || len(rows) < want && !w.claimer.more {
 			return total, err
 		}
 	}
@@ -56,7 +56,7 @@ func (w polled) cool(ctx context.Context) {
 // NextWakeAt is the next due time, or when the claimer looks again at rows that its cursor may have passed over.
 func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	var next *dispatch.Wake
-	err := w.within(ctx, w.callLimit(), func(ctx context.Context) (err error) {
+	err := w.limited(ctx, w.callLimit(), func(ctx context.Context) (err error) {
 		next, err = w.claimer.nextWake(ctx)
 		return err
 	})
@@ -103,13 +103,13 @@ func (w *Worker) runOne(d *delivery) {
 
 // finish gives the place of a delivery to another and passes its outcome on to be settled.
 func (w *Worker) finish(d *delivery) {
-	if w.flow.Finished(d, d.settled.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done) {
+	if w.flow.Finished(d, d.byTx.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done) {
 		w.poll.Wake()
 	}
 	if s := d.toSettle(); s != nil {
 		w.settler.add(s)
 	} else {
-		w.left(&d.settlement)
+		w.forget(&d.settlement)
 	}
 }
 
