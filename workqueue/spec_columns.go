@@ -1,6 +1,9 @@
 package workqueue
 
 import (
+	"cmp"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,14 +59,26 @@ func (c *Columns) Split(column Column, from, into any) {
 		c.values = append(c.values, from)
 	case listing:
 		c.list = append(c.list, column)
-		if column.into(into) == nil && into != nil && c.problem == nil {
-			c.problem = invalid(column.Name, "is listed with a %T, where a claim cannot store it: give a pointer", into)
-		}
+		c.problem = cmp.Or(c.problem, c.checkField(column.Name, into))
 	default:
 		if !column.Internal {
 			c.values = append(c.values, column.into(into))
 		}
 	}
+}
+
+// checkField reports why a claim cannot store a column in a field.
+func (c *Columns) checkField(column string, field any) error {
+	switch {
+	case field == nil:
+		return nil
+	case reflect.TypeOf(field).Kind() != reflect.Pointer:
+		return invalid(column, "is listed with a %T, where a claim cannot store it: give a pointer to a field", field)
+	case slices.Contains(c.values, field):
+		return invalid(column, "is listed with the field of another column: give it one of its own, or nil for none")
+	}
+	c.values = append(c.values, field)
+	return nil
 }
 
 // from is a value to write. Only what needs a rule is looked through here: the rest is left to the column's converter.

@@ -81,3 +81,26 @@ func TestAWorkerRefusesTheListOfAnotherTable(t *testing.T) {
 		}
 	}
 }
+
+func TestAWorkerRefusesFieldsThatItCannotStoreIn(t *testing.T) {
+	t.Parallel()
+	number, twice := workqueue.Column{Name: "number", Type: "text"}, workqueue.Column{Name: "twice", Type: "text"}
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Columns = []workqueue.Column{number, twice} }})
+	ignore := func(context.Context, *workqueue.Claim[parcel]) error { return nil }
+	for want, list := range map[string]func(*parcel, *workqueue.Columns){
+		"number is listed with a string": func(p *parcel, c *workqueue.Columns) {
+			c.Field(number, p.name)
+			c.Field(twice, &p.note)
+		},
+		"twice is listed with the field of another column": func(p *parcel, c *workqueue.Columns) {
+			c.Field(number, &p.name)
+			c.Split(twice, &p.note, &p.name)
+		},
+	} {
+		_, err := workqueue.NewWorker(r.Pool, workqueue.Domain[parcel]{Table: r.Table, Columns: list}, ignore,
+			workqueue.WorkerOptions{})
+		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
