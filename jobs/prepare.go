@@ -102,6 +102,7 @@ func (c *Client) check(i Insert, r record) error {
 	return cmp.Or(
 		i.checkWhen(),
 		i.Unique.check(),
+		i.Unique.checkKind(r.kind),
 		validate.Size("Headers", input.HeaderSize(i.Headers), MaxHeaders),
 	)
 }

@@ -168,6 +168,7 @@ func (k *kind) check() error {
 		checkOptionalName("Queue", k.queue, MaxQueue),
 		checkPriority(k.priority),
 		k.unique.check(),
+		k.unique.checkKind(k.name),
 		k.unique.checkInTurn(k.byKey != nil),
 		k.checkUniqueKey(),
 		workqueue.Spec{Table: tableName, MaxAttempts: k.maxAttempts, Retry: k.retry}.Validate(),

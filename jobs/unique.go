@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strings"
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
@@ -27,7 +28,7 @@ import (
 type Unique struct {
 	// Key is what no two jobs of one kind may have in common: at most [MaxKey] bytes. A constant allows one job of the
 	// kind. Default: what [KindOptions].UniqueKey returns or, if the kind has none, the encoded args, before
-	// encryption.
+	// encryption. The kind of a unique job may not have the character U+001F.
 	Key string
 	// While names the ended states in which the key stays taken. Default: none.
 	While States
@@ -111,16 +112,28 @@ func (i Insert) unique(k *kind) (*Unique, error) {
 	return &derived, err
 }
 
+// kindEnd ends the kind in the stored form of a key. A key may have it, a kind that has unique jobs may not: the kind
+// "a" with the key "b\x1fc" would be the kind "a\x1fb" with the key "c".
+const kindEnd = "\x1f"
+
+func (u *Unique) checkKind(kind string) error {
+	if u != nil && strings.Contains(kind, kindEnd) {
+		return validate.Errorf("kind", "has the character U+001F, which ends the kind in the key of a unique job: name "+
+			"the kind without it")
+	}
+	return nil
+}
+
 // text returns the unique key in its stored form. The first letter keeps the scopes apart.
 func (u *Unique) text(kind string, args []byte) string {
 	switch {
 	case u == nil:
 		return ""
 	case u.Key != "":
-		return "u:" + kind + "\x1f" + u.Key
+		return "u:" + kind + kindEnd + u.Key
 	}
 	hash := sha256.Sum256(args)
-	return "a:" + kind + "\x1f" + base64.RawURLEncoding.EncodeToString(hash[:])
+	return "a:" + kind + kindEnd + base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
 // states are how the row stores While and Until.

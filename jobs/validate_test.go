@@ -67,6 +67,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"long unique key": {mail{}, o(func(o *jobs.Insert) {
 			o.Unique = &jobs.Unique{Key: tooLong}
 		}), "Unique.Key has 256 bytes"},
+		"kind that a key would continue": {named("a\x1fb"), jobs.Insert{Unique: &jobs.Unique{Key: "c"}},
+			"kind has the character U+001F"},
 		"unknown states": {mail{}, o(func(o *jobs.Insert) { o.Unique = &jobs.Unique{While: 1} }),
 			"Unique.While is 1,"},
 		"unknown conflict": {mail{}, o(func(o *jobs.Insert) { o.Unique = &jobs.Unique{OnConflict: 9} }),
@@ -82,7 +84,12 @@ func TestBadJobsAreRefused(t *testing.T) {
 			t.Errorf("%s: error %q, want %q", name, err, c.want)
 		}
 	}
+	_, err := f.DB.Pool.Exec(t.Context(), "SELECT "+f.table+`_enqueue(E'a\x1Fb', '{}', unique_key => 'c')`)
+	if err == nil || !strings.Contains(err.Error(), "kind must not have the character U+001F") {
+		t.Errorf("jobs_enqueue: %v", err)
+	}
 	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 0)
+	f.enqueue(named("a\x1fb")) // no key, no harm
 }
 
 // panics returns what fn panics with.

@@ -637,6 +637,7 @@ BEGIN
     IF ($4 BETWEEN 1 AND 3) IS NOT TRUE THEN RAISE EXCEPTION 'priority must be 1 to 3' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($2 IS NULL OR octet_length($2) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'args must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($5 IS NULL OR octet_length($5) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'unique_key must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($5 IS NULL OR strpos($1, chr(31)) = 0) IS NOT TRUE THEN RAISE EXCEPTION 'kind must not have the character U+001F, which ends the kind in the key of a unique job' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($6 <@ ARRAY['done', 'failed']) IS NOT TRUE THEN RAISE EXCEPTION 'unique_while may have done and failed' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($14) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF (coalesce($7, $9)) IS NOT NULL THEN
