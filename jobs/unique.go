@@ -114,7 +114,10 @@ func (i Insert) unique(k *kind) (*Unique, error) {
 
 // kindEnd ends the kind in the stored form of a key. A key may have it, a kind that has unique jobs may not: the kind
 // "a" with the key "b\x1fc" would be the kind "a\x1fb" with the key "c".
-const kindEnd = "\x1f"
+const (
+	kindEnd    = "\x1f"
+	sqlKindEnd = "chr(31)"
+)
 
 func (u *Unique) checkKind(kind string) error {
 	if u != nil && strings.Contains(kind, kindEnd) {

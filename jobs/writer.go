@@ -12,7 +12,7 @@ import (
 var writer = workqueue.Writer{Checks: []workqueue.Check{
 	{Condition: fmt.Sprintf("@unique_key IS NULL OR octet_length(@unique_key) BETWEEN 1 AND %d", MaxKey),
 		Message: fmt.Sprintf("unique_key must have 1 to %d bytes", MaxKey)},
-	{Condition: "@unique_key IS NULL OR strpos(@kind, chr(31)) = 0",
+	{Condition: "@unique_key IS NULL OR strpos(@kind, " + sqlKindEnd + ") = 0",
 		Message: "kind must not have the character U+001F, which ends the kind in the key of a unique job"},
 	{Condition: "@unique_while <@ ARRAY['done', 'failed']", Message: "unique_while may have done and failed"},
 	input.HeadersCheck(MaxHeaders),
@@ -29,7 +29,7 @@ var (
 		Params: []workqueue.Param{{Name: "priority", Type: "integer", Default: fmt.Sprint(int(Normal))}},
 	}
 	writtenUniqueKey = workqueue.Written{
-		As:     "concat('u:', @kind, chr(31)) || @unique_key",
+		As:     "concat('u:', @kind, " + sqlKindEnd + ") || @unique_key",
 		Params: []workqueue.Param{{Name: "unique_key", Type: "text", Default: "NULL"}},
 	}
 	writtenUniqueStates = workqueue.Written{

@@ -1,5 +1,7 @@
 package workqueue
 
+import "github.com/txwork/txwork/workqueue/internal/telemetry"
+
 // An outcomeKind is a way in which a claim can end.
 type outcomeKind uint8
 
@@ -23,14 +25,14 @@ var outcomes = [outcomeKinds]struct {
 	again     bool   // the row can be due again while this worker runs
 	ends      Status // the state of the row afterwards; Ready also stands for a row whose attempts were used up
 }{
-	outcomeAck:       {name: "ack", statement: "ack", deletes: "ack_delete", ends: Done},
-	outcomeRetry:     {name: "abandon", statement: "abandon", again: true},
-	outcomeSnooze:    {name: "snooze", statement: "snooze", again: true},
-	outcomeInterrupt: {name: "release", statement: "snooze"},
-	outcomeLeave:     {name: "leave", statement: "leave", again: true},
-	outcomeRelease:   {name: "release", statement: "release"},
-	outcomeFail:      {name: "fail", statement: "fail", ends: Failed},
-	outcomeCancel:    {name: "cancel", statement: "fail", ends: Failed},
+	outcomeAck:       {name: telemetry.OutcomeAck, statement: "ack", deletes: "ack_delete", ends: Done},
+	outcomeRetry:     {name: telemetry.OutcomeAbandon, statement: "abandon", again: true},
+	outcomeSnooze:    {name: telemetry.OutcomeSnooze, statement: "snooze", again: true},
+	outcomeInterrupt: {name: telemetry.OutcomeRelease, statement: "snooze"},
+	outcomeLeave:     {name: telemetry.OutcomeLeave, statement: "leave", again: true},
+	outcomeRelease:   {name: telemetry.OutcomeRelease, statement: "release"},
+	outcomeFail:      {name: telemetry.OutcomeFail, statement: "fail", ends: Failed},
+	outcomeCancel:    {name: telemetry.OutcomeCancel, statement: "fail", ends: Failed},
 }
 
 func (k outcomeKind) String() string { return outcomes[k].name }

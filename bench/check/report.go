@@ -134,26 +134,25 @@ const minRuns = 5
 
 func compare(w results.Workload, m metric, base, tree *measure.Spread) row {
 	r := row{Workload: w, Metric: m.name, Higher: m.higher, Base: base, Tree: tree, title: m.title}
-	if base == nil || tree == nil {
-		return r
-	}
-	r.Apart = min(base.Runs, tree.Runs) >= minRuns && !base.Overlaps(*tree)
-	ratio := tree.Median / base.Median
-	r.Ratio = &ratio
+	r.Ratio = ratioOf(tree, base)
+	r.Apart = r.Ratio != nil && min(base.Runs, tree.Runs) >= minRuns && !base.Overlaps(*tree)
 	return r
+}
+
+// ratioOf divides two medians; nil if one is missing.
+func ratioOf(a, b *measure.Spread) *float64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	ratio := a.Median / b.Median
+	return &ratio
 }
 
 // add adds the figures of another peer, unless there are none.
 func (r *row) add(peer results.Entrant, s *measure.Spread) {
-	if s == nil {
-		return
+	if s != nil {
+		r.Beside = append(r.Beside, other{peer.String(), *s, ratioOf(r.Tree, s)})
 	}
-	o := other{Peer: peer.String(), Spread: *s}
-	if r.Tree != nil {
-		ratio := r.Tree.Median / s.Median
-		o.Ratio = &ratio
-	}
-	r.Beside = append(r.Beside, o)
 }
 
 func (r report) write(w io.Writer, asJSON bool) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
@@ -75,8 +74,7 @@ type session struct {
 	pool    *pgxpool.Pool
 	system  dbos.Context
 	options []dbos.QueueOption
-	queues  []string
-	turn    atomic.Int64
+	queues  *peer.Queues
 }
 
 func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
@@ -88,12 +86,9 @@ func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{pool: pool, options: profile.options(c.Concurrency)}
-	for i := range c.Queues {
-		s.queues = append(s.queues, fmt.Sprintf("queue_%d", i))
-	}
-	if len(s.queues) == 0 {
-		s.queues = []string{defaultQueue}
+	s := &session{pool: pool, options: profile.options(c.Concurrency), queues: peer.NewQueues(c.Queues)}
+	if c.Queues == 0 {
+		s.queues.Names = []string{defaultQueue} // DBOS has none by itself
 	}
 	migrated := config(pool)
 	migrated.SkipMigrations = true
@@ -108,24 +103,21 @@ const enqueueMany = `SELECT count(dbos.enqueue_workflow(workflow_name => $1, que
 	positional_args => ARRAY[body], app_version => $3, application_name => $4)) FROM unnest($5::json[]) AS body`
 
 func (s *session) InsertMany(ctx context.Context, bodies []protocol.Body) error {
-	_, err := s.pool.Exec(ctx, enqueueMany, workflow, s.next(), version, application, bodies)
+	_, err := s.pool.Exec(ctx, enqueueMany, workflow, s.queues.Next(), version, application, bodies)
 	return err
 }
 
 func (s *session) InsertOne(_ context.Context, body protocol.Body) error {
-	_, err := dbos.Enqueue[int](s.system, s.next(), workflow, body)
+	_, err := dbos.Enqueue[int](s.system, s.queues.Next(), workflow, body)
 	return err
 }
-
-// next returns the queue whose turn it is.
-func (s *session) next() string { return s.queues[int(s.turn.Add(1))%len(s.queues)] }
 
 func (s *session) Work(ctx context.Context, handled func()) error {
 	dbos.RegisterWorkflow(s.system, func(dbos.Context, protocol.Body) (int, error) {
 		handled()
 		return 0, nil
 	}, dbos.WithWorkflowName(workflow))
-	for _, name := range s.queues {
+	for _, name := range s.queues.Names {
 		if _, err := dbos.RegisterQueue(s.system, name, s.options...); err != nil {
 			return err
 		}

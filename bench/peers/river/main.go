@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -60,8 +59,7 @@ type session struct {
 	pool    *pgxpool.Pool
 	client  *river.Client[pgx.Tx]
 	handled func()
-	queues  []string // none: the default one
-	turn    atomic.Int64
+	queues  *peer.Queues
 }
 
 func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
@@ -73,10 +71,7 @@ func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{pool: pool, handled: func() {}}
-	for i := range c.Queues {
-		s.queues = append(s.queues, fmt.Sprintf("queue_%d", i))
-	}
+	s := &session{pool: pool, handled: func() {}, queues: peer.NewQueues(c.Queues)}
 	s.client, err = river.NewClient(riverpgxv5.New(pool), profile.config(c.Concurrency, s))
 	return s, err
 }
@@ -97,10 +92,10 @@ func (s *session) InsertOne(ctx context.Context, body protocol.Body) error {
 
 // into returns options with the queue whose turn it is.
 func (s *session) into() *river.InsertOpts {
-	if len(s.queues) == 0 {
-		return nil
+	if name := s.queues.Next(); name != "" {
+		return &river.InsertOpts{Queue: name}
 	}
-	return &river.InsertOpts{Queue: s.queues[int(s.turn.Add(1))%len(s.queues)]}
+	return nil
 }
 
 func (s *session) Work(ctx context.Context, handled func()) error {

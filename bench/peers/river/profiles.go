@@ -51,7 +51,7 @@ func (p profile) config(concurrency int, s *session) *river.Config {
 		concurrency = p.maxWorkers
 	}
 	queues := map[string]river.QueueConfig{}
-	for _, name := range s.queues {
+	for _, name := range s.queues.Names {
 		queues[name] = river.QueueConfig{MaxWorkers: concurrency}
 	}
 	if len(queues) == 0 {

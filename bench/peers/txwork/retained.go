@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/bench/peer"
 	"github.com/txwork/txwork/bench/protocol"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
@@ -23,19 +22,14 @@ type retained struct {
 	pool    *pgxpool.Pool
 	client  *jobs.Client
 	options workqueue.WorkerOptions
-	queues  []jobs.QueueOptions // none: the default one
-	turn    atomic.Int64
+	queues  *peer.Queues
 }
 
 func retainedDDL() (up, down string, err error) { return jobs.DDL("") }
 
 func openRetained(pool *pgxpool.Pool, o workqueue.WorkerOptions, queues int) (*retained, error) {
 	client, err := jobs.Open(jobs.Options{})
-	r := &retained{pool: pool, client: client, options: o}
-	for i := range queues {
-		r.queues = append(r.queues, jobs.QueueOptions{Name: fmt.Sprintf("queue_%d", i)})
-	}
-	return r, err
+	return &retained{pool: pool, client: client, options: o, queues: peer.NewQueues(queues)}, err
 }
 
 func (r *retained) InsertMany(ctx context.Context, bodies []protocol.Body) error {
@@ -51,18 +45,9 @@ func (r *retained) InsertMany(ctx context.Context, bodies []protocol.Body) error
 
 func (r *retained) InsertOne(ctx context.Context, body protocol.Body) error {
 	return workqueue.InTx(ctx, r.pool, func(tx workqueue.Tx) error {
-		_, err := r.client.Enqueue(ctx, tx, jobs.Insert{Args: noop{body}, Queue: r.next()})
+		_, err := r.client.Enqueue(ctx, tx, jobs.Insert{Args: noop{body}, Queue: r.queues.Next()})
 		return err
 	})
-}
-
-// next returns the queue whose turn it is; empty is the default.
-func (r *retained) next() string {
-	if len(r.queues) == 0 {
-		return ""
-	}
-	i := int(r.turn.Add(1)) % len(r.queues)
-	return r.queues[i].Name
 }
 
 func (r *retained) Work(ctx context.Context, handled func()) error {
@@ -71,8 +56,11 @@ func (r *retained) Work(ctx context.Context, handled func()) error {
 		handled()
 		return nil
 	}, jobs.KindOptions[noop]{})
-	worker, err := jobs.NewWorker(r.pool, r.client, jobs.WorkerOptions{Registry: registry, WorkerOptions: r.options,
-		Queues: r.queues})
+	o := jobs.WorkerOptions{Registry: registry, WorkerOptions: r.options}
+	for _, name := range r.queues.Names {
+		o.Queues = append(o.Queues, jobs.QueueOptions{Name: name})
+	}
+	worker, err := jobs.NewWorker(r.pool, r.client, o)
 	if err != nil {
 		return err
 	}
