@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
 )
@@ -40,17 +41,30 @@ func TestIDsBeginWithTheTime(t *testing.T) {
 		}
 	}
 	for _, table := range tables {
-		ids := value[[]uuid.UUID](t, db.Pool, "SELECT array_agg("+defaults[table]+") FROM generate_series(1, 1000)")
-		now := value[time.Time](t, db.Pool, "SELECT clock_timestamp()")
-		for _, id := range ids {
-			made := time.Unix(id.Time().UnixTime())
-			if id.Version() != 7 || id.Variant() != uuid.RFC4122 || now.Sub(made) > time.Minute || made.After(now) {
-				t.Errorf("%s: %v is version %d, variant %v, made at %v", table, id, id.Version(), id.Variant(), made)
-				break
+		type madeAt struct {
+			ID  uuid.UUID
+			Now time.Time // after the id was made
+		}
+		rows, err := db.Pool.Query(t.Context(), "SELECT "+defaults[table]+" AS id, clock_timestamp() AS now"+
+			" FROM generate_series(1, 1000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := pgx.CollectRows(rows, pgx.RowToStructByName[madeAt])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []uuid.UUID
+		for _, m := range made {
+			at := time.Unix(m.ID.Time().UnixTime())
+			if m.ID.Version() != 7 || m.ID.Variant() != uuid.RFC4122 || m.Now.Sub(at) > time.Minute || at.After(m.Now) {
+				t.Fatalf("%s: %v is version %d, variant %v, of %v, and was made before %v", table, m.ID, m.ID.Version(),
+					m.ID.Variant(), at, m.Now)
 			}
+			ids = append(ids, m.ID)
 		}
 		slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
-		if len(slices.Compact(ids)) != len(ids) {
+		if len(slices.Compact(ids)) != len(made) {
 			t.Errorf("%s: an id was made twice", table)
 		}
 	}

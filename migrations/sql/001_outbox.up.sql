@@ -22,7 +22,7 @@ CREATE DOMAIN "{{schema}}"."outbox_time" AS timestamptz CONSTRAINT "outbox_time_
 
 CREATE TABLE "{{schema}}"."outbox" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid,
     due_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."outbox_time" NOT NULL DEFAULT now(),
@@ -937,7 +937,7 @@ BEGIN
     duplicate := false;
     IF NOT ((nullif($4, '')) IS NOT NULL) THEN
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid;
         INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
         VALUES (id,
@@ -960,7 +960,7 @@ BEGIN
     END IF;
     FOR attempt IN 1..10 LOOP
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid;
         INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
         VALUES (id,

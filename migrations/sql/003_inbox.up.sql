@@ -32,7 +32,7 @@ CREATE DOMAIN "{{schema}}"."inbox_body_hash_value" AS bytea
 
 CREATE TABLE "{{schema}}"."inbox" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid,
     due_at "{{schema}}"."inbox_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."inbox_time" NOT NULL DEFAULT now(),
@@ -953,7 +953,7 @@ BEGIN
     duplicate := false;
     FOR attempt IN 1..10 LOOP
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid;
         INSERT INTO "{{schema}}"."inbox" (id, due_at, max_attempts, headers, "consumer", "source", "message_id", "body_hash", "topic", "payload")
         VALUES (id,
@@ -1522,7 +1522,7 @@ CREATE FUNCTION "{{schema}}"."inbox_begin"(
     consumer text, source text, message_id text,
     body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL,
     id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid
 ) RETURNS TABLE (answer text, holder uuid, holder_status smallint)
 LANGUAGE plpgsql

@@ -28,7 +28,7 @@ CREATE DOMAIN "{{schema}}"."timers_generation_value" AS integer
 
 CREATE TABLE "{{schema}}"."timers" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid,
     due_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."timers_time" NOT NULL DEFAULT now(),
@@ -600,7 +600,7 @@ LEFT JOIN changed AS c ON c.key = w.key
         END IF;
         duplicate := false;
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid;
         INSERT INTO "{{schema}}"."timers" (id, due_at, max_attempts, headers, "key", "topic", "payload", "fire_at", "generation")
         VALUES (id,
@@ -1215,7 +1215,7 @@ CREATE DOMAIN "{{schema}}"."timers_schedule_time" AS timestamptz CONSTRAINT "tim
 
 CREATE TABLE "{{schema}}"."timers_schedule" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid,
     due_at "{{schema}}"."timers_schedule_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."timers_schedule_time" NOT NULL DEFAULT now(),

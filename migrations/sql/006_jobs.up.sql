@@ -32,7 +32,7 @@ CREATE DOMAIN "{{schema}}"."jobs_progress_value" AS smallint
 
 CREATE TABLE "{{schema}}"."jobs" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid,
     due_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."jobs_time" NOT NULL DEFAULT now(),
@@ -646,7 +646,7 @@ BEGIN
     duplicate := false;
     IF NOT ((concat('u:', $1, chr(31)) || $5) IS NOT NULL) THEN
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid;
         INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
         VALUES (id,
@@ -673,7 +673,7 @@ BEGIN
     END IF;
     FOR attempt IN 1..10 LOOP
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid;
         INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
         VALUES (id,
@@ -3752,7 +3752,7 @@ CREATE DOMAIN "{{schema}}"."jobs_schedule_time" AS timestamptz CONSTRAINT "jobs_
 
 CREATE TABLE "{{schema}}"."jobs_schedule" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid,
     due_at "{{schema}}"."jobs_schedule_time" NOT NULL DEFAULT now(),
     created_at "{{schema}}"."jobs_schedule_time" NOT NULL DEFAULT now(),

@@ -42,7 +42,7 @@ CREATE DOMAIN "billing"."invoices_cents_value" AS bigint
 
 CREATE TABLE "billing"."invoices" (
     id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid,
     due_at "billing"."invoices_time" NOT NULL DEFAULT now(),
     created_at "billing"."invoices_time" NOT NULL DEFAULT now(),
@@ -584,7 +584,7 @@ BEGIN
     duplicate := false;
     FOR attempt IN 1..10 LOOP
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
         'hex')::uuid;
         INSERT INTO "billing"."invoices" (id, due_at, max_attempts, headers, "number", "channel", "customer", "cents")
         VALUES (id,
