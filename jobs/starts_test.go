@@ -51,7 +51,7 @@ func TestWhatIsLeftTakesNothingOfARate(t *testing.T) {
 				for range 2 * burst {
 					f.enqueue(mail{}, options)
 				}
-				f.exec(f.named("SELECT %_fold()"))
+				f.exec(f.named("CALL %_fold()"))
 				token := uuid.New()
 				equal(t, "claimed by SQL", ask[uuid.UUID](f,
 					f.named("SELECT %_claim($1, 60, 1, 'default', 2::smallint)"), token), bySQL)
@@ -91,7 +91,7 @@ func (f *fixture) settled() {
 	f.until("nothing is in progress", func() bool {
 		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 1") == 0
 	})
-	f.exec(f.named("SELECT %_fold()"))
+	f.exec(f.named("CALL %_fold()"))
 	equal(f, "claimed after all", ask[int](f, f.named("SELECT count(*) FROM %_claim_rows(gen_random_uuid(), 60, 10, "+
 		"'default', 2::smallint) WHERE kind = 'mail'")), 0)
 }

@@ -12,7 +12,7 @@ import (
 var (
 	documented = regexp.MustCompile(`(?m)^(?:call )?txwork\.(\w+)\((.*?)\)(?: returns (.*?))?(?: --.*)?$`)
 	constant   = regexp.MustCompile(`(?i) default '[^']*'::interval| default null::interval`)
-	cast       = regexp.MustCompile(`::\w+`)
+	cast       = regexp.MustCompile(`::\w+(?: precision)?`)
 )
 
 // The functions in docs/state-machine.md are those that the migrations make, with the same names, parameters, defaults
@@ -53,6 +53,6 @@ func TestTheDocumentedFunctions(t *testing.T) {
 // asDocumented leaves out the defaults of retentions, which depend on the table and which the page explains in words.
 func asDocumented(signature string) string {
 	text := cast.ReplaceAllString(constant.ReplaceAllString(strings.ReplaceAll(signature, "IN ", ""), ""), "")
-	return strings.NewReplacer("integer", "int", "DEFAULT NULL", "default null", "DEFAULT", "default", "SETOF ",
-		"setof ", "TABLE(", "table (").Replace(text)
+	return strings.NewReplacer("INOUT ", "inout ", "integer", "int", "DEFAULT NULL", "default null", "DEFAULT", "default",
+		"SETOF ", "setof ", "TABLE(", "table (").Replace(text)
 }

@@ -94,7 +94,7 @@ func (t RoleTable) unit() unit {
 func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, core: true}
 	return u.calls("claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
-		"purge", "fold", "each", "maintain_step", "maintain").runs("announce")
+		"purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce")
 }
 
 func (u unit) withTopics() unit {

@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 		"a newer library, which the tables serve": {newer, nil},
 		"a newer library's additions": {newer + `; COMMENT ON TABLE outbox IS 'txwork core 2 since 1, version 3 since 1';
 			ALTER TABLE outbox ADD COLUMN tenant text NOT NULL DEFAULT 'none'; CREATE INDEX outbox_tenant_idx ON outbox (tenant);
-			CREATE OR REPLACE FUNCTION outbox_fold(max_notes integer DEFAULT 1000) RETURNS integer LANGUAGE sql AS 'SELECT 0'`,
+			CREATE FUNCTION outbox_fold_step(max_notes integer) RETURNS integer LANGUAGE sql AS 'SELECT 0'`,
 			nil},
 		"damage to a newer library's table": {newer + `; COMMENT ON TABLE outbox IS 'txwork core 1, version 2 since 1';
 			ALTER TABLE outbox SET UNLOGGED`, []string{"outbox is UNLOGGED"}},
@@ -158,9 +158,9 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 				"CREATE FUNCTION inbox_maintain(integer, interval, interval) RETURNS integer LANGUAGE sql AS 'SELECT 1'"},
 			[]string{"function {schema}.inbox_maintain(integer, interval, interval) is a function"}},
 		"a function of the same name": {
-			[]string{"CREATE FUNCTION outbox_fold(max_notes bigint DEFAULT 1) RETURNS integer LANGUAGE sql AS " +
+			[]string{"CREATE FUNCTION outbox_fold_step(max_notes bigint) RETURNS integer LANGUAGE sql AS " +
 				"'SELECT 1'"},
-			[]string{"function {schema}.outbox_fold(bigint) is not txwork's"}},
+			[]string{"function {schema}.outbox_fold_step(bigint) is not txwork's"}},
 		"a check dropped": {
 			[]string{"ALTER TABLE outbox DROP CONSTRAINT outbox_state_check"},
 			[]string{"constraint outbox_state_check of {schema}.outbox is missing"}},

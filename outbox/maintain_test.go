@@ -59,7 +59,7 @@ func TestMaintainIsAllThatSQLNeeds(t *testing.T) {
 // claimSQL claims messages as a worker in SQL does.
 func (f *fixture) claimSQL(most int) []uuid.UUID {
 	f.Helper()
-	f.exec("SELECT " + f.table + "_fold()")
+	f.exec("CALL " + f.table + "_fold()")
 	rows, err := f.Pool.Query(f.Context(), "SELECT "+f.table+"_claim($1, 60, $2)", uuid.New(), most)
 	if err != nil {
 		f.Fatal(err)

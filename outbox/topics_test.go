@@ -200,7 +200,7 @@ func TestOrderedRowsOfAPausedTopic(t *testing.T) {
 	for range 3 { // folds and sweeps leave the row where it is
 		f.exec("UPDATE " + f.table + "_key_cursor SET swept_at = '-infinity'")
 		f.exec("SELECT " + f.table + "_key_sweep(1000)")
-		f.exec("SELECT " + f.table + "_fold()")
+		f.exec("CALL " + f.table + "_fold()")
 	}
 	rest(300 * time.Millisecond)
 	if n := len(got.of("b")) + len(got.of("a")); n != 2 {

@@ -46,7 +46,7 @@ func TestReapersLeaveAFoldToWhoIsAtIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Rollback(context.Background())
-	if _, err := holder.Exec(t.Context(), "SELECT "+db.Schema+".outbox_fold()"); err != nil {
+	if _, err := holder.Exec(t.Context(), "SELECT "+db.Schema+".outbox_key_fold(1000)"); err != nil {
 		t.Fatal(err)
 	}
 	report, err := reaper.RunOnce(t.Context(), db.Pool, box.Tables(), db.options())

@@ -82,3 +82,7 @@ func checkDue(t time.Time) error {
 func checkText(field, s string) error { return refuse(field, postgres.Text(s)) }
 
 func checkIdentifier(kind, name string) error { return refuse(kind, postgres.Identifier(name)) }
+
+// foldLimit bounds the notes of one call of a fold, and so how long it holds locks. If the notes concern few keys, a
+// fold may apply ten times as many.
+const foldLimit = 1000

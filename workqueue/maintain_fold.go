@@ -9,10 +9,6 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// foldLimit bounds the notes of one call, and so how long the call holds locks. If the notes concern few keys, a fold
-// may apply ten times as many.
-const foldLimit = 1000
-
 // foldPatience is how long Fold waits for another session that folds.
 const foldPatience = 5 * time.Second
 

@@ -28,7 +28,7 @@ func (s Spec) DDL() (up, down string, err error) {
 		parts = append(parts, v.renderFunction(f))
 	}
 	parts = append(parts, v.writersUp()...)
-	parts = append(parts, v.execute("each", v), v.execute("maintain", v))
+	parts = append(parts, v.execute("fold", v), v.execute("each", v), v.execute("maintain", v))
 	return strings.Join(parts, "\n\n") + "\n", v.execute("table_down", v) + "\n", nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
@@ -44,4 +45,28 @@ func (v view) Noted(row string) string {
 		return "false"
 	}
 	return strings.Join(columns, " OR ")
+}
+
+// FoldFunctions are the Spec's Folds.
+func (v view) FoldFunctions() []string {
+	var names []string
+	for _, f := range v.spec.Folds {
+		names = append(names, v.Function(f.Suffix))
+	}
+	return names
+}
+
+// FoldLimit is foldLimit for the template.
+func (view) FoldLimit() int { return foldLimit }
+
+// Inc counts from one, as arrays in SQL do.
+func (view) Inc(i int) int { return i + 1 }
+
+// TableName is the table's name for messages.
+func (v view) TableName() string { return v.spec.Name() }
+
+// RefusesCursor refuses a text that no call has returned.
+func (view) RefusesCursor(condition string) string {
+	return sqltext.RefuseUnless(condition, "cursor", "is not what the last call has returned",
+		"Pass the cursor of your last call that committed, or NULL to begin anew.")
 }

@@ -32,7 +32,7 @@ func (v view) Maintenance() []maintenance {
 	return append(all,
 		maintenance{"purge_done", "SELECT p.done FROM " + v.Function("purge") + "($2, $3, NULL) AS p"},
 		maintenance{"purge_failed", "SELECT p.failed FROM " + v.Function("purge") + "($2, NULL, $4) AS p"},
-		maintenance{"fold", "SELECT " + v.Function("fold") + "($2)"},
+		maintenance{"fold", "SELECT f.folded FROM " + v.Function("fold_step") + "($2, NULL, 0) AS f"},
 	)
 }
 
@@ -42,15 +42,6 @@ func (view) MaxSkipped() int { return MaxSkipped }
 // Note calls the function of the migrations that notes when the table was maintained, see package reaper.
 func (v view) Note() string {
 	return quote(v.spec.Schema) + "." + quote("leader_note") + "('" + v.spec.Name() + "', problem)"
-}
-
-// FoldFunctions are the Spec's Folds.
-func (v view) FoldFunctions() []string {
-	var names []string
-	for _, f := range v.spec.Folds {
-		names = append(names, v.Function(f.Suffix))
-	}
-	return names
 }
 
 // DoneAge and FailedAge are the Spec's retentions as expressions. NULL is for ever.

@@ -169,6 +169,3 @@ func (view) MaxVanished() int { return maxVanished }
 
 // RunsTriggers refuses a session whose triggers do not run, for rows with a key.
 func (writerView) RunsTriggers() string { return postgres.RunsTriggers }
-
-// TableName is the table's name for messages.
-func (w writerView) TableName() string { return w.spec.Name() }

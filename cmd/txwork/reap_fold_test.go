@@ -15,7 +15,7 @@ func TestReapTellsWhoFolds(t *testing.T) {
 	holder, err := c.db.Pool.Begin(t.Context())
 	must(t, err)
 	defer holder.Rollback(context.Background())
-	_, err = holder.Exec(t.Context(), "SELECT "+c.db.Schema+".outbox_fold()")
+	_, err = holder.Exec(t.Context(), "SELECT "+c.db.Schema+".outbox_key_fold(1000)")
 	must(t, err)
 	asked := 0
 	box, err := outbox.Open(outbox.Options{Schema: c.db.Schema,

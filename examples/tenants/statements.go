@@ -33,7 +33,7 @@ var statements = map[string]string{
 		"VALUES (now(), 'globex:ink', true, 9)",
 	"notes that are gone": "DELETE FROM jobs_key_note",
 	"keys that are gone":  "DELETE FROM jobs_key_state",
-	"a fold":              "SELECT jobs_fold(1000)",
+	"a fold":              "CALL jobs_fold()",
 	"a fold of keys":      "SELECT jobs_key_fold(1000)",
 	"a sweep of keys":     "SELECT jobs_key_sweep(1000)",
 

@@ -286,7 +286,7 @@ func (g *generic) outboxSteps() {
 	})
 	g.sql("cancel steps", "UPDATE outbox SET status = 3, attempts = 1, completed_at = now(), failed_at = now(), "+
 		"cancelled_at = now() WHERE topic = 'step'")
-	g.sql("fold", "SELECT outbox_fold(10000)")
+	g.sql("fold", "SELECT outbox_key_fold(10000), outbox_join_fold(10000)")
 	g.sql("recount", "SELECT outbox_join_recount(ARRAY(SELECT id FROM outbox_join))")
 	g.sql("sweep", "SELECT outbox_join_sweep(1000)")
 	g.step("unblock", func(ctx context.Context, tx workqueue.Tx) error {
@@ -475,7 +475,7 @@ func (g *generic) jobsSteps() {
 		return err
 	})
 	g.sql("complete the root", "UPDATE jobs SET status = 2, attempts = 1, completed_at = now() WHERE queue = 'root'")
-	g.sql("fold", "SELECT jobs_fold(10000)")
+	g.sql("fold", "SELECT jobs_key_fold(10000), jobs_join_fold(10000)")
 	g.sql("recount", "SELECT jobs_join_recount(ARRAY(SELECT id FROM jobs_join))")
 	g.sql("sweep", "SELECT jobs_join_sweep(10000)")
 	g.sql("forget", "SELECT jobs_join_forget(ARRAY(SELECT id FROM jobs_join WHERE status <> 0), 100000)")

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/survey"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // orderChecks look for rows that wait for other rows, behind a key or in a join.
@@ -89,7 +88,7 @@ func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error
 			rough(seconds(*worst.Age))),
 		Evidence: []Evidence{evidence("notes", worst.Notes, "oldest_seconds", seconds(*worst.Age))},
 		Remedy: Remedy{
-			Do: "Fold by hand, again while it returns more than 0, and start a worker of the table. If one is running, its " +
+			Do: "Fold by hand, and start a worker of the table. If one is running, its " +
 				"log says why its folds fail.",
 			Commands: []string{x.command("reap", "--no-purge", t.Name)},
 			SQL:      []string{foldSQL(t)},
@@ -98,9 +97,9 @@ func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error
 	}}, nil
 }
 
-// foldSQL folds as many notes as one call may.
+// foldSQL folds until no note is due.
 func foldSQL(t *table) string {
-	return fmt.Sprintf("SELECT %s(%d);", t.Q("_fold"), workqueue.MaxBatch)
+	return "CALL " + t.Q("_fold") + "();"
 }
 
 // oldestNote returns the table's oldest note if it has waited for longer than the threshold, otherwise nil.

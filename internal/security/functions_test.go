@@ -44,6 +44,7 @@ var qualified = map[string]string{
 	"_announce": "a SET of a function costs every single insert more than the notification itself; the body is one " +
 		"condition and one call",
 	"_maintain": "a procedure with a SET cannot commit; the functions that it calls have theirs",
+	"_fold":     "as _maintain",
 }
 
 // A call of one of our functions runs only our code with the caller's own rights, and nothing that is on the caller's

@@ -59,7 +59,7 @@ func (f *fixture) fill(tenant string) (steps []uuid.UUID, id uuid.UUID) {
 		return err
 	})
 	for range 2 { // one fold releases, and the next knows the limited key
-		f.exec(f.db.Pool, "SELECT jobs_fold(1000)")
+		f.exec(f.db.Pool, "SELECT jobs_fold_step(1000, NULL, 0)")
 	}
 	q, owner := f.jobs.Table().On(worker), uuid.New()
 	rows, err := q.Claim(f.t.Context(), owner, time.Minute, 10, queue, 2)
@@ -264,7 +264,7 @@ func TestTenantsFinishEverything(t *testing.T) {
 		start(worker.Run)
 	}
 	f.await("every row to be done", func() bool {
-		f.exec(f.db.Pool, "SELECT outbox_fold(1000), jobs_fold(1000)") // as a process that sees all rows
+		f.exec(f.db.Pool, "SELECT outbox_fold_step(1000, NULL, 0), jobs_fold_step(1000, NULL, 0)") // as a process that sees all rows
 		return ask[int](f, `SELECT ((SELECT count(*) FROM {schema}.outbox WHERE status <> 2)
 			+ (SELECT count(*) FROM {schema}.jobs WHERE status <> 2)
 			+ (SELECT count(*) FROM {schema}.outbox_join WHERE status <> 1)
@@ -308,5 +308,5 @@ func TestPoliciesGoWithRowLevelSecurity(t *testing.T) {
 	if n := secured(); n > 0 {
 		t.Errorf("%d tables still have row-level security", n)
 	}
-	f.exec(f.as("worker"), "SELECT outbox_fold(1), jobs_fold(1), letters_fold(1)")
+	f.exec(f.as("worker"), "SELECT outbox_fold_step(1000, NULL, 0), jobs_fold_step(1000, NULL, 0), letters_fold_step(1000, NULL, 0)")
 }

@@ -179,7 +179,7 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 		f.refuses(producer, forbidden, "SELECT "+table+"_fail($1, $2, 'x')", token, ids)
 		f.refuses(producer, forbidden, "SELECT "+table+"_extend($1, $2, 60)", token, ids)
 		f.refuses(producer, forbidden, "SELECT * FROM "+table+"_reap_expired()")
-		f.refuses(producer, forbidden, "SELECT "+table+"_fold()")
+		f.refuses(producer, forbidden, "SELECT "+table+"_fold_step(1000, NULL, 0)")
 		f.refuses(producer, forbidden, "SELECT * FROM "+table+"_purge()")
 		f.refuses(producer, forbidden, "CALL "+table+"_maintain()")
 		f.refuses(producer, forbidden, "SELECT "+table+"_redrive($1)", ids)

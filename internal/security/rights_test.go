@@ -18,10 +18,10 @@ func TestARightThatIsMissingIsRefused(t *testing.T) {
 	f := newFixture(t)
 	f.prepareMaintenance()
 	calls := map[string][]string{
-		"outbox": {"SELECT outbox_fold(1000)", "SELECT outbox_purge(1000, '0')",
+		"outbox": {"SELECT outbox_fold_step(1000, NULL, 0)", "SELECT outbox_purge(1000, '0')",
 			"SELECT outbox_claim(gen_random_uuid(), 60, 10)", "SELECT outbox_reap_expired(1000)",
 			"SELECT outbox_ack(owner_token, ARRAY[id]) FROM outbox WHERE status = 1"},
-		"jobs": {"SELECT jobs_fold(1000)", "SELECT jobs_purge(1000, '0')",
+		"jobs": {"SELECT jobs_fold_step(1000, NULL, 0)", "SELECT jobs_purge(1000, '0')",
 			"SELECT jobs_claim(gen_random_uuid(), 60, 10, 'slow', 2::smallint)", "SELECT jobs_reap_expired(1000)",
 			"SELECT jobs_ack(owner_token, ARRAY[id]) FROM jobs WHERE status = 1", "SELECT jobs_slot_sweep(1000)"},
 	}
@@ -76,8 +76,8 @@ func (f *fixture) prepareMaintenance() {
 	worker := f.as("worker")
 	f.in(worker, f.configure)
 	for range 2 {
-		f.exec(worker, "SELECT outbox_fold(1000)")
-		f.exec(worker, "SELECT jobs_fold(1000)")
+		f.exec(worker, "SELECT outbox_fold_step(1000, NULL, 0)")
+		f.exec(worker, "SELECT jobs_fold_step(1000, NULL, 0)")
 		f.exec(worker, "SELECT outbox_claim(gen_random_uuid(), 60, 3)")
 		f.exec(worker, "SELECT jobs_claim(gen_random_uuid(), 60, 3, 'default', 2::smallint)")
 		for _, table := range []string{"outbox", "jobs"} {

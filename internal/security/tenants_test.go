@@ -56,7 +56,8 @@ var touches = []string{"_ack", "_abandon", "_fail", "_extend", "_claim", "_claim
 	"_reap_expired", "_redrive", "_announce", "_key_enter", "_key_come", "_key_back", "_key_left", "_key_wait",
 	"_key_note", "_key_leave", "_key_level", "_key_move", "_key_unblock", "_policies",
 	"_join_settled", "_free_key", "_chain_key", "_record", "_give_slot", "_give_start", "_begin", "_strip", "_rearm",
-	"_disarm", "_purge", "_each", "_fold", "_maintain", "_topics", "_topic_changed", "_enqueue", "_receive", "_set"}
+	"_disarm", "_purge", "_each", "_fold_step", "_fold", "_maintain", "_topics", "_topic_changed", "_enqueue",
+	"_receive", "_set"}
 
 // Each function is known either to conclude nothing from absence, or to refuse a role that does not see all rows.
 func TestEveryFunctionIsKnownToConcludeOrNot(t *testing.T) {
@@ -167,7 +168,7 @@ func TestATenantDestroysNoWorkOfOthers(t *testing.T) {
 		VALUES ('k', 'globex.q', 1, '', 1, 1, gen_random_uuid(), now() + interval '1 hour', true)`)
 	f.exec(owner, `INSERT INTO jobs_slot (job_id, queue, taken_at) SELECT id, queue, now() - interval '1 hour' FROM jobs`)
 
-	for _, call := range []string{"outbox_key_fold(1000)", "outbox_fold(1000)", "outbox_key_sweep(1000)",
+	for _, call := range []string{"outbox_key_fold(1000)", "outbox_fold_step(1000, NULL, 0)", "outbox_key_sweep(1000)",
 		"outbox_join_fold(1000)", "outbox_join_sweep(1000)", "jobs_slot_sweep(1000)"} {
 		f.refuses(acme, forbidden, "SELECT * FROM {schema}."+call)
 	}

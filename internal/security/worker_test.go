@@ -244,8 +244,10 @@ func (f *fixture) callFunctions(pool *pgxpool.Pool) {
 		f.exec(pool, "SELECT "+table+"_ack($1, $2)", token, ids)
 		f.exec(pool, "SELECT "+table+"_redrive($1)", ids)
 		f.exec(pool, "SELECT * FROM "+table+"_reap_expired()")
-		_, err := pool.Exec(t.Context(), "CALL "+table+"_maintain()") // not allowed in a transaction
-		must(t, err)
+		for _, procedure := range []string{"_fold()", "_maintain()"} { // not allowed in a transaction
+			_, err := pool.Exec(t.Context(), "CALL "+table+procedure)
+			must(t, err)
+		}
 		if status := ask[int](f, "SELECT status FROM "+table+" WHERE id = $1", ids[0]); status != 2 {
 			t.Errorf("%s: status %d after the ack, want 2", table, status)
 		}

@@ -49,7 +49,8 @@ DROP FUNCTION "{{schema}}"."outbox_enqueue"(text, text, text, text, boolean, tex
 DROP FUNCTION "{{schema}}"."outbox_enqueue"(text, json, text, text, boolean, text, timestamptz, jsonb, integer);
 DROP FUNCTION "{{schema}}"."outbox_enqueue"(text, jsonb, text, text, boolean, text, timestamptz, jsonb, integer);
 DROP FUNCTION "{{schema}}"."outbox_purge"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."outbox_fold"(integer);
+DROP PROCEDURE "{{schema}}"."outbox_fold"(text, integer, double precision, boolean);
+DROP FUNCTION "{{schema}}"."outbox_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."outbox_claim_by_topic"(uuid, interval, integer, timestamptz[], uuid[], text[], text[], timestamptz[], uuid[], integer[], boolean);
 DROP FUNCTION "{{schema}}"."outbox_pause"(text);
 DROP FUNCTION "{{schema}}"."outbox_resume"(text);

@@ -8,7 +8,8 @@ DROP FUNCTION "{{schema}}"."inbox_receive"(text, text, text, text, bytea, text, 
 DROP FUNCTION "{{schema}}"."inbox_receive"(text, text, text, json, bytea, text, timestamptz, jsonb, integer);
 DROP FUNCTION "{{schema}}"."inbox_receive"(text, text, text, jsonb, bytea, text, timestamptz, jsonb, integer);
 DROP FUNCTION "{{schema}}"."inbox_purge"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."inbox_fold"(integer);
+DROP PROCEDURE "{{schema}}"."inbox_fold"(text, integer, double precision, boolean);
+DROP FUNCTION "{{schema}}"."inbox_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."inbox_claim_by_topic"(uuid, interval, integer, timestamptz[], uuid[], text[], text[], text[], timestamptz[], uuid[], integer[], boolean);
 DROP FUNCTION "{{schema}}"."inbox_pause"(text, text);
 DROP FUNCTION "{{schema}}"."inbox_resume"(text, text);

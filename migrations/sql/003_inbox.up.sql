@@ -1073,6 +1073,88 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, jsonb, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
 
+-- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
+-- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which
+-- finds notes that older transactions have written behind the cursor: after forty times as long as the last pass took,
+-- and after between a second and a minute. A cursor of another table counts as none, and so does a pass that is further
+-- ahead than that, as it is after a failover. The numbers are microseconds.
+CREATE FUNCTION "{{schema}}"."inbox_fold_step"(
+    max_notes integer, INOUT cursor text, INOUT folded integer, OUT again_in double precision, OUT busy boolean,
+    OUT more boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    started constant timestamptz := clock_timestamp();
+    own constant text := left(md5('{{schema}}.inbox'), 8);
+    said text[] := regexp_match(cursor, '^fold1 ([0-9a-f]{8}) ([0-9]{1,17}) ([0-9,]{0,99})$');
+    places bigint[] := array_fill(NULL::bigint, ARRAY[0]);
+    next_pass timestamptz;
+    whole boolean := true;
+    f record;
+BEGIN
+    IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what the last call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+    IF said[1] = own THEN
+        places := string_to_array(said[3], ',', '')::bigint[];
+        next_pass := 'epoch'::timestamptz + said[2]::bigint * interval '1 microsecond';
+        whole := started NOT BETWEEN next_pass - interval '1 minute' AND next_pass;
+    END IF;
+    folded := coalesce(folded, 0);
+    again_in := 60;
+    busy := false;
+    more := false;
+    IF whole AND NOT busy THEN
+        next_pass := clock_timestamp()
+            + greatest(interval '1 second', least(40 * (clock_timestamp() - started), interval '1 minute'));
+    END IF;
+    again_in := CASE WHEN more THEN 0
+        ELSE least(again_in, greatest(extract(epoch FROM next_pass - clock_timestamp()), 0)) END;
+    IF busy THEN
+        again_in := greatest(again_in, 1);
+    END IF;
+    cursor := format('fold1 %s %s %s', own, coalesce((extract(epoch FROM next_pass) * 1000000)::bigint, 0),
+        array_to_string(places, ',', ''));
+END
+$txwork$;
+
+-- Applies the notes that triggers have written, until none is due. It commits after each step, so that a caller who
+-- stays in a transaction afterwards holds no lock that keeps others from folding; in a caller's transaction PostgreSQL
+-- refuses it (2D000). It cannot pin a search_path: every name is qualified, and no operator is used. If a crash undoes
+-- a fold, its notes are still there, so its commits do not wait for the log.
+CREATE PROCEDURE "{{schema}}"."inbox_fold"(
+    INOUT cursor text DEFAULT NULL, INOUT folded integer DEFAULT NULL, INOUT again_in double precision DEFAULT NULL,
+    INOUT busy boolean DEFAULT NULL
+)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    more pg_catalog.bool;
+BEGIN
+    SELECT 0 INTO folded;
+    FOR round IN 1..10000 LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+        SET LOCAL synchronous_commit TO off;
+        SELECT s.cursor, s.folded, s.again_in, s.busy, s.more INTO cursor, folded, again_in, busy, more
+        FROM "{{schema}}"."inbox_fold_step"(1000, cursor, folded) AS s;
+        EXIT WHEN more IS NOT TRUE;
+    END LOOP;
+    COMMIT;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_fold_step"(integer, text, integer) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."inbox_fold"(text, integer, double precision, boolean) FROM PUBLIC;
+
 -- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
 -- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
 -- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
@@ -1285,22 +1367,6 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_each"(text, integer, interval, uuid[]) FROM PUBLIC;
 
--- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
--- they claim.
-CREATE FUNCTION "{{schema}}"."inbox_fold"(max_notes integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-DECLARE
-    notes integer := 0;
-BEGIN
-    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    RETURN notes;
-END
-$txwork$;
-
 -- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
 -- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
 CREATE FUNCTION "{{schema}}"."inbox_purge"(
@@ -1398,7 +1464,7 @@ BEGIN
             WHEN 'purge_failed' THEN
                 n := (SELECT p.failed FROM "{{schema}}"."inbox_purge"($2, NULL, $4) AS p);
             WHEN 'fold' THEN
-                n := (SELECT "{{schema}}"."inbox_fold"($2));
+                n := (SELECT f.folded FROM "{{schema}}"."inbox_fold_step"($2, NULL, 0) AS f);
             END CASE;
             more := n > 0;
             crowded := n >= $2;
@@ -1486,7 +1552,6 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_fold"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_purge"(integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."inbox_maintain"(integer, interval, interval) FROM PUBLIC;

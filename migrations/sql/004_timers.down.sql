@@ -2,7 +2,8 @@ DROP PROCEDURE "{{schema}}"."timers_schedule_maintain"(integer, interval, interv
 DROP FUNCTION "{{schema}}"."timers_schedule_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "{{schema}}"."timers_schedule_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "{{schema}}"."timers_schedule_purge"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."timers_schedule_fold"(integer);
+DROP PROCEDURE "{{schema}}"."timers_schedule_fold"(text, integer, double precision, boolean);
+DROP FUNCTION "{{schema}}"."timers_schedule_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."timers_schedule_claim"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."timers_schedule_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."timers_schedule_ack"(uuid, uuid[]);
@@ -24,7 +25,8 @@ DROP FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, text, jsonb, in
 DROP FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, json, jsonb, integer);
 DROP FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, jsonb, jsonb, integer);
 DROP FUNCTION "{{schema}}"."timers_purge"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."timers_fold"(integer);
+DROP PROCEDURE "{{schema}}"."timers_fold"(text, integer, double precision, boolean);
+DROP FUNCTION "{{schema}}"."timers_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."timers_claim"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."timers_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."timers_ack"(uuid, uuid[]);

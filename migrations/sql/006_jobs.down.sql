@@ -2,7 +2,8 @@ DROP PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval
 DROP FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "{{schema}}"."jobs_schedule_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."jobs_schedule_fold"(integer);
+DROP PROCEDURE "{{schema}}"."jobs_schedule_fold"(text, integer, double precision, boolean);
+DROP FUNCTION "{{schema}}"."jobs_schedule_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_claim"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_ack"(uuid, uuid[]);
@@ -92,7 +93,8 @@ DROP FUNCTION "{{schema}}"."jobs_enqueue"(text, text, text, integer, text, text[
 DROP FUNCTION "{{schema}}"."jobs_enqueue"(text, json, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer);
 DROP FUNCTION "{{schema}}"."jobs_enqueue"(text, jsonb, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer);
 DROP FUNCTION "{{schema}}"."jobs_purge"(integer, interval, interval);
-DROP FUNCTION "{{schema}}"."jobs_fold"(integer);
+DROP PROCEDURE "{{schema}}"."jobs_fold"(text, integer, double precision, boolean);
+DROP FUNCTION "{{schema}}"."jobs_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."jobs_claim_admitted"(
     uuid, interval, integer, timestamptz[], uuid[], text[], smallint[]
 );

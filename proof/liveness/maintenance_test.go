@@ -19,7 +19,7 @@ func TestMaintenance(t *testing.T) {
 func (w *world) folds() (holders []holder) {
 	w.Helper()
 	for _, function := range w.list(`SELECT proname FROM pg_proc
-		WHERE pronamespace = $1::regnamespace AND proname LIKE '%\_fold' AND 'folded' = ANY (proargnames) ORDER BY 1`, w.Schema) {
+		WHERE pronamespace = $1::regnamespace AND proname LIKE '%\_fold' AND prokind = 'f' ORDER BY 1`, w.Schema) {
 		holders = append(holders, holder{function, func(w *world) func() {
 			return w.opened(func(tx pgx.Tx) error {
 				for { // while others fold there is nothing to hold

@@ -11,7 +11,7 @@
 // room. The protocol is in sql/keyed.up.sql, and the decision in docs/adr/0024-notes-and-folds.md.
 //
 // Workers, drains and the reaper fold by themselves. If you claim with Queue.Claim or the SQL functions, call
-// Queue.Fold or <table>_fold() first: a claim takes only rows that a fold has released.
+// Queue.Fold or the procedure <table>_fold first: a claim takes only rows that a fold has released.
 //
 // # Ordered keys
 //

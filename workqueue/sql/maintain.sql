@@ -1,20 +1,3 @@
--- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
--- they claim.
-CREATE FUNCTION {{.Function "fold"}}(max_notes integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-DECLARE
-    notes integer := 0;
-BEGIN
-    {{.Bounded "$1" "max_notes"}}
-    {{- range .FoldFunctions}}
-    notes := notes + coalesce((SELECT f.folded FROM {{.}}($1, '-infinity') AS f), 0);
-    {{- end}}
-    RETURN notes;
-END
-$txwork$;
-
 -- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
 -- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
 CREATE FUNCTION {{.Function "purge"}}(
@@ -156,7 +139,6 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Function "fold"}}(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{.Function "purge"}}(integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{.Function "maintain_step"}}(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE {{.Function "maintain"}}(integer, interval, interval) FROM PUBLIC;

@@ -3,7 +3,8 @@ DROP FUNCTION {{.Function "maintain_step"}}(text, integer, interval, interval, u
 DROP FUNCTION {{.Function "each"}}(text, integer, interval, uuid[]);
 {{range .Writers}}DROP FUNCTION {{.Function}}({{.Types}});
 {{end}}DROP FUNCTION {{.Function "purge"}}(integer, interval, interval);
-DROP FUNCTION {{.Function "fold"}}(integer);
+DROP PROCEDURE {{.Function "fold"}}(text, integer, double precision, boolean);
+DROP FUNCTION {{.Function "fold_step"}}(integer, text, integer);
 {{if .Admission}}DROP FUNCTION {{.Function "claim_admitted"}}(
     uuid, interval, integer, timestamptz[], uuid[]{{range .Lanes}}, {{.Bind}}[]{{end}}
 );

@@ -617,6 +617,92 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer) FROM PUBLIC;
 
+-- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
+-- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which
+-- finds notes that older transactions have written behind the cursor: after forty times as long as the last pass took,
+-- and after between a second and a minute. A cursor of another table counts as none, and so does a pass that is further
+-- ahead than that, as it is after a failover. The numbers are microseconds.
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_fold_step"(
+    max_notes integer, INOUT cursor text, INOUT folded integer, OUT again_in double precision, OUT busy boolean,
+    OUT more boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    started constant timestamptz := clock_timestamp();
+    own constant text := left(md5('billing.invoices'), 8);
+    said text[] := regexp_match(cursor, '^fold1 ([0-9a-f]{8}) ([0-9]{1,17}) ([0-9,]{0,99})$');
+    places bigint[] := array_fill(NULL::bigint, ARRAY[0]);
+    next_pass timestamptz;
+    whole boolean := true;
+    f record;
+BEGIN
+    IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what the last call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+    IF said[1] = own THEN
+        places := string_to_array(said[3], ',', '')::bigint[];
+        next_pass := 'epoch'::timestamptz + said[2]::bigint * interval '1 microsecond';
+        whole := started NOT BETWEEN next_pass - interval '1 minute' AND next_pass;
+    END IF;
+    folded := coalesce(folded, 0);
+    again_in := 60;
+    busy := false;
+    more := false;
+    IF whole AND NOT busy THEN
+        next_pass := clock_timestamp()
+            + greatest(interval '1 second', least(40 * (clock_timestamp() - started), interval '1 minute'));
+    END IF;
+    again_in := CASE WHEN more THEN 0
+        ELSE least(again_in, greatest(extract(epoch FROM next_pass - clock_timestamp()), 0)) END;
+    IF busy THEN
+        again_in := greatest(again_in, 1);
+    END IF;
+    cursor := format('fold1 %s %s %s', own, coalesce((extract(epoch FROM next_pass) * 1000000)::bigint, 0),
+        array_to_string(places, ',', ''));
+END
+$txwork$;
+-- +goose StatementEnd
+
+-- Applies the notes that triggers have written, until none is due. It commits after each step, so that a caller who
+-- stays in a transaction afterwards holds no lock that keeps others from folding; in a caller's transaction PostgreSQL
+-- refuses it (2D000). It cannot pin a search_path: every name is qualified, and no operator is used. If a crash undoes
+-- a fold, its notes are still there, so its commits do not wait for the log.
+-- +goose StatementBegin
+CREATE PROCEDURE "billing"."invoices_fold"(
+    INOUT cursor text DEFAULT NULL, INOUT folded integer DEFAULT NULL, INOUT again_in double precision DEFAULT NULL,
+    INOUT busy boolean DEFAULT NULL
+)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    more pg_catalog.bool;
+BEGIN
+    SELECT 0 INTO folded;
+    FOR round IN 1..10000 LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+        SET LOCAL synchronous_commit TO off;
+        SELECT s.cursor, s.folded, s.again_in, s.busy, s.more INTO cursor, folded, again_in, busy, more
+        FROM "billing"."invoices_fold_step"(1000, cursor, folded) AS s;
+        EXIT WHEN more IS NOT TRUE;
+    END LOOP;
+    COMMIT;
+END
+$txwork$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION "billing"."invoices_fold_step"(integer, text, integer) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "billing"."invoices_fold"(text, integer, double precision, boolean) FROM PUBLIC;
+
 -- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
 -- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
 -- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
@@ -831,24 +917,6 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "billing"."invoices_each"(text, integer, interval, uuid[]) FROM PUBLIC;
 
--- Applies the notes that triggers have written, and returns how many it applied. Workers written in SQL call it before
--- they claim.
--- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_fold"(max_notes integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-DECLARE
-    notes integer := 0;
-BEGIN
-    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    RETURN notes;
-END
-$txwork$;
--- +goose StatementEnd
-
 -- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
 -- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
 -- +goose StatementBegin
@@ -947,7 +1015,7 @@ BEGIN
             WHEN 'purge_failed' THEN
                 n := (SELECT p.failed FROM "billing"."invoices_purge"($2, NULL, $4) AS p);
             WHEN 'fold' THEN
-                n := (SELECT "billing"."invoices_fold"($2));
+                n := (SELECT f.folded FROM "billing"."invoices_fold_step"($2, NULL, 0) AS f);
             END CASE;
             more := n > 0;
             crowded := n >= $2;
@@ -1038,7 +1106,6 @@ END
 $txwork$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION "billing"."invoices_fold"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "billing"."invoices_purge"(integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "billing"."invoices_maintain"(integer, interval, interval) FROM PUBLIC;
@@ -1049,7 +1116,8 @@ DROP FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interv
 DROP FUNCTION "billing"."invoices_each"(text, integer, interval, uuid[]);
 DROP FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer);
 DROP FUNCTION "billing"."invoices_purge"(integer, interval, interval);
-DROP FUNCTION "billing"."invoices_fold"(integer);
+DROP PROCEDURE "billing"."invoices_fold"(text, integer, double precision, boolean);
+DROP FUNCTION "billing"."invoices_fold_step"(integer, text, integer);
 DROP FUNCTION "billing"."invoices_claim"(uuid, integer, integer);
 DROP FUNCTION "billing"."invoices_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "billing"."invoices_ack"(uuid, uuid[]);
