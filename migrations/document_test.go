@@ -53,6 +53,6 @@ func TestTheDocumentedFunctions(t *testing.T) {
 // asDocumented leaves out the defaults of retentions, which depend on the table and which the page explains in words.
 func asDocumented(signature string) string {
 	text := cast.ReplaceAllString(constant.ReplaceAllString(strings.ReplaceAll(signature, "IN ", ""), ""), "")
-	return strings.NewReplacer("INOUT ", "inout ", "integer", "int", "DEFAULT NULL", "default null", "DEFAULT", "default",
-		"SETOF ", "setof ", "TABLE(", "table (").Replace(text)
+	return strings.NewReplacer("INOUT ", "inout ", "integer", "int", "DEFAULT NULL", "default null", "DEFAULT",
+		"default", "SETOF ", "setof ", "TABLE(", "table (").Replace(text)
 }
