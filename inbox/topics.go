@@ -11,7 +11,7 @@ import (
 // latest. Messages in progress go on, and so do Receive and Process. Pausing a paused topic does nothing. The topic of
 // a message that was stored by SQL without one is its source.
 //
-// Every claim obeys, also those of the SQL functions inbox_claim and inbox_claim_rows. The messages of the topic are
+// Every claim obeys, also those of the SQL function inbox_fetch. The messages of the topic are
 // set aside, so claims of other topics do not read them. In SQL it is inbox_pause(consumer, topic).
 func (b *Inbox) Pause(ctx context.Context, tx workqueue.Tx, consumer, topic string) error {
 	_, err := topics.Pause(ctx, tx, b.table, topics.Key{Lane: consumer, Topic: topic})

@@ -115,9 +115,10 @@
 //
 // [DDL] creates the table jobs and, beside it, jobs_queue (rules of queues), jobs_bucket, jobs_given and jobs_slot
 // (what is left of limits), jobs_attempt (attempts that did not succeed), jobs_step and jobs_schedule. The SQL
-// functions of package workqueue work on jobs as on any table. Claims obey the rules of queues: jobs_claim and
-// jobs_claim_rows return what pause, limit and rate allow, which may be nothing. Commit such claims soon, because
-// claims of a limited queue take turns. They need READ COMMITTED, PostgreSQL's default.
+// functions of package workqueue work on jobs as on any table. Claims obey the rules of queues: jobs_fetch returns
+// what pause, limit and rate allow, which may be nothing, and says in its column held what keeps jobs back. Commit such
+// claims soon, because claims of a limited queue take turns: the session of a caller of jobs_fetch that is idle for a
+// second in its transaction is ended. They need READ COMMITTED, PostgreSQL's default.
 //
 // A claim of a limited queue is one statement, so no process can freeze in the middle of it. If it meets an uncommitted
 // claim of the same queue, it waits for at most half a second, returns nothing, and is repeated. While another

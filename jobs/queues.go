@@ -49,8 +49,8 @@ func (l Limits) burst() int {
 // Pause stops workers from claiming jobs of a queue, about half a second after tx commits at the latest. Running jobs
 // go on, and so does enqueueing. Pausing a paused queue does nothing.
 //
-// Every claim obeys the rules of its queue, including claims through the low-level operations or the SQL functions
-// jobs_claim and jobs_claim_rows.
+// Every claim obeys the rules of its queue, including claims through the low-level operations or the SQL function
+// jobs_fetch.
 func (c *Client) Pause(ctx context.Context, tx workqueue.Tx, queue string) error {
 	return c.setPaused(ctx, tx, queue, true)
 }

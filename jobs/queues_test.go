@@ -339,7 +339,7 @@ func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	f.limit("default", jobs.Limits{MaxRunning: 2})
 	f.enqueue(mail{})
 	f.enqueue(mail{})
-	claim := f.named("SELECT %_claim(gen_random_uuid(), 60, 1, 'default', 2::smallint)")
+	claim := f.named("SELECT %_fetch(gen_random_uuid(), '60 s', 1)")
 	f.hold(claim, func() {
 		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.Normal)
 		f.ok(err)
@@ -383,10 +383,10 @@ func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.enqueue(mail{})
 	err := pgx.BeginTxFunc(t.Context(), f.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), f.named("SELECT %_claim(gen_random_uuid(), 60, 1, 'default', 2::smallint)"))
+		_, err := tx.Exec(t.Context(), f.named("SELECT %_fetch(gen_random_uuid(), '60 s', 1)"))
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "need READ COMMITTED") {
+	if err == nil || !strings.Contains(err.Error(), "needs READ COMMITTED") {
 		t.Errorf("a claim under REPEATABLE READ: %v", err)
 	}
 }
@@ -398,10 +398,10 @@ func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
 	f.enqueue(mail{})
 	f.enqueue(mail{})
 	for range 2 {
-		tx, err := f.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		tx, err := f.Pool.Begin(t.Context())
 		f.ok(err)
 		defer tx.Rollback(context.WithoutCancel(t.Context()))
-		tag, err := tx.Exec(t.Context(), f.named("SELECT %_claim(gen_random_uuid(), 60, 1, 'default', 2::smallint)"))
+		tag, err := tx.Exec(t.Context(), f.named("SELECT FROM %_fetch(gen_random_uuid(), '60 s', 1) WHERE entry = 'row'"))
 		f.ok(err)
 		equal(t, "jobs of a claim", tag.RowsAffected(), 1)
 	}
@@ -449,7 +449,7 @@ func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 		f.enqueue(mail{})
 	}
 	claimed := func() int {
-		return ask[int](f, f.named("SELECT count(*) FROM %_claim(gen_random_uuid(), 60, 10, 'default', 2::smallint)"))
+		return ask[int](f, f.named("SELECT count(id) FROM %_fetch(gen_random_uuid(), '60 s', 10)"))
 	}
 	f.pause("default")
 	equal(t, "claimed by SQL from a queue that is paused", claimed(), 0)

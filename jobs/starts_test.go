@@ -54,7 +54,7 @@ func TestWhatIsLeftTakesNothingOfARate(t *testing.T) {
 				f.exec(f.named("CALL %_fold()"))
 				token := uuid.New()
 				equal(t, "claimed by SQL", ask[uuid.UUID](f,
-					f.named("SELECT %_claim($1, 60, 1, 'default', 2::smallint)"), token), bySQL)
+					f.named("SELECT id FROM %_fetch($1, '60 s', 1) WHERE entry = 'row'"), token), bySQL)
 				f.exec(f.named("SELECT %_abandon($1, ARRAY[$2::uuid])"), token, bySQL)
 
 				var mu sync.Mutex
@@ -92,8 +92,8 @@ func (f *fixture) settled() {
 		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 1") == 0
 	})
 	f.exec(f.named("CALL %_fold()"))
-	equal(f, "claimed after all", ask[int](f, f.named("SELECT count(*) FROM %_claim_rows(gen_random_uuid(), 60, 10, "+
-		"'default', 2::smallint) WHERE kind = 'mail'")), 0)
+	equal(f, "claimed after all", ask[int](f, f.named("SELECT count(*) FROM %_fetch(gen_random_uuid(), '60 s', 10) "+
+		"WHERE kind = 'mail'")), 0)
 }
 
 // Starts of a queue are given back by what is put back, in the transaction that puts it back, and to one claim.

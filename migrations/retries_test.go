@@ -33,7 +33,7 @@ var retriedTables = map[string]retried{
 		inbox.DefaultMaxAttempts, day},
 	"timers": {"(key, topic, payload, fire_at, generation) VALUES ('k', 't', '', now(), 1)", "",
 		workqueue.DefaultMaxAttempts, hour},
-	"jobs": {"(kind, queue, priority, args) VALUES ('k', 'default', 2, '{}')", ", 'default', 2::smallint",
+	"jobs": {"(kind, queue, priority, args) VALUES ('k', 'default', 2, '{}')", "",
 		jobs.DefaultMaxAttempts, 4 * hour},
 }
 
@@ -60,7 +60,7 @@ func (r *retriedRow) claim() (token uuid.UUID) {
 	r.Helper()
 	token = uuid.New()
 	exec(r.T, r.Pool, "UPDATE "+r.table+" SET due_at = now()")
-	if got := value[uuid.UUID](r.T, r.Pool, fmt.Sprintf("SELECT %s_claim($1, 30, 1%s)", r.table, r.lane), token); got !=
+	if got := value[uuid.UUID](r.T, r.Pool, fmt.Sprintf("SELECT id FROM %s_fetch($1, '30 s', 1%s) WHERE entry = 'row'", r.table, r.lane), token); got !=
 		r.id {
 		r.Fatalf("claimed %s, want %s", got, r.id)
 	}

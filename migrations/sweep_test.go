@@ -160,7 +160,7 @@ func TestHarmlessDifferences(t *testing.T) {
 		{"ALTER TABLE outbox ADD COLUMN tenant text NOT NULL DEFAULT current_setting('app.tenant', true)", ""},
 		{"ALTER TABLE outbox ADD COLUMN size integer NOT NULL GENERATED ALWAYS AS (octet_length(payload)) STORED", ""},
 		{"GRANT SELECT ON outbox TO PUBLIC", ""},
-		{"GRANT EXECUTE ON FUNCTION outbox_claim TO PUBLIC", ""},
+		{"GRANT EXECUTE ON FUNCTION outbox_fetch TO PUBLIC", ""},
 		{"ALTER TABLE outbox ENABLE ROW LEVEL SECURITY", ""},
 		{"ALTER TABLE outbox ENABLE ALWAYS TRIGGER outbox_announce", ""},
 		{"ALTER INDEX outbox_claim_idx SET (fillfactor = 70)", ""},

@@ -93,7 +93,7 @@ func (t RoleTable) unit() unit {
 // core returns the unit of a table with the objects that every core table has.
 func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, core: true}
-	return u.calls("claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
+	return u.calls("fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
 		"purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce")
 }
 

@@ -141,8 +141,8 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 				"RETURN NULL;'); END $$"},
 			[]string{"function {schema}.outbox_key_note() does something else"}},
 		"a function's settings": {
-			[]string{"ALTER FUNCTION outbox_claim RESET ALL"},
-			[]string{"function {schema}.outbox_claim(uuid, integer, integer) has no settings, needs " +
+			[]string{"ALTER FUNCTION outbox_fetch RESET ALL"},
+			[]string{"function {schema}.outbox_fetch(uuid, interval, integer, text, text[], boolean) has no settings, needs " +
 				"search_path=pg_catalog, pg_temp; enable_seqscan=off"}},
 		"whose rights a function has": {
 			[]string{"ALTER FUNCTION outbox_redrive SECURITY DEFINER STABLE STRICT PARALLEL SAFE"},
@@ -217,7 +217,8 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"table {schema}.outbox is missing, and its rows are gone",
 				"constraint outbox_pkey of {schema}.outbox is missing",
 				"index {schema}.outbox_claim_idx is missing",
-				"function {schema}.outbox_claim_rows(uuid, integer, integer) is missing",
+				"function {schema}.outbox_claim_by_topic(uuid, interval, integer, timestamp with time zone[], uuid[], " +
+					"text[], text[], timestamp with time zone[], uuid[], integer[], boolean) is missing",
 				"trigger outbox_announce of {schema}.outbox is missing"}},
 		"a table that a crash empties": {
 			[]string{"ALTER TABLE jobs SET UNLOGGED"},

@@ -10,7 +10,7 @@ import (
 // Pause stops relays from claiming messages of a topic, about half a second after tx commits at the latest. Messages in
 // progress go on, and so does Enqueue. Pausing a paused topic does nothing.
 //
-// Every claim obeys, also those of the SQL functions outbox_claim and outbox_claim_rows. The messages of the topic are
+// Every claim obeys, also those of the SQL function outbox_fetch. The messages of the topic are
 // set aside, so claims of other topics do not read them. In SQL it is outbox_pause(topic).
 func (o *Outbox) Pause(ctx context.Context, tx workqueue.Tx, topic string) error {
 	_, err := topics.Pause(ctx, tx, o.table, topics.Key{Topic: topic})

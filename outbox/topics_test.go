@@ -88,10 +88,10 @@ func TestAPausedTopic(t *testing.T) {
 	if err != nil || len(rows) != 10 {
 		t.Fatalf("claimed %d rows, %v: a claim passes over a thousand paused rows and more", len(rows), err)
 	}
-	if n := f.count("SELECT count(*) FROM " + f.table + "_claim_rows(gen_random_uuid(), 60, 20) WHERE topic = 'well'"); n != 20 {
+	if n := f.count("SELECT count(*) FROM " + f.table + "_fetch(gen_random_uuid(), '60 s', 20) WHERE topic = 'well'"); n != 20 {
 		t.Errorf("the SQL function claimed %d rows of another topic, want 20", n)
 	}
-	if n := f.count("SELECT count(*) FROM " + f.table + "_claim(gen_random_uuid(), 60, 20)"); n != 0 {
+	if n := f.count("SELECT count(id) FROM " + f.table + "_fetch(gen_random_uuid(), '60 s', 20)"); n != 0 {
 		t.Errorf("the SQL function claimed %d rows of a paused topic", n)
 	}
 	list := f.topics()
@@ -288,7 +288,7 @@ func TestPausedRowsCostNoScan(t *testing.T) {
 				}
 			}
 			if err := f.Pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT "+f.table+
-				"_claim(gen_random_uuid(), 60, 20)").Scan(&plans); err != nil {
+				"_fetch(gen_random_uuid(), '60 s', 20)").Scan(&plans); err != nil {
 				t.Fatal(err)
 			}
 			pages += float64(plans[0].Plan.Hit+plans[0].Plan.Read) / 20
@@ -299,7 +299,7 @@ func TestPausedRowsCostNoScan(t *testing.T) {
 	f.pause("sick")
 	f.sendMany("sick", pgtest.Size(1_000, 10_000))
 	for f.count("SELECT count(*) FROM "+f.table+" WHERE topic = 'sick' AND NOT waiting") > 0 {
-		f.exec("SELECT " + f.table + "_claim(gen_random_uuid(), 60, 1)")
+		f.exec("SELECT " + f.table + "_fetch(gen_random_uuid(), '60 s', 1)")
 	}
 	f.exec("INSERT INTO "+f.table+" (topic, payload, waiting, aside) "+
 		"SELECT 'sick', '', true, true FROM generate_series(1, $1::int)", pgtest.Size(0, 990_000))

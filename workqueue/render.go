@@ -97,9 +97,12 @@ type view struct {
 	DeleteDone             bool
 	Admission              string
 	WholeRows              bool   // a claim returns whole rows, in one column
+	Fetches                bool   // it returns all columns, and is inside of the function fetch
 	Lists                  bool   // maintenance selects the ids of its rows and changes none
 	Among                  string // a condition that restricts the rows of maintenance
 	ByTopic                bool   // a claim sorts out rows whose topics may not start them
+	Places                 bool   // it is told where the rows that it may take are
+	Now                    string // the time at which rows are due
 	Taken, AlsoSet         string // it claims rows whose ctids it has, and changes more of them
 	IsLeaving, IsReleasing bool   // it puts rows back that have not started: after a delay, or where they were
 	uniqueColumns          []int  // where Unique is among the Columns
@@ -127,6 +130,7 @@ func newView(spec Spec) view {
 		MaxLost:     spec.MaxLost,
 		DeleteDone:  spec.DeleteDone,
 		Admission:   spec.Admission,
+		Now:         "now()",
 	}
 	for i, c := range spec.Columns {
 		cv := columnView{Column: c, Quoted: quote(c.Name), Alias: fmt.Sprintf("c%d", i+1), Param: "column_" + c.Name,

@@ -24,6 +24,9 @@ func (s Spec) DDL() (up, down string, err error) {
 	if v.HasTopics() {
 		parts = append(parts, v.execute("topics", v))
 	}
+	fetching := v
+	fetching.Fetches = true
+	parts = append(parts, v.execute("fetch", fetching))
 	for _, f := range v.Functions() {
 		parts = append(parts, v.renderFunction(f))
 	}
@@ -134,8 +137,6 @@ func (v view) Functions() []sqlFunction {
 		return m
 	}
 	return []sqlFunction{
-		v.claimFunction("claim", "SETOF uuid", "(c.claimed).id"),
-		v.claimFunction("claim_rows", "SETOF "+v.Table, "(c.claimed).*"),
 		{
 			Name: "ack", file: v.settleFile(outcomeAck) + "_one", returns: "SETOF uuid", wrap: selectIDs,
 			params:     []sqlParam{ownerParam, idsParam},
@@ -183,44 +184,9 @@ func (v view) Functions() []sqlFunction {
 	}
 }
 
-// claimFunction is a function that claims from one lane, and returns a part of each row.
-func (v view) claimFunction(name, returns, part string) sqlFunction {
-	f := sqlFunction{
-		Name: name, file: v.claimFile(), returns: returns,
-		wrap: "WITH changed AS (\n%s\n)\nSELECT " + part +
-			" FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id",
-		params: []sqlParam{ownerParam, leaseParam, {"batch_size", "integer", ""}},
-		checks: []string{
-			refuseNoOwner(),
-			refuseLease("$2"),
-			refuseCount("$3", "batch_size"),
-		},
-		expression: map[string]string{
-			"owner_token": "$1", "lease": "make_interval(secs => $2)", "batch_size": "$3",
-			"after_due": "ARRAY['-infinity']", "after_id": "ARRAY['00000000-0000-0000-0000-000000000000']",
-			"busy": "'{}'", "open": "NULL", "open_due": "NULL", "open_id": "NULL", "room": "NULL", "asks": "false",
-		},
-	}
-	for i, lane := range v.Lanes {
-		f.params = append(f.params, sqlParam{name: lane.Quoted, typ: lane.Type})
-		f.expression[lane.Param] = fmt.Sprintf("ARRAY[$%d]", i+4)
-	}
-	return f
-}
-
-func (v view) claimFile() string {
-	switch {
-	case v.Admission != "":
-		return "admitted"
-	case v.HasTopics():
-		return "by_topic"
-	}
-	return "claim"
-}
-
 // AdmittedClaim is the claim inside of claim_admitted, whose parameters are those of the statement.
 func (v view) AdmittedClaim() string {
-	v.WholeRows = true
+	v.WholeRows, v.Now = true, "own.began"
 	expressions := map[string]string{
 		"owner_token": "$1", "lease": "$2", "batch_size": "least($3, rule.admitted)", "after_due": "$4",
 		"after_id": "$5",

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
@@ -64,9 +63,3 @@ func (view) Inc(i int) int { return i + 1 }
 
 // TableName is the table's name for messages.
 func (v view) TableName() string { return v.spec.Name() }
-
-// RefusesCursor refuses a text that no call has returned.
-func (view) RefusesCursor(condition string) string {
-	return sqltext.RefuseUnless(condition, "cursor", "is not what the last call has returned",
-		"Pass the cursor of your last call that committed, or NULL to begin anew.")
-}

@@ -58,10 +58,7 @@ func (v view) OpenArgument(i int) int { return 6 + len(v.Lanes) + i }
 func (v view) IsAside(row string) string {
 	is := row + ".completed_at IS NULL AND " + row + "." + aside.Column + " AND " + row + ".status = 0"
 	for _, lane := range v.TopicLane() {
-		is += " AND " + row + "." + lane.Quoted + " = (" + v.TopicLaneArgument() + ")[1]"
-		if lane.Cast {
-			is += "::" + lane.Type
-		}
+		is += " AND " + row + "." + lane.Quoted + " = own.topic_lane"
 	}
 	return is
 }
@@ -101,25 +98,30 @@ func (view) MaxAside() int        { return maxAside }
 func (view) MaxTopic() int        { return maxTopic }
 func (view) TopicPayload() string { return topicPayload }
 
-// byTopic are the arguments of a statement inside of claim_by_topic.
+// byTopic are the arguments of a statement inside of claim_by_topic or fetch.
 func (v view) byTopic() map[string]string {
 	expressions := map[string]string{
-		"owner_token": "$1", "lease": "$2", "batch_size": "own.want", "after_due": "own.reached",
+		"owner_token": "$1", "lease": "$2", "batch_size": "own.batch", "after_due": "own.reached",
 		"after_id": "own.reached_id",
 	}
+	if v.HasTopics() {
+		expressions["batch_size"] = "own.want"
+	}
 	for i, lane := range v.Lanes {
-		expressions[lane.Param] = fmt.Sprintf("$%d", i+6)
+		if expressions[lane.Param] = fmt.Sprintf("$%d", i+6); v.Fetches {
+			expressions[lane.Param] = laneVariable(i)
+		}
 	}
 	return expressions
 }
 
-// Candidates selects the rows that a claim by topic looks at.
+// Candidates selects the rows that a claim by topic, or a fetch, looks at.
 func (v view) Candidates() string {
-	v.ByTopic = true
+	v.ByTopic, v.Places, v.Now = v.HasTopics(), true, "own.began"
 	return v.replaced(v.template("candidates", v), "candidates", v.byTopic())
 }
 
-// Claimed claims rows by their ctid inside of claim_by_topic, and may change more of them.
+// Claimed claims rows by their ctid inside of claim_by_topic or fetch, and may change more of them.
 func (v view) Claimed(taken, alsoSet string) string {
 	v.WholeRows, v.Taken, v.AlsoSet = true, taken, alsoSet
 	return v.inline("claim", v.byTopic())

@@ -57,13 +57,14 @@ type Spec struct {
 	// Admission names the lane whose values have rules of their own: pauses, limits, rates. Each claim asks them, by
 	// every way in, with the functions that the domain's migration makes:
 	//
-	//	<table>_admit(value, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
+	//	<table>_admit(value, want integer)
+	//	    RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
 	//	<table>_take(value, ids uuid[]) RETURNS void
 	//	<table>_give_start(value, n integer) RETURNS void
 	//
 	// admit is called before the claim, in its transaction: how many rows may be claimed; if they are fewer than
-	// wanted, after how many seconds to ask again, where 0 leaves that to the poll interval; and whether the value has
-	// a rule at all. It must have the claims of one value follow each other until they commit, and wait for no more
+	// wanted, after how many seconds to ask again, where 0 leaves that to the poll interval; whether the value has a
+	// rule at all; and what keeps rows back: paused, limit, rate, busy or NULL. It must have the claims of one value follow each other until they commit, and wait for no more
 	// than a moment. take is called in the same statement with the rows that were claimed, unless there is no rule.
 	// give_start is called, rule or not, by the statement that puts n claimed rows back before they have started. It
 	// must not wait, and an error of it would keep the rows from being settled.
@@ -176,7 +177,8 @@ var coreColumns = []string{
 var systemColumns = []string{"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"}
 
 // parameterNames are taken by the SQL functions, whose parameters include the lanes.
-var parameterNames = []string{"lease_seconds", "batch_size", "ids", "delay_seconds", "error", "max_rows"}
+var parameterNames = []string{"lease", "n", "heard", "sweep", "lease_seconds", "batch_size", "ids", "delay_seconds",
+	"error", "max_rows"}
 
 // Validate reports the first thing that is wrong with the Spec, naming the field.
 func (s Spec) Validate() error {
@@ -250,6 +252,9 @@ func (s Spec) validateColumns() error {
 		}
 		if slices.Contains(coreColumns, c.Name) {
 			return invalid("column", "%q is a column that the core has already", c.Name)
+		}
+		if slices.Contains(fetchedColumns, c.Name) {
+			return invalid("column", "%q is a column that the SQL function fetch returns for every table", c.Name)
 		}
 		if slices.Contains(systemColumns, c.Name) {
 			return invalid("column", "%q is a system column of PostgreSQL", c.Name)

@@ -20,8 +20,8 @@ func byRule(s *workqueue.Spec) {
 
 // everything is a rule that lets every row pass.
 const everything = `
-	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
-	LANGUAGE sql AS 'SELECT want, 0::double precision, true';
+	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+	LANGUAGE sql AS $$SELECT want, 0::double precision, true, NULL$$;
 	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS '';
 	CREATE FUNCTION notes_give_start(topic text, n integer) RETURNS void LANGUAGE sql AS ''`
 
@@ -29,8 +29,8 @@ const everything = `
 const quota = `
 	CREATE TABLE $quota AS SELECT 7 AS n;
 	CREATE TABLE $taken (id uuid);
-	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
-	LANGUAGE sql AS 'SELECT least(q.n, want), 0.02::double precision, true FROM $quota AS q FOR UPDATE';
+	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+	LANGUAGE sql AS $$SELECT least(q.n, want), 0.02::double precision, true, 'rate' FROM $quota AS q FOR UPDATE$$;
 	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS '
 		UPDATE $quota SET n = n - cardinality(ids);
 		INSERT INTO $taken SELECT unnest(ids)';
@@ -56,7 +56,7 @@ func TestAdmissionBoundsClaims(t *testing.T) {
 	}
 }
 
-// Every way to claim asks the rule: the low-level claim and both SQL functions.
+// Every way to claim asks the rule: the low-level claim and the SQL function.
 func TestNoClaimPassesAdmission(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: byRule})
@@ -66,13 +66,13 @@ func TestNoClaimPassesAdmission(t *testing.T) {
 		rows[0].Values[0] != "a" {
 		t.Errorf("the low-level claim took %d rows, %v: %+v", len(rows), err, rows)
 	}
-	if n := ask[int](r, "SELECT count(*)::int FROM notes_claim($1, 60, 3, 'a')", uuid.New()); n != 3 {
-		t.Errorf("notes_claim took %d rows, want 3", n)
+	if n := ask[int](r, "SELECT count(id)::int FROM notes_fetch($1, '60 s', 3, 'a')", uuid.New()); n != 3 {
+		t.Errorf("notes_fetch took %d rows, want 3", n)
 	}
-	got := ask[[]string](r, "SELECT array_agg(topic || ' ' || status || ' ' || attempts || ' ' || payload) FROM "+
-		"notes_claim_rows($1, 60, 9, 'a')", uuid.New())
-	if !slices.Equal(got, slices.Repeat([]string{"a 1 1 payload of a"}, 2)) {
-		t.Errorf("notes_claim_rows gave %q, want the last two, as they are claimed", got)
+	got := ask[[]string](r, "SELECT array_agg(topic || ' ' || attempts || ' ' || payload) FROM "+
+		"notes_fetch($1, '60 s', 9, 'a') WHERE entry = 'row'", uuid.New())
+	if !slices.Equal(got, slices.Repeat([]string{"a 1 payload of a"}, 2)) {
+		t.Errorf("notes_fetch gave %q, want the last two, as they are claimed", got)
 	}
 	if rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2, "a"); err != nil || len(rows) != 0 {
 		t.Errorf("a claim took %d rows of a quota that is used up, %v", len(rows), err)

@@ -161,7 +161,7 @@ func TestRenewalsByHandRecordNoMoreThanTheyKnow(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
 			id, token := r.insert("a")[0], uuid.New()
-			r.exec("SELECT notes_claim($1, 60, 1)", token)
+			r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 			if since, _ := r.running(id); since != nil {
 				t.Errorf("runs since %v before any renewal", since)
 			}
@@ -179,7 +179,7 @@ func TestRenewalsByHandRecordNoMoreThanTheyKnow(t *testing.T) {
 				r.exec(sql, args...)
 				r.exec("UPDATE notes SET due_at = now() WHERE id = $1", id)
 				token = uuid.New()
-				r.exec("SELECT notes_claim($1, 60, 1)", token)
+				r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 				if since, _ := r.running(id); since != nil || r.row(id).Status != workqueue.InProgress {
 					t.Errorf("%s: runs since %v, headers %s", how, since, r.headersOf(id))
 				}
@@ -213,7 +213,7 @@ func TestOddHeadersAndRenewals(t *testing.T) {
 		token := uuid.New()
 		id := r.insert("a")[0]
 		r.exec("UPDATE notes SET headers = $2 WHERE id = $1", id, strings.ReplaceAll(headers, "TOKEN", token.String()))
-		r.exec("SELECT notes_claim($1, 60, 1)", token)
+		r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 		r.running(id)
 		r.exec("SELECT notes_extend($1, ARRAY[$2::uuid], 7200)", token, id)
 		if row := r.row(id); !row.LockedUntil.After(r.now().Add(time.Hour)) {

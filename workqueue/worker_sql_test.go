@@ -99,7 +99,7 @@ func TestSQLWorkerContract(t *testing.T) {
 	eachShell(t, func(t *testing.T, r *rig, sql shell) {
 		all := r.insertMany("shared", 10)
 		token, stale := uuid.NewString(), uuid.NewString()
-		claimed := sql(fmt.Sprintf("SELECT notes_claim('%s', 60, 7)", token))
+		claimed := sql(fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 7) WHERE entry = 'row'", token))
 		want := make([]string, 7)
 		for i := range want {
 			want[i] = all[i].String()
@@ -153,7 +153,7 @@ func TestSQLWorkerContract(t *testing.T) {
 			running = append(running, receive(t, started, "the Go worker's handlers"))
 		}
 		same("an ack of the Go worker's rows", call("ack", "'%s', %s", token, array(running)), nil)
-		if got := call("claim", "'%s', 60, 100", uuid.NewString()); len(got) != 0 {
+		if got := sql(fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 9) WHERE entry = 'row'", uuid.New())); len(got) != 0 {
 			t.Errorf("claimed %v, which the Go worker holds", got)
 		}
 		close(release)
@@ -200,7 +200,7 @@ func TestSQLWorkerBesideGoWorker(t *testing.T) {
 		bySQL := 0
 		for r.count("status = 0") > 0 {
 			token := uuid.NewString()
-			ids := sql(fmt.Sprintf("SELECT notes_claim('%s', 60, 20)", token))
+			ids := sql(fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 20) WHERE entry = 'row'", token))
 			note(ids...)
 			if acked := sql(fmt.Sprintf("SELECT notes_ack('%s', %s)", token, array(ids))); len(acked) != len(ids) {
 				t.Errorf("acked %d of %d", len(acked), len(ids))

@@ -9,13 +9,13 @@ func TestRolesArePrinted(t *testing.T) {
 	t.Parallel()
 	r := execute(t, t.Context(), nil, nil, "roles", "--schema", "shop", "--prefix", "eshop")
 	r.ok().prints(`CREATE ROLE "eshop_owner" NOLOGIN`, `CREATE ROLE "eshop_worker" LOGIN`, `'"shop"."outbox"'`,
-		`GRANT EXECUTE ON ROUTINE "shop"."outbox_claim"`, `"shop"."jobs_key_seq"`, `"shop"."schema_version"`)
+		`GRANT EXECUTE ON ROUTINE "shop"."outbox_fetch"`, `"shop"."jobs_key_seq"`, `"shop"."schema_version"`)
 	if strings.Contains(r.stdout, "txwork_") {
 		t.Error("the output with --prefix contains a name with the default prefix")
 	}
 	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table",
 		"letters:keys:join:topics")
-	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`,
+	own.ok().prints(`"billing"."invoices_fetch"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`,
 		`"billing"."letters_topic"`, `"txwork_producer"`)
 	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_key") ||
 		strings.Contains(own.stdout, "invoices_topic") {

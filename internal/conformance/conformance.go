@@ -223,6 +223,7 @@ var goWays = []test{
 // sqlFunctions are the tests of what only the SQL functions have.
 var sqlFunctions = []test{
 	{"input/refused", functionsRefuseBadInput},
+	{"input/fetch refused", fetchRefusesBadInput},
 	{"input/null ids", functionsTakeNullIDs},
 	{"insert/function", functionWrites},
 	{"insert/function duplicates", functionTellsDuplicates},

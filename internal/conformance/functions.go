@@ -123,7 +123,25 @@ func storedRetry(r workqueue.Retry) map[string]any {
 
 func (o functionOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int,
 	lanes ...any) ([]uuid.UUID, error) {
-	return o.ids(ctx, "claim", append([]any{owner, seconds(lease), limit}, lanes...)...)
+	args := o.fetchArgs(owner, lease, limit, lanes)
+	rows, err := o.tx.Query(ctx, "SELECT id FROM "+o.call("fetch", len(args))+" WHERE entry = 'row' ORDER BY place",
+		described(args)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+}
+
+// fetchArgs are the arguments of a fetch from one lane. A lane without rules and topics is an array.
+func (o functionOps) fetchArgs(owner, lease, limit any, lanes []any) []any {
+	args := []any{owner, lease, limit}
+	for i, value := range lanes {
+		if name := o.spec.Lanes[i]; name != o.spec.Admission && name != o.spec.Topics.Lane {
+			value = []any{value}
+		}
+		args = append(args, value)
+	}
+	return args
 }
 
 func (o functionOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -212,29 +211,74 @@ func refusesNilTransactions(s *suite) {
 	check("on/nil", func() error { return queue(s.table.On(nil)) })
 }
 
+// fetchRefusesBadInput calls fetch with arguments that it names in its error, which has a hint.
+func fetchRefusesBadInput(s *suite) {
+	s.ready(1)
+	token := uuid.New()
+	last := []any{nil, nil, nil} // cursor, heard, sweep
+	fetch := func(owner, lease, n any, last ...any) []any {
+		return append(functionOps{spec: s.Spec}.fetchArgs(owner, lease, n, s.Lanes[0]), last...)
+	}
+	type call struct {
+		name, column string
+		args         []any
+	}
+	calls := []call{
+		{"a lease of 0", "lease", fetch(token, time.Duration(0), 1)},
+		{"a negative lease", "lease", fetch(token, -time.Second, 1)},
+		{"no lease", "lease", fetch(token, nil, 1)},
+		{"a lease of days", "lease", fetch(token, workqueue.MaxLease+time.Second, 1)},
+		{"0 rows", "n", fetch(token, lease, 0)},
+		{"-1 rows", "n", fetch(token, lease, -1)},
+		{"too many rows", "n", fetch(token, lease, workqueue.MaxBatch+1)},
+		{"no number of rows", "n", fetch(token, lease, nil)},
+		{"no token", "owner_token", fetch(nil, lease, 1)},
+		{"no cursor", "cursor", fetch(token, lease, 1, "no cursor", nil, nil)},
+		{"an empty cursor", "cursor", fetch(token, lease, 1, "", nil, nil)},
+		{"a long cursor", "cursor", fetch(token, lease, 1, "1 0123456789abcdef "+strings.Repeat("0", 9000), nil, nil)},
+		{"a NULL that was heard", "heard", fetch(token, lease, 1, nil, []any{nil}, nil)},
+		{"too much heard", "heard", fetch(token, lease, 1, nil, slices.Repeat([]string{"1"}, workqueue.MaxBatch+1), nil)},
+	}
+	for i, name := range s.Spec.Lanes {
+		args := fetch(token, lease, 1, last...)
+		for what, value := range map[string]any{"no lane": nil, "no lanes": []any{}, "a lane of NULL": []any{nil}} {
+			if _, isArray := args[3+i].([]any); !isArray && value != nil {
+				continue
+			}
+			other := slices.Clone(args)
+			other[3+i] = value
+			calls = append(calls, call{what + " " + name, name, other})
+		}
+	}
+	each(s, calls, func(c call) string { return c.name }, func(s *suite, c call) {
+		before := s.contents()
+		err := s.try(func(ctx context.Context, o ops) error {
+			f := o.(functionOps)
+			_, err := f.tx.Exec(ctx, "SELECT "+f.call("fetch", len(c.args)), described(c.args)...)
+			return err
+		})
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) {
+			s.Fatalf("got %v", err)
+		}
+		equal(s, "SQLSTATE", pg.Code, "22023")
+		equal(s, "column", pg.ColumnName, c.column)
+		equal(s, "begins with the parameter", strings.HasPrefix(pg.Message, c.column), true)
+		equal(s, "has a hint", pg.Hint != "", true)
+		equal(s, "table", s.contents(), before)
+	})
+}
+
 // functionsRefuseBadInput calls the functions with invalid arguments.
 func functionsRefuseBadInput(s *suite) {
 	held := s.claimed(2)
 	s.ready(1)
-	token := uuid.New()
 	type call struct {
 		name, function string
 		args           []any
 	}
 	longest := seconds(workqueue.MaxLease)
 	calls := []call{
-		{"claim with a lease of 0", "claim", append([]any{token, 0, 1}, s.Lanes[0]...)},
-		{"claim with a negative lease", "claim", append([]any{token, -1, 1}, s.Lanes[0]...)},
-		{"claim without a lease", "claim", append([]any{token, nil, 1}, s.Lanes[0]...)},
-		{"claim with a lease of days", "claim", append([]any{token, longest + 1, 1}, s.Lanes[0]...)},
-		{"claim of rows with a lease of 0", "claim_rows", append([]any{token, 0, 1}, s.Lanes[0]...)},
-		{"claim of rows with a lease of days", "claim_rows", append([]any{token, longest + 1, 1}, s.Lanes[0]...)},
-		{"claim of rows with a lease of decades", "claim_rows", append([]any{token, math.MaxInt32, 1}, s.Lanes[0]...)},
-		{"claim of 0", "claim", append([]any{token, 30, 0}, s.Lanes[0]...)},
-		{"claim of -1", "claim", append([]any{token, 30, -1}, s.Lanes[0]...)},
-		{"claim of too many", "claim", append([]any{token, 30, workqueue.MaxBatch + 1}, s.Lanes[0]...)},
-		{"claim without a limit", "claim", append([]any{token, 30, nil}, s.Lanes[0]...)},
-		{"claim without a token", "claim", append([]any{nil, 30, 1}, s.Lanes[0]...)},
 		{"abandon with a negative delay", "abandon", []any{held.token, held.ids, -1, cause}},
 		{"extend with a lease of 0", "extend", []any{held.token, held.ids, 0}},
 		{"extend without a lease", "extend", []any{held.token, held.ids, nil}},
@@ -290,7 +334,7 @@ func functionsTakeNullIDs(s *suite) {
 }
 
 // coreFunctions are the functions of every table, whatever its domain adds.
-var coreFunctions = []string{"claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
+var coreFunctions = []string{"fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
 	"announce",
 	"purge", "fold", "each", "maintain_step", "maintain"}
 

@@ -104,8 +104,8 @@ func (f *fixture) storesName(name, query string, write func(ctx context.Context,
 // claims claims rows by the lane that has the name.
 func (f *fixture) claims(ctx context.Context, tx pgx.Tx, name string) {
 	for statement, args := range map[string][]any{
-		"SELECT inbox_claim($1, 60, 10, $2)":             {uuid.New(), name},
-		"SELECT jobs_claim($1, 60, 10, $2, 2::smallint)": {uuid.New(), name},
+		"SELECT inbox_fetch($1, '60 s', 10, $2)": {uuid.New(), name},
+		"SELECT jobs_fetch($1, '60 s', 10, $2)":  {uuid.New(), name},
 	} {
 		if _, err := tx.Exec(ctx, statement, args...); err != nil {
 			f.t.Fatalf("%s with %q: %v", statement, name, err)

@@ -215,7 +215,7 @@ func TestTenantsObeyPausesAndChangeNone(t *testing.T) {
 			if test.table == "inbox" {
 				lanes = ", 'acme.c'"
 			}
-			f.exec(acme, "SELECT "+test.table+"_claim(gen_random_uuid(), 60, 10"+lanes+")")
+			f.exec(acme, "SELECT "+test.table+"_fetch(gen_random_uuid(), '60 s', 10"+lanes+")")
 			for pool, want := range map[*pgxpool.Pool][]int{acme: {3, 0}, f.db.Pool: {3, 0}} {
 				if got := aside(pool); !slices.Equal(got, want) {
 					t.Errorf("after a claim of acme %v rows are aside, want %v", got, want)

@@ -184,8 +184,8 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 		f.refuses(producer, forbidden, "CALL "+table+"_maintain()")
 		f.refuses(producer, forbidden, "SELECT "+table+"_redrive($1)", ids)
 	}
-	for _, claim := range []string{"outbox_claim($1, 60, 10)", "inbox_claim($1, 60, 10, 'c')",
-		"timers_claim($1, 60, 10)", "jobs_claim($1, 60, 10, 'default', 2::smallint)", "letters_claim($1, 60, 10)"} {
+	for _, claim := range []string{"outbox_fetch($1, '60 s', 10)", "inbox_fetch($1, '60 s', 10, 'c')",
+		"timers_fetch($1, '60 s', 10)", "jobs_fetch($1, '60 s', 10)", "letters_fetch($1, '60 s', 10)"} {
 		f.refuses(producer, forbidden, "SELECT "+claim, token)
 	}
 	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)",

@@ -147,7 +147,7 @@ func TestRolesConverge(t *testing.T) {
 	}
 	before := acls()
 	f.exec(f.db.Pool, "GRANT SELECT (payload), UPDATE ON outbox TO "+f.role("producer")+
-		"; GRANT EXECUTE ON FUNCTION outbox_claim TO PUBLIC; GRANT SELECT ON jobs TO PUBLIC")
+		"; GRANT EXECUTE ON FUNCTION outbox_fetch TO PUBLIC; GRANT SELECT ON jobs TO PUBLIC")
 	if slices.Equal(acls(), before) {
 		t.Fatal("the test gave nothing")
 	}

@@ -230,11 +230,11 @@ func (f *fixture) callFunctions(pool *pgxpool.Pool) {
 	t := f.t
 	t.Helper()
 	for table, lane := range map[string]string{"outbox": "", "inbox": ", 'c'", "timers": "",
-		"jobs": ", 'default', 2::smallint", "letters": ""} {
+		"jobs": "", "letters": ""} {
 		token := uuid.New()
 		var ids []uuid.UUID
-		must(t, pool.QueryRow(t.Context(), "SELECT ARRAY(SELECT c.id FROM "+table+"_claim($1, 60, 1"+lane+
-			") AS c (id))", token).Scan(&ids))
+		must(t, pool.QueryRow(t.Context(), "SELECT ARRAY(SELECT id FROM "+table+"_fetch($1, '60 s', 1"+lane+
+			") WHERE entry = 'row')", token).Scan(&ids))
 		if len(ids) != 1 {
 			t.Fatalf("%s: claimed %d rows", table, len(ids))
 		}

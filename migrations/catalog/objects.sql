@@ -35,7 +35,7 @@ found (kind, parent, place, name, facts) AS (
     UNION ALL
     SELECT 'table', '', 0, c.relname::text, jsonb_build_object(
         'kind', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
-            WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END,
+            WHEN 'm' THEN 'materialized view' WHEN 'c' THEN 'composite type' ELSE 'foreign table' END,
         'UNLOGGED', CASE WHEN c.relpersistence = 'u' THEN 'yes' END,
         'replica identity', CASE WHEN c.relreplident = 'f' -- for a table with a primary key, operators choose it
             AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p')
@@ -44,7 +44,7 @@ found (kind, parent, place, name, facts) AS (
         'version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork (?:alarms|leader) ([0-9][^;]*)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'c')
 
     UNION ALL
     SELECT 'column', c.relname::text, a.attnum, a.attname::text, jsonb_build_object(
@@ -59,7 +59,7 @@ found (kind, parent, place, name, facts) AS (
     JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type AS t ON t.oid = a.atttypid
     LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-    WHERE c.relkind IN ('r', 'p')
+    WHERE c.relkind IN ('r', 'p', 'c')
 
     UNION ALL
     SELECT 'constraint', c.relname::text, 0, n.conname::text, jsonb_build_object(

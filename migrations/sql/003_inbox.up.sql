@@ -251,14 +251,19 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
+    batch CONSTANT integer := $3;
     reached timestamptz[] := $4;
     reached_id uuid[] := $5;
-    paused text[];
-    held text[];
+    topic_lane CONSTANT text := ($6)[1];
+    busy CONSTANT text[] := $7;
     lanes text[] := $8;
     lanes_due timestamptz[] := $9;
     lanes_id uuid[] := $10;
     rooms integer[] := $11;
+    asks CONSTANT boolean := $12;
+    began CONSTANT timestamptz := clock_timestamp();
+    paused text[];
+    held text[];
     opened text[] := '{}';
     next text;
     reserved integer := 0;
@@ -292,14 +297,15 @@ BEGIN
         AND $6[1] <> ANY ($6) THEN
         RAISE EXCEPTION 'one claim is of the topics of one consumer' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+
     SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
     FROM "{{schema}}"."inbox_topic" AS p
-    WHERE p.paused AND p."consumer" = $6[1];
+    WHERE p.paused AND p."consumer" = own.topic_lane;
 
-    IF $12 OR own.lanes IS NULL THEN
+    IF own.asks OR own.lanes IS NULL THEN
         SELECT left(coalesce(nullif(r."topic", ''), r."source"), 255) INTO own.next
         FROM "{{schema}}"."inbox" AS r
-        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1]
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane
         ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
         LIMIT 1;
         WHILE own.next IS NOT NULL LOOP
@@ -308,7 +314,7 @@ BEGIN
             END IF;
             SELECT left(coalesce(nullif(r."topic", ''), r."source"), 255) INTO own.next
             FROM "{{schema}}"."inbox" AS r
-            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1] AND left(coalesce(nullif(r."topic", ''), r."source"), 255) > own.next
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane AND left(coalesce(nullif(r."topic", ''), r."source"), 255) > own.next
             ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
             LIMIT 1;
         END LOOP;
@@ -316,22 +322,20 @@ BEGIN
             lanes := own.opened;
             lanes_due := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.opened)]);
             lanes_id := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[cardinality(own.opened)]);
-            rooms := array_fill($3, ARRAY[cardinality(own.opened)]);
-            most := 10 * own.most; -- for such a caller, no row means that there is none
-        ELSE
-            RETURN QUERY
-            SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox"
-            FROM unnest(own.opened) AS u (topic);
+            rooms := array_fill(own.batch, ARRAY[cardinality(own.opened)]);
+            IF own.asks IS NOT TRUE THEN
+                most := 10 * own.most; -- for such a caller, no row means that there is none
+            END IF;
         END IF;
     END IF;
-    held := own.paused || $7 || own.lanes;
+    held := own.paused || own.busy || own.lanes;
 
     IF cardinality(own.lanes) > 0 THEN
-        reserved := floor($3 / 2.0 + random());
+        reserved := floor(own.batch / 2.0 + random());
     END IF;
     FOR pass IN 1..2 LOOP
         LOOP
-            want := $3 - cardinality(own.taken) - greatest(own.reserved, cardinality(own.of_lanes));
+            want := own.batch - cardinality(own.taken) - greatest(own.reserved, cardinality(own.of_lanes));
             EXIT WHEN own.want < 1 OR NOT own.is_more OR cardinality(own.put_aside) >= own.most;
             looked := 0;
             FOR s IN
@@ -344,7 +348,7 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
         WHERE r.completed_at IS NULL
           AND NOT r.waiting
           AND r.status = 0
-          AND r.due_at <= now()
+          AND r.due_at <= own.began
           AND (r.due_at, r.id) > (l.after_due, l.after_id)
           AND r."consumer" = l.c1
         ORDER BY r."consumer", r.due_at, r.id
@@ -365,27 +369,38 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
         END LOOP;
         EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
         reserved := 0;
-        want := $3 - cardinality(own.taken);
+        want := own.batch - cardinality(own.taken);
         IF own.want > 0 THEN
-            of_lanes := ARRAY(
-                SELECT c.ctid
-                FROM unnest(own.lanes, own.lanes_due, own.lanes_id, own.rooms) AS l (topic, after_due, after_id, room)
+            FOR s IN
+                SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
+                FROM unnest(own.lanes, own.lanes_due, own.lanes_id, own.rooms)
+                    WITH ORDINALITY AS l (topic, after_due, after_id, room, ord)
                 CROSS JOIN LATERAL (
-                    SELECT r.ctid
+                    SELECT r.ctid, r.due_at, r.id
                     FROM "{{schema}}"."inbox" AS r
-                    WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = ($6)[1]
+                    WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane
                       AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = l.topic
                       AND (r.due_at, r.id) > (l.after_due, l.after_id)
-                      AND r.due_at <= now()
+                      AND r.due_at <= own.began
                     ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
                     LIMIT least(l.room, own.want)
                     FOR NO KEY UPDATE SKIP LOCKED) AS c
                 WHERE l.topic <> ALL (own.paused) AND l.room > 0
-                LIMIT own.want);
+                LIMIT own.want
+            LOOP
+                of_lanes := own.of_lanes || own.s.ctid;
+                lanes_due[own.s.ord] := own.s.due_at;
+                lanes_id[own.s.ord] := own.s.id;
+            END LOOP;
             is_cut := cardinality(own.of_lanes) = own.want;
         END IF;
     END LOOP;
 
+    IF own.asks THEN
+        RETURN QUERY
+        SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox"
+        FROM unnest(own.opened) AS u (topic);
+    END IF;
     IF cardinality(own.put_aside) > 0 THEN
         RETURN QUERY
         WITH moved AS (
@@ -537,7 +552,49 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_topics"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_topic_policies"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_topic_changed"() FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."inbox_claim"(owner_token uuid, lease_seconds integer, batch_size integer, "consumer" text) RETURNS SETOF uuid
+-- What {{schema}}.inbox_fetch returns: rows, and one end. A later version appends columns at the end.
+CREATE TYPE "{{schema}}"."inbox_fetched" AS (
+    entry text,
+    place integer,
+    id uuid,
+    locked_until timestamptz,
+    due_at timestamptz,
+    created_at timestamptz,
+    attempts integer,
+    max_attempts integer,
+    lost integer,
+    headers jsonb,
+    "consumer" text,
+    "source" text,
+    "message_id" text,
+    "body_hash" bytea,
+    "topic" text,
+    "payload" bytea,
+    again_in double precision,
+    more boolean,
+    held text,
+    cursor text
+);
+
+-- Ready -> InProgress for at most n rows of the lanes, which are read in the order of the arguments, each behind the
+-- place that the cursor names. Returns them in claim order, and then one end: whether there may be more, in how many
+-- seconds to fetch again if no notification comes, why rows may be left (held), and the next cursor.
+--
+-- heard are the payloads of the notifications since the previous fetch was sent: they move places back. A sweep reads
+-- from the start, and finds what no notification has announced. It comes when its time has come, unless sweep says
+-- otherwise, and takes at most one part in 40 of the time.
+--
+-- The function locks the rows that it returns and, of a table with topics, those that it sets aside. Its caller may
+-- stay in the transaction, so it bounds how long the session may be idle.
+CREATE FUNCTION "{{schema}}"."inbox_fetch"(
+    owner_token uuid,
+    lease interval,
+    n integer,
+    "consumer" text,
+    cursor text DEFAULT NULL,
+    heard text[] DEFAULT NULL,
+    sweep boolean DEFAULT NULL
+) RETURNS SETOF "{{schema}}"."inbox_fetched"
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -552,60 +609,425 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
+<<own>>
+DECLARE
+    nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    lane1 text[];
+    topic_lane CONSTANT text := $4;
+    batch integer := $3;
+    place timestamptz[];
+    place_id uuid[];
+    reached timestamptz[];
+    reached_id uuid[];
+    digest text;
+    fields text[];
+    sweep_at bigint := 0; -- like all times of a cursor in microseconds, as are lengths of time
+    sweep_took bigint := 0;
+    unswept integer := 1;
+    turn integer := 0;
+    lead integer := 1; -- the lane that is read first
+    heard_at timestamptz;
+    clock bigint;
+    took bigint;
+    is_sweep boolean;
+    is_refused boolean := false;
+    is_full boolean;
+    got integer := 0;
+    returned integer;
+    due_in double precision;
+    rule record;
+    result "{{schema}}"."inbox_fetched";
+    busy CONSTANT text[] := '{}';
+    lanes text[];
+    lanes_due timestamptz[];
+    lanes_id uuid[];
+    rooms integer[];
+    asks boolean;
+    known text;
+    began CONSTANT timestamptz := clock_timestamp();
+    paused text[];
+    held text[];
+    opened text[] := '{}';
+    next text;
+    reserved integer := 0;
+    want integer;
+    looked integer;
+    is_more boolean := true;
+    is_cut boolean := false;
+    most integer := 1000;
+    s record;
+    taken tid[] := '{}';
+    of_lanes tid[] := '{}';
+    put_aside tid[] := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    IF pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass) THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."inbox_topic"'::pg_catalog.regclass]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.inbox_topic or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
     END IF;
-    RETURN QUERY
-WITH changed AS (
-SELECT a.claimed
-FROM "{{schema}}"."inbox_claim_by_topic"($1::uuid, make_interval(secs => $2)::interval, $3::int,
-    ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[],
-    '{}'::text[], NULL::text[], NULL::timestamptz[], NULL::uuid[], NULL::int[], false::boolean) AS a
-WHERE a.kind IN (1, 2)
-)
-SELECT (c.claimed).id FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Pass a new one for every fetch.';
+    END IF;
+    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'A lease is how long nobody notices that a worker has died.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
+            MESSAGE = 'n must be between 1 and 10000',
+            HINT = 'Fetch again for more rows.';
+    END IF;
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'consumer',
+            MESSAGE = 'consumer must not be NULL',
+            HINT = 'Name the lane to fetch from.';
+    END IF;
+    IF ($6 IS NULL OR cardinality($6) <= 10000 AND array_position($6, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
+            MESSAGE = 'heard must be at most 10000 payloads, none of them NULL',
+            HINT = 'Pass sweep => true instead of the payloads.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a fetch needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    lane1 := ARRAY[$4::text];
+    place := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.lane1)]);
+    place_id := array_fill(own.nobody, ARRAY[cardinality(own.lane1)]);
+    lanes := '{}';
+    lanes_due := '{}';
+    lanes_id := '{}';
+
+    digest := left(encode(sha256(convert_to(jsonb_build_array('{{schema}}.inbox', own.lane1)::text, 'UTF8')), 'hex'), 16);
+    IF $5 IS NOT NULL THEN
+        IF (octet_length($5) <= 8192 AND $5 ~ '^[0-9]{1,9} [0-9a-f]{16}( [^ ]+)*$') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what an earlier call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+        fields := string_to_array($5, ' ');
+        IF own.fields[1] = '1' AND own.fields[2] = own.digest THEN
+            IF ($5 ~ concat('^[0-9]+ [0-9a-f]{16} [0-9]{1,17} [0-9]{1,12} [01] [0-9]{1,6}( (-|-?[0-9]{1,17})/[0-9a-f]{32}){', cardinality(own.place), '}( (-|-?[0-9]{1,17})/[0-9a-f]{32}/([0-9a-f]{2})+)*$')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what an earlier call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+            sweep_at := own.fields[3];
+            sweep_took := own.fields[4];
+            unswept := own.fields[5];
+            turn := own.fields[6];
+            FOR s IN
+                SELECT u.ord::integer AS ord,
+                    CASE split_part(u.text, '/', 1) WHEN '-' THEN '-infinity'
+                        ELSE 'epoch'::timestamptz + split_part(u.text, '/', 1)::bigint * interval '1 microsecond' END AS due,
+                    split_part(u.text, '/', 2)::uuid AS id,
+                    convert_from(decode(split_part(u.text, '/', 3), 'hex'), 'UTF8') AS topic
+                FROM unnest(own.fields[7:]) WITH ORDINALITY AS u (text, ord)
+            LOOP
+                IF own.s.topic <> '' THEN
+                    lanes := own.lanes || own.s.topic;
+                    lanes_due := own.lanes_due || own.s.due;
+                    lanes_id := own.lanes_id || own.s.id;
+                    CONTINUE;
+                END IF;
+                place[own.s.ord] := own.s.due;
+                place_id[own.s.ord] := own.s.id;
+            END LOOP;
+        END IF;
+    END IF;
+    clock := extract(epoch FROM own.began) * 1000000;
+    is_sweep := coalesce($7, own.clock >= own.sweep_at OR own.sweep_at > own.clock + 60000000);
+    IF $6 IS NOT NULL THEN
+        SELECT 'epoch'::timestamptz + min(substring(h.payload FROM '^(?:fold:)?([0-9]{1,16})$')::bigint)
+            * interval '1 microsecond', own.is_sweep OR bool_or(h.payload = 'topic')
+        INTO own.heard_at, own.is_sweep
+        FROM unnest($6) AS h (payload);
+        FOR i IN 1..cardinality(own.place) LOOP
+            IF own.heard_at <= own.place[i] THEN
+                place[i] := own.heard_at;
+                place_id[i] := own.nobody;
+            END IF;
+        END LOOP;
+        BEGIN
+            FOR s IN
+                SELECT l.ord::integer AS ord, min((substr(h.payload, 7)::jsonb ->> left(encode(sha256(convert_to(jsonb_build_array(l.c1)::text, 'UTF8')), 'hex'), 16))::timestamptz) AS due
+                FROM unnest(own.lane1, own.place) WITH ORDINALITY
+                    AS l (c1, place, ord)
+                CROSS JOIN unnest($6) AS h (payload)
+                WHERE starts_with(h.payload, 'front:')
+                GROUP BY l.ord
+            LOOP
+                IF own.s.due <= own.place[own.s.ord] THEN
+                    place[own.s.ord] := own.s.due;
+                    place_id[own.s.ord] := own.nobody;
+                END IF;
+            END LOOP;
+        EXCEPTION WHEN data_exception THEN
+            is_sweep := true; -- every login may send anything
+        END;
+    END IF;
+    reached := own.place;
+    reached_id := own.place_id;
+    IF own.is_sweep THEN
+        reached := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.place)]);
+        reached_id := array_fill(own.nobody, ARRAY[cardinality(own.place)]);
+    END IF;
+
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), $2)))::bigint::text,
+        true);
+    asks := own.is_sweep;
+    rooms := array_fill(own.batch, ARRAY[cardinality(own.lanes)]);
+    IF own.is_sweep THEN
+        lanes := NULL;
+    END IF;
+
+    SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
+    FROM "{{schema}}"."inbox_topic" AS p
+    WHERE p.paused AND p."consumer" = own.topic_lane;
+
+    IF own.asks OR own.lanes IS NULL THEN
+        SELECT left(coalesce(nullif(r."topic", ''), r."source"), 255) INTO own.next
+        FROM "{{schema}}"."inbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane
+        ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
+        LIMIT 1;
+        WHILE own.next IS NOT NULL LOOP
+            IF own.next <> ALL (own.paused) THEN
+                opened := own.opened || own.next;
+            END IF;
+            SELECT left(coalesce(nullif(r."topic", ''), r."source"), 255) INTO own.next
+            FROM "{{schema}}"."inbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane AND left(coalesce(nullif(r."topic", ''), r."source"), 255) > own.next
+            ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
+            LIMIT 1;
+        END LOOP;
+        IF own.lanes IS NULL THEN
+            lanes := own.opened;
+            lanes_due := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.opened)]);
+            lanes_id := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[cardinality(own.opened)]);
+            rooms := array_fill(own.batch, ARRAY[cardinality(own.opened)]);
+            IF own.asks IS NOT TRUE THEN
+                most := 10 * own.most; -- for such a caller, no row means that there is none
+            END IF;
+        END IF;
+    END IF;
+    held := own.paused || own.busy || own.lanes;
+
+    IF cardinality(own.lanes) > 0 THEN
+        reserved := floor(own.batch / 2.0 + random());
+    END IF;
+    FOR pass IN 1..2 LOOP
+        LOOP
+            want := own.batch - cardinality(own.taken) - greatest(own.reserved, cardinality(own.of_lanes));
+            EXIT WHEN own.want < 1 OR NOT own.is_more OR cardinality(own.put_aside) >= own.most;
+            looked := 0;
+            FOR s IN
+SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
+    FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[], own.lane1::text[])
+        WITH ORDINALITY AS l (after_due, after_id, c1, ord)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid, left(coalesce(nullif(r."topic", ''), r."source"), 255) = ANY (own.held) AS held, r.due_at, r.id
+        FROM "{{schema}}"."inbox" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= own.began
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."consumer" = l.c1
+        ORDER BY r."consumer", r.due_at, r.id
+        LIMIT own.want::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT own.want::int
+            LOOP
+                looked := own.looked + 1;
+                reached[own.s.ord] := own.s.due_at;
+                reached_id[own.s.ord] := own.s.id;
+                IF own.s.held THEN
+                    put_aside := own.put_aside || own.s.ctid;
+                ELSE
+                    taken := own.taken || own.s.ctid;
+                END IF;
+            END LOOP;
+            is_more := own.looked = own.want;
+        END LOOP;
+        EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
+        reserved := 0;
+        want := own.batch - cardinality(own.taken);
+        IF own.want > 0 THEN
+            FOR s IN
+                SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
+                FROM unnest(own.lanes, own.lanes_due, own.lanes_id, own.rooms)
+                    WITH ORDINALITY AS l (topic, after_due, after_id, room, ord)
+                CROSS JOIN LATERAL (
+                    SELECT r.ctid, r.due_at, r.id
+                    FROM "{{schema}}"."inbox" AS r
+                    WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane
+                      AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = l.topic
+                      AND (r.due_at, r.id) > (l.after_due, l.after_id)
+                      AND r.due_at <= own.began
+                    ORDER BY r."consumer", left(coalesce(nullif(r."topic", ''), r."source"), 255), r.due_at, r.id
+                    LIMIT least(l.room, own.want)
+                    FOR NO KEY UPDATE SKIP LOCKED) AS c
+                WHERE l.topic <> ALL (own.paused) AND l.room > 0
+                LIMIT own.want
+            LOOP
+                of_lanes := own.of_lanes || own.s.ctid;
+                lanes_due[own.s.ord] := own.s.due_at;
+                lanes_id[own.s.ord] := own.s.id;
+            END LOOP;
+            is_cut := cardinality(own.of_lanes) = own.want;
+        END IF;
+    END LOOP;
+    IF cardinality(own.put_aside) > 0 THEN
+        WITH moved AS (
+            UPDATE "{{schema}}"."inbox" AS t
+            SET waiting = true,
+                aside = true
+            WHERE t.ctid = ANY (own.put_aside)
+            RETURNING left(coalesce(nullif(t."topic", ''), t."source"), 255) AS topic
+        )
+        SELECT coalesce(array_agg(DISTINCT m.topic), '{}') INTO own.opened
+        FROM moved AS m
+        WHERE m.topic <> ALL (own.paused);
+    ELSE
+        opened := '{}';
+    END IF;
+    IF NOT own.is_cut THEN
+        lanes := '{}';
+        lanes_due := '{}';
+        lanes_id := '{}';
+    ELSE -- each topic has its turn
+        lanes := own.lanes[2:] || own.lanes[1];
+        lanes_due := own.lanes_due[2:] || own.lanes_due[1];
+        lanes_id := own.lanes_id[2:] || own.lanes_id[1];
+    END IF;
+    FOREACH known IN ARRAY own.opened LOOP
+        IF own.known <> ALL (own.lanes) THEN
+            lanes := own.known || own.lanes;
+            lanes_due := '-infinity'::timestamptz || own.lanes_due;
+            lanes_id := own.nobody || own.lanes_id;
+        END IF;
+    END LOOP;
+    is_full := own.is_more OR own.is_cut OR cardinality(own.opened) > 0;
+    got := cardinality(own.taken) + cardinality(own.of_lanes);
+
+    IF own.got > 0 THEN
+        RETURN QUERY
+        WITH changed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (own.taken)
+RETURNING t.*
+        ), of_lanes AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval,
+    waiting = false,
+    aside = NULL
+WHERE t.ctid = ANY (own.of_lanes)
+RETURNING t.*
+        )
+        SELECT 'row', (row_number() OVER ())::integer, c.id, c.locked_until::timestamptz, c.due_at::timestamptz,
+            c.created_at::timestamptz, c.attempts, c.max_attempts, coalesce(pg_catalog."substring"(c.headers OPERATOR(pg_catalog.->>) 'txwork-lost-together', '^[0-9]{1,4}$')::bigint, 0)::integer, c.headers,
+            c."consumer"::text,
+            c."source"::text,
+            c."message_id"::text,
+            c."body_hash"::bytea,
+            c."topic",
+            c."payload",
+            NULL::double precision, NULL::boolean, NULL, NULL
+        FROM (
+            SELECT c.*
+            FROM (SELECT * FROM changed UNION ALL SELECT * FROM of_lanes) AS c
+            ORDER BY c.due_at, c.id) AS c;
+        GET DIAGNOSTICS returned = ROW_COUNT;
+        IF own.returned <> own.got THEN
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = format('%s of %s rows were not claimed', own.got - own.returned, own.got),
+                HINT = 'A trigger of the table suppresses updates: it has to let claims pass.';
+        END IF;
+    END IF;
+
+    FOR i IN 1..cardinality(own.place) LOOP
+        IF own.reached[i] <> '-infinity' THEN
+            place[i] := own.reached[i];
+            place_id[i] := own.reached_id[i];
+        END IF;
+    END LOOP;
+    IF NOT own.is_refused THEN
+        unswept := (NOT own.is_sweep OR own.is_full)::integer;
+    END IF;
+    result.entry := 'end';
+    result.more := own.is_full AND NOT own.is_refused;
+    IF NOT own.is_full AND cardinality(own.paused) > 0 THEN
+        result.held := 'paused';
+    END IF;
+    IF NOT own.is_refused AND NOT own.result.more THEN
+        SELECT d.seconds INTO own.due_in
+        FROM (
+SELECT own.began AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
+    min(d.due_at) AS due_at
+FROM unnest(own.lane1::text[])
+    AS l (c1)
+CROSS JOIN LATERAL (
+    SELECT r.due_at
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 0
+      AND r.due_at > least(own.began::timestamptz, own.began)
+      AND r."consumer" = l.c1
+    ORDER BY r."consumer", r.due_at, r.id
+    LIMIT 1
+) AS d) AS d;
+    END IF;
+
+    clock := extract(epoch FROM clock_timestamp()) * 1000000;
+    IF own.is_sweep AND NOT own.is_refused THEN -- one may be slow by accident, so the quicker of two counts
+        took := own.clock - extract(epoch FROM own.began) * 1000000;
+        sweep_at := own.clock + least(greatest(40 * least(own.took, own.sweep_took), 10000), 60000000);
+        sweep_took := own.took;
+    END IF;
+    result.again_in := 0;
+    IF NOT own.result.more THEN
+        result.again_in := least(60, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END
+            , CASE WHEN own.unswept = 1 AND NOT own.is_refused
+                THEN greatest((own.sweep_at - own.clock) / 1000000.0, 0.25) END);
+    END IF;
+    result.cursor := concat_ws(' ', '1', own.digest, own.sweep_at, own.sweep_took, own.unswept, own.turn, (
+        SELECT string_agg(concat(CASE WHEN u.due = '-infinity' THEN '-'
+            ELSE (extract(epoch FROM u.due) * 1000000)::bigint::text END, '/', replace(u.id::text, '-', '')), ' ' ORDER BY u.ord)
+        FROM unnest(own.place, own.place_id) WITH ORDINALITY AS u (due, id, ord)), (
+        SELECT string_agg(w.text, ' ' ORDER BY w.ord)
+        FROM (
+            SELECT t.text, t.ord, sum(length(t.text) + 1) OVER (ORDER BY t.ord) AS size
+            FROM (
+                SELECT concat(CASE WHEN u.due = '-infinity' THEN '-'
+            ELSE (extract(epoch FROM u.due) * 1000000)::bigint::text END, '/', replace(u.id::text, '-', '')) || '/' || encode(convert_to(u.topic, 'UTF8'), 'hex') AS text, u.ord
+                FROM unnest(own.lanes, own.lanes_due, own.lanes_id) WITH ORDINALITY AS u (topic, due, id, ord)) AS t) AS w
+        WHERE w.size <= 4096));
+    RETURN NEXT own.result;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_claim"(uuid, integer, integer, text) FROM PUBLIC;
-
-CREATE FUNCTION "{{schema}}"."inbox_claim_rows"(owner_token uuid, lease_seconds integer, batch_size integer, "consumer" text) RETURNS SETOF "{{schema}}"."inbox"
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $txwork$
-#variable_conflict use_column
-BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    RETURN QUERY
-WITH changed AS (
-SELECT a.claimed
-FROM "{{schema}}"."inbox_claim_by_topic"($1::uuid, make_interval(secs => $2)::interval, $3::int,
-    ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[],
-    '{}'::text[], NULL::text[], NULL::timestamptz[], NULL::uuid[], NULL::int[], false::boolean) AS a
-WHERE a.kind IN (1, 2)
-)
-SELECT (c.claimed).* FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
-END
-$txwork$;
-
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_claim_rows"(uuid, integer, integer, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_fetch"(uuid, interval, integer, text, text, text[], boolean) FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."inbox_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
 LANGUAGE plpgsql
@@ -1100,7 +1522,7 @@ BEGIN
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
-            MESSAGE = 'cursor is not what the last call has returned',
+            MESSAGE = 'cursor is not what an earlier call has returned',
             HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
     END IF;
     IF said[1] = own THEN

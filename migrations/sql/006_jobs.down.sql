@@ -4,14 +4,14 @@ DROP FUNCTION "{{schema}}"."jobs_schedule_each"(text, integer, interval, uuid[])
 DROP FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval);
 DROP PROCEDURE "{{schema}}"."jobs_schedule_fold"(text, integer, double precision, boolean);
 DROP FUNCTION "{{schema}}"."jobs_schedule_fold_step"(integer, text, integer);
-DROP FUNCTION "{{schema}}"."jobs_schedule_claim"(uuid, integer, integer);
-DROP FUNCTION "{{schema}}"."jobs_schedule_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_ack"(uuid, uuid[]);
 DROP FUNCTION "{{schema}}"."jobs_schedule_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "{{schema}}"."jobs_schedule_fail"(uuid, uuid[], text);
 DROP FUNCTION "{{schema}}"."jobs_schedule_extend"(uuid, uuid[], integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_redrive"(uuid[]);
+DROP FUNCTION "{{schema}}"."jobs_schedule_fetch"(uuid, interval, integer, text, text[], boolean);
+DROP TYPE "{{schema}}"."jobs_schedule_fetched";
 DROP TABLE "{{schema}}"."jobs_schedule";
 DROP FUNCTION "{{schema}}"."jobs_schedule_announce"();
 DROP DOMAIN "{{schema}}"."jobs_schedule_retry";
@@ -98,14 +98,14 @@ DROP FUNCTION "{{schema}}"."jobs_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."jobs_claim_admitted"(
     uuid, interval, integer, timestamptz[], uuid[], text[], smallint[]
 );
-DROP FUNCTION "{{schema}}"."jobs_claim"(uuid, integer, integer, text, smallint);
-DROP FUNCTION "{{schema}}"."jobs_claim_rows"(uuid, integer, integer, text, smallint);
 DROP FUNCTION "{{schema}}"."jobs_ack"(uuid, uuid[]);
 DROP FUNCTION "{{schema}}"."jobs_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "{{schema}}"."jobs_fail"(uuid, uuid[], text);
 DROP FUNCTION "{{schema}}"."jobs_extend"(uuid, uuid[], integer);
 DROP FUNCTION "{{schema}}"."jobs_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."jobs_redrive"(uuid[]);
+DROP FUNCTION "{{schema}}"."jobs_fetch"(uuid, interval, integer, text, integer[], text, text[], boolean);
+DROP TYPE "{{schema}}"."jobs_fetched";
 DROP TABLE "{{schema}}"."jobs";
 DROP FUNCTION "{{schema}}"."jobs_announce"();
 DROP DOMAIN "{{schema}}"."jobs_retry";

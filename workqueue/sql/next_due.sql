@@ -2,7 +2,7 @@
 -- the time of this question. @since lies before the worker's last claim, so this finds a row that has become due since
 -- that claim; it finds a row that the claim skipped because it was locked only once. The scan starts at @since in the
 -- claim index, so neither the backlog nor dead entries before it cost anything.
-SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
+SELECT {{.Now}} AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
     min(d.due_at) AS due_at
 FROM {{if .Lanes}}unnest({{range $i, $l := .Lanes}}{{if $i}}, {{end}}@{{$l.Param}}::{{$l.Bind}}[]{{end}})
     AS l ({{range $i, $l := .Lanes}}{{if $i}}, {{end}}{{$l.Alias}}{{end}}){{else}}(SELECT) AS l{{end}}
@@ -12,7 +12,7 @@ CROSS JOIN LATERAL (
     WHERE r.completed_at IS NULL
       AND NOT r.waiting
       AND r.status = 0
-      AND r.due_at > least(@since::timestamptz, now())
+      AND r.due_at > least(@since::timestamptz, {{.Now}})
       {{- range .Lanes}}
       AND r.{{.Quoted}} = l.{{.Alias}}{{if .Cast}}::{{.Type}}{{end}}
       {{- end}}

@@ -102,26 +102,19 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
+    batch CONSTANT integer := $3;
     reached timestamptz[] := $4;
     reached_id uuid[] := $5;
-    paused text[];
-    held text[];
+    {{- range .TopicLane}}
+    topic_lane CONSTANT text := ({{$.TopicLaneArgument}})[1];
+    {{- end}}
+    busy CONSTANT text[] := ${{.OpenArgument 0}};
     lanes text[] := ${{.OpenArgument 1}};
     lanes_due timestamptz[] := ${{.OpenArgument 2}};
     lanes_id uuid[] := ${{.OpenArgument 3}};
     rooms integer[] := ${{.OpenArgument 4}};
-    opened text[] := '{}';
-    next text;
-    reserved integer := 0;
-    want integer;
-    looked integer;
-    is_more boolean := true;
-    is_cut boolean := false;
-    most integer := {{.MaxAside}};
-    s record;
-    taken tid[] := '{}';
-    of_lanes tid[] := '{}';
-    put_aside tid[] := '{}';
+    asks CONSTANT boolean := ${{.OpenArgument 5}};
+    {{template "sorting" .}}
 BEGIN
     {{.SeesTopics}}
     {{.RefusesClaim}}
@@ -131,85 +124,13 @@ BEGIN
         RAISE EXCEPTION 'one claim is of the topics of one {{.Name}}' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     {{- end}}
-    SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
-    FROM {{.Function "topic"}} AS p
-    WHERE p.paused{{range .TopicLane}} AND p.{{.Quoted}} = {{$.TopicLaneArgument}}[1]{{end}};
+{{template "sort_out" .}}
 
-    IF ${{.OpenArgument 5}} OR own.lanes IS NULL THEN
-        SELECT {{.TopicOf "r"}} INTO own.next
-        FROM {{.Table}} AS r
-        WHERE {{.IsAside "r"}}
-        ORDER BY {{.AsideOrder "r"}}
-        LIMIT 1;
-        WHILE own.next IS NOT NULL LOOP
-            IF own.next <> ALL (own.paused) THEN
-                opened := own.opened || own.next;
-            END IF;
-            SELECT {{.TopicOf "r"}} INTO own.next
-            FROM {{.Table}} AS r
-            WHERE {{.IsAside "r"}} AND {{.TopicOf "r"}} > own.next
-            ORDER BY {{.AsideOrder "r"}}
-            LIMIT 1;
-        END LOOP;
-        IF own.lanes IS NULL THEN
-            lanes := own.opened;
-            lanes_due := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.opened)]);
-            lanes_id := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[cardinality(own.opened)]);
-            rooms := array_fill($3, ARRAY[cardinality(own.opened)]);
-            most := 10 * own.most; -- for such a caller, no row means that there is none
-        ELSE
-            RETURN QUERY
-            SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::{{.Table}}
-            FROM unnest(own.opened) AS u (topic);
-        END IF;
+    IF own.asks THEN
+        RETURN QUERY
+        SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::{{.Table}}
+        FROM unnest(own.opened) AS u (topic);
     END IF;
-    held := own.paused || ${{.OpenArgument 0}} || own.lanes;
-
-    IF cardinality(own.lanes) > 0 THEN
-        reserved := floor($3 / 2.0 + random());
-    END IF;
-    FOR pass IN 1..2 LOOP
-        LOOP
-            want := $3 - cardinality(own.taken) - greatest(own.reserved, cardinality(own.of_lanes));
-            EXIT WHEN own.want < 1 OR NOT own.is_more OR cardinality(own.put_aside) >= own.most;
-            looked := 0;
-            FOR s IN
-{{.Candidates}}
-            LOOP
-                looked := own.looked + 1;
-                reached[own.s.ord] := own.s.due_at;
-                reached_id[own.s.ord] := own.s.id;
-                IF own.s.held THEN
-                    put_aside := own.put_aside || own.s.ctid;
-                ELSE
-                    taken := own.taken || own.s.ctid;
-                END IF;
-            END LOOP;
-            is_more := own.looked = own.want;
-        END LOOP;
-        EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
-        reserved := 0;
-        want := $3 - cardinality(own.taken);
-        IF own.want > 0 THEN
-            of_lanes := ARRAY(
-                SELECT c.ctid
-                FROM unnest(own.lanes, own.lanes_due, own.lanes_id, own.rooms) AS l (topic, after_due, after_id, room)
-                CROSS JOIN LATERAL (
-                    SELECT r.ctid
-                    FROM {{.Table}} AS r
-                    WHERE {{.IsAside "r"}}
-                      AND {{.TopicOf "r"}} = l.topic
-                      AND (r.due_at, r.id) > (l.after_due, l.after_id)
-                      AND r.due_at <= now()
-                    ORDER BY {{.AsideOrder "r"}}
-                    LIMIT least(l.room, own.want)
-                    FOR NO KEY UPDATE SKIP LOCKED) AS c
-                WHERE l.topic <> ALL (own.paused) AND l.room > 0
-                LIMIT own.want);
-            is_cut := cardinality(own.of_lanes) = own.want;
-        END IF;
-    END LOOP;
-
     IF cardinality(own.put_aside) > 0 THEN
         RETURN QUERY
         WITH moved AS (

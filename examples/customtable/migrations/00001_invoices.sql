@@ -127,8 +127,47 @@ REVOKE ALL ON FUNCTION "billing"."invoices_announce"() FROM PUBLIC;
 CREATE TRIGGER "invoices_announce" AFTER INSERT ON "billing"."invoices"
 FOR EACH STATEMENT EXECUTE FUNCTION "billing"."invoices_announce"();
 
+-- What billing.invoices_fetch returns: rows, and one end. A later version appends columns at the end.
+CREATE TYPE "billing"."invoices_fetched" AS (
+    entry text,
+    place integer,
+    id uuid,
+    locked_until timestamptz,
+    due_at timestamptz,
+    created_at timestamptz,
+    attempts integer,
+    max_attempts integer,
+    lost integer,
+    headers jsonb,
+    "number" text,
+    "channel" text,
+    "customer" text,
+    "cents" bigint,
+    again_in double precision,
+    more boolean,
+    held text,
+    cursor text
+);
+
+-- Ready -> InProgress for at most n rows of the lanes, which are read in the order of the arguments, each behind the
+-- place that the cursor names. Returns them in claim order, and then one end: whether there may be more, in how many
+-- seconds to fetch again if no notification comes, why rows may be left (held), and the next cursor.
+--
+-- heard are the payloads of the notifications since the previous fetch was sent: they move places back. A sweep reads
+-- from the start, and finds what no notification has announced. It comes when its time has come, unless sweep says
+-- otherwise, and takes at most one part in 40 of the time.
+--
+-- The function locks the rows that it returns and, of a table with topics, those that it sets aside. Its caller may
+-- stay in the transaction, so it bounds how long the session may be idle.
 -- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_claim"(owner_token uuid, lease_seconds integer, batch_size integer) RETURNS SETOF uuid
+CREATE FUNCTION "billing"."invoices_fetch"(
+    owner_token uuid,
+    lease interval,
+    n integer,
+    cursor text DEFAULT NULL,
+    heard text[] DEFAULT NULL,
+    sweep boolean DEFAULT NULL
+) RETURNS SETOF "billing"."invoices_fetched"
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -143,97 +182,248 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
+<<own>>
+DECLARE
+    nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    batch integer := $3;
+    place timestamptz[];
+    place_id uuid[];
+    reached timestamptz[];
+    reached_id uuid[];
+    digest text;
+    fields text[];
+    sweep_at bigint := 0; -- like all times of a cursor in microseconds, as are lengths of time
+    sweep_took bigint := 0;
+    unswept integer := 1;
+    turn integer := 0;
+    lead integer := 1; -- the lane that is read first
+    heard_at timestamptz;
+    clock bigint;
+    took bigint;
+    is_sweep boolean;
+    is_refused boolean := false;
+    is_full boolean;
+    got integer := 0;
+    returned integer;
+    due_in double precision;
+    rule record;
+    result "billing"."invoices_fetched";
+    began CONSTANT timestamptz := clock_timestamp();
+    s record;
+    taken tid[] := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Pass a new one for every fetch.';
     END IF;
-    RETURN QUERY
-WITH changed AS (
-UPDATE "billing"."invoices" AS t
-SET status = 1,
-    attempts = t.attempts + 1,
-    owner_token = $1::uuid,
-    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
-        AS l (after_due, after_id)
+    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'A lease is how long nobody notices that a worker has died.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
+            MESSAGE = 'n must be between 1 and 10000',
+            HINT = 'Fetch again for more rows.';
+    END IF;
+    IF ($5 IS NULL OR cardinality($5) <= 10000 AND array_position($5, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
+            MESSAGE = 'heard must be at most 10000 payloads, none of them NULL',
+            HINT = 'Pass sweep => true instead of the payloads.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a fetch needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    place := array_fill('-infinity'::timestamptz, ARRAY[1]);
+    place_id := array_fill(own.nobody, ARRAY[1]);
+
+    digest := left(encode(sha256(convert_to(jsonb_build_array('billing.invoices')::text, 'UTF8')), 'hex'), 16);
+    IF $4 IS NOT NULL THEN
+        IF (octet_length($4) <= 8192 AND $4 ~ '^[0-9]{1,9} [0-9a-f]{16}( [^ ]+)*$') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what an earlier call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+        fields := string_to_array($4, ' ');
+        IF own.fields[1] = '1' AND own.fields[2] = own.digest THEN
+            IF ($4 ~ concat('^[0-9]+ [0-9a-f]{16} [0-9]{1,17} [0-9]{1,12} [01] [0-9]{1,6}( (-|-?[0-9]{1,17})/[0-9a-f]{32}){', cardinality(own.place), '}$')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what an earlier call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+            sweep_at := own.fields[3];
+            sweep_took := own.fields[4];
+            unswept := own.fields[5];
+            turn := own.fields[6];
+            FOR s IN
+                SELECT u.ord::integer AS ord,
+                    CASE split_part(u.text, '/', 1) WHEN '-' THEN '-infinity'
+                        ELSE 'epoch'::timestamptz + split_part(u.text, '/', 1)::bigint * interval '1 microsecond' END AS due,
+                    split_part(u.text, '/', 2)::uuid AS id,
+                    convert_from(decode(split_part(u.text, '/', 3), 'hex'), 'UTF8') AS topic
+                FROM unnest(own.fields[7:]) WITH ORDINALITY AS u (text, ord)
+            LOOP
+                place[own.s.ord] := own.s.due;
+                place_id[own.s.ord] := own.s.id;
+            END LOOP;
+        END IF;
+    END IF;
+    clock := extract(epoch FROM own.began) * 1000000;
+    is_sweep := coalesce($6, own.clock >= own.sweep_at OR own.sweep_at > own.clock + 60000000);
+    IF $5 IS NOT NULL THEN
+        SELECT 'epoch'::timestamptz + min(substring(h.payload FROM '^(?:fold:)?([0-9]{1,16})$')::bigint)
+            * interval '1 microsecond'
+        INTO own.heard_at
+        FROM unnest($5) AS h (payload);
+        FOR i IN 1..cardinality(own.place) LOOP
+            IF own.heard_at <= own.place[i] THEN
+                place[i] := own.heard_at;
+                place_id[i] := own.nobody;
+            END IF;
+        END LOOP;
+        BEGIN
+            FOR s IN
+                SELECT l.ord::integer AS ord, min((substr(h.payload, 7)::jsonb ->> 'all')::timestamptz) AS due
+                FROM unnest(own.place) WITH ORDINALITY
+                    AS l (place, ord)
+                CROSS JOIN unnest($5) AS h (payload)
+                WHERE starts_with(h.payload, 'front:')
+                GROUP BY l.ord
+            LOOP
+                IF own.s.due <= own.place[own.s.ord] THEN
+                    place[own.s.ord] := own.s.due;
+                    place_id[own.s.ord] := own.nobody;
+                END IF;
+            END LOOP;
+        EXCEPTION WHEN data_exception THEN
+            is_sweep := true; -- every login may send anything
+        END;
+    END IF;
+    reached := own.place;
+    reached_id := own.place_id;
+    IF own.is_sweep THEN
+        reached := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.place)]);
+        reached_id := array_fill(own.nobody, ARRAY[cardinality(own.place)]);
+    END IF;
+
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), $2)))::bigint::text,
+        true);
+    IF NOT own.is_refused THEN
+        FOR s IN
+            SELECT c.ord, array_agg(c.ctid) AS rows, (array_agg(c.due_at))[count(*)] AS due_at,
+                (array_agg(c.id))[count(*)] AS id
+            FROM (
+SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
+    FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[])
+        WITH ORDINALITY AS l (after_due, after_id, ord)
     CROSS JOIN LATERAL (
-        SELECT r.ctid
+        SELECT r.ctid, r.due_at, r.id
         FROM "billing"."invoices" AS r
         WHERE r.completed_at IS NULL
           AND NOT r.waiting
           AND r.status = 0
-          AND r.due_at <= now()
+          AND r.due_at <= own.began
           AND (r.due_at, r.id) > (l.after_due, l.after_id)
         ORDER BY r.due_at, r.id
-        LIMIT $3::int
+        LIMIT own.batch::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT $3::int))
-RETURNING t AS claimed
-)
-SELECT (c.claimed).id FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
-END
-$txwork$;
--- +goose StatementEnd
-
-REVOKE ALL ON FUNCTION "billing"."invoices_claim"(uuid, integer, integer) FROM PUBLIC;
-
--- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_claim_rows"(owner_token uuid, lease_seconds integer, batch_size integer) RETURNS SETOF "billing"."invoices"
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $txwork$
-#variable_conflict use_column
-BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    LIMIT own.batch::int) AS c
+            GROUP BY c.ord
+        LOOP
+            taken := own.taken || own.s.rows;
+            reached[own.s.ord] := own.s.due_at;
+            reached_id[own.s.ord] := own.s.id;
+        END LOOP;
     END IF;
-    RETURN QUERY
-WITH changed AS (
+    got := cardinality(own.taken);
+    is_full := own.got >= own.batch;
+
+    IF own.got > 0 THEN
+        RETURN QUERY
+        WITH changed AS (
 UPDATE "billing"."invoices" AS t
 SET status = 1,
     attempts = t.attempts + 1,
     owner_token = $1::uuid,
-    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
-        AS l (after_due, after_id)
-    CROSS JOIN LATERAL (
-        SELECT r.ctid
-        FROM "billing"."invoices" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.status = 0
-          AND r.due_at <= now()
-          AND (r.due_at, r.id) > (l.after_due, l.after_id)
-        ORDER BY r.due_at, r.id
-        LIMIT $3::int
-        FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT $3::int))
-RETURNING t AS claimed
-)
-SELECT (c.claimed).* FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (own.taken)
+RETURNING t.*
+        )
+        SELECT 'row', (row_number() OVER ())::integer, c.id, c.locked_until::timestamptz, c.due_at::timestamptz,
+            c.created_at::timestamptz, c.attempts, c.max_attempts, coalesce(pg_catalog."substring"(c.headers OPERATOR(pg_catalog.->>) 'txwork-lost-together', '^[0-9]{1,4}$')::bigint, 0)::integer, c.headers,
+            c."number",
+            c."channel"::text,
+            c."customer",
+            c."cents"::bigint,
+            NULL::double precision, NULL::boolean, NULL, NULL
+        FROM (
+            SELECT c.*
+            FROM changed AS c
+            ORDER BY c.due_at, c.id) AS c;
+        GET DIAGNOSTICS returned = ROW_COUNT;
+        IF own.returned <> own.got THEN
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = format('%s of %s rows were not claimed', own.got - own.returned, own.got),
+                HINT = 'A trigger of the table suppresses updates: it has to let claims pass.';
+        END IF;
+    END IF;
+
+    FOR i IN 1..cardinality(own.place) LOOP
+        IF own.reached[i] <> '-infinity' THEN
+            place[i] := own.reached[i];
+            place_id[i] := own.reached_id[i];
+        END IF;
+    END LOOP;
+    IF NOT own.is_refused THEN
+        unswept := (NOT own.is_sweep OR own.is_full)::integer;
+    END IF;
+    result.entry := 'end';
+    result.more := own.is_full AND NOT own.is_refused;
+    IF NOT own.is_refused AND NOT own.result.more THEN
+        SELECT d.seconds INTO own.due_in
+        FROM (
+SELECT own.began AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
+    min(d.due_at) AS due_at
+FROM (SELECT) AS l
+CROSS JOIN LATERAL (
+    SELECT r.due_at
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 0
+      AND r.due_at > least(own.began::timestamptz, own.began)
+    ORDER BY r.due_at, r.id
+    LIMIT 1
+) AS d) AS d;
+    END IF;
+
+    clock := extract(epoch FROM clock_timestamp()) * 1000000;
+    IF own.is_sweep AND NOT own.is_refused THEN -- one may be slow by accident, so the quicker of two counts
+        took := own.clock - extract(epoch FROM own.began) * 1000000;
+        sweep_at := own.clock + least(greatest(40 * least(own.took, own.sweep_took), 10000), 60000000);
+        sweep_took := own.took;
+    END IF;
+    result.again_in := 0;
+    IF NOT own.result.more THEN
+        result.again_in := least(60, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END
+            , CASE WHEN own.unswept = 1 AND NOT own.is_refused
+                THEN greatest((own.sweep_at - own.clock) / 1000000.0, 0.25) END);
+    END IF;
+    result.cursor := concat_ws(' ', '1', own.digest, own.sweep_at, own.sweep_took, own.unswept, own.turn, (
+        SELECT string_agg(concat(CASE WHEN u.due = '-infinity' THEN '-'
+            ELSE (extract(epoch FROM u.due) * 1000000)::bigint::text END, '/', replace(u.id::text, '-', '')), ' ' ORDER BY u.ord)
+        FROM unnest(own.place, own.place_id) WITH ORDINALITY AS u (due, id, ord)));
+    RETURN NEXT own.result;
 END
 $txwork$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION "billing"."invoices_claim_rows"(uuid, integer, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "billing"."invoices_fetch"(uuid, interval, integer, text, text[], boolean) FROM PUBLIC;
 
 -- +goose StatementBegin
 CREATE FUNCTION "billing"."invoices_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
@@ -645,7 +835,7 @@ BEGIN
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
-            MESSAGE = 'cursor is not what the last call has returned',
+            MESSAGE = 'cursor is not what an earlier call has returned',
             HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
     END IF;
     IF said[1] = own THEN
@@ -1118,14 +1308,14 @@ DROP FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz
 DROP FUNCTION "billing"."invoices_purge"(integer, interval, interval);
 DROP PROCEDURE "billing"."invoices_fold"(text, integer, double precision, boolean);
 DROP FUNCTION "billing"."invoices_fold_step"(integer, text, integer);
-DROP FUNCTION "billing"."invoices_claim"(uuid, integer, integer);
-DROP FUNCTION "billing"."invoices_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "billing"."invoices_ack"(uuid, uuid[]);
 DROP FUNCTION "billing"."invoices_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "billing"."invoices_fail"(uuid, uuid[], text);
 DROP FUNCTION "billing"."invoices_extend"(uuid, uuid[], integer);
 DROP FUNCTION "billing"."invoices_reap_expired"(integer);
 DROP FUNCTION "billing"."invoices_redrive"(uuid[]);
+DROP FUNCTION "billing"."invoices_fetch"(uuid, interval, integer, text, text[], boolean);
+DROP TYPE "billing"."invoices_fetched";
 DROP TABLE "billing"."invoices";
 DROP FUNCTION "billing"."invoices_announce"();
 DROP DOMAIN "billing"."invoices_retry";

@@ -1,5 +1,5 @@
 -- The core's tables in a schema, recognized by their comments, with facts from the catalog and the statistics. The
--- lanes are the parameters of the table's claim after the three that every claim has; the retention is the default of
+-- lanes are the parameters of the table's fetch between the first three and the last three, which every fetch has; the retention is the default of
 -- its purge. The threshold of autovacuum is its fixed number plus its share of the rows.
 SELECT c.relname::text AS name,
        EXISTS (SELECT FROM pg_class AS f
@@ -9,12 +9,12 @@ SELECT c.relname::text AS name,
        c.relrowsecurity AND (c.relkind = 'p' OR coalesce(pg_relation_size(c.oid) > 0, false)) AS secured,
        ARRAY(SELECT a.attname::text FROM pg_attribute AS a
            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
-       coalesce((SELECT p.proargnames[4:] FROM pg_proc AS p
-           WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_claim')::name
+       coalesce((SELECT p.proargnames[4:cardinality(p.proargnames) - 3] FROM pg_proc AS p
+           WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_fetch')::name
            ORDER BY p.oid LIMIT 1), '{}')::text[] AS lanes,
        ARRAY(SELECT format_type(a.atttypid, a.atttypmod)
-           FROM unnest((SELECT p.proargnames[4:] FROM pg_proc AS p
-               WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_claim')::name
+           FROM unnest((SELECT p.proargnames[4:cardinality(p.proargnames) - 3] FROM pg_proc AS p
+               WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_fetch')::name
                ORDER BY p.oid LIMIT 1)) WITH ORDINALITY AS l (name, place)
            JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = l.name::name
            ORDER BY l.place) AS types,

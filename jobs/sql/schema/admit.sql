@@ -1,5 +1,6 @@
 -- Returns how many of want jobs of a queue may be claimed now; if they are fewer, in how many seconds to ask again,
--- where 0 leaves that to the caller; and whether the queue has a rule at all. See Spec.Admission of package workqueue.
+-- where 0 leaves that to the caller; whether the queue has a rule at all; and which one keeps jobs back. See
+-- Spec.Admission of package workqueue.
 --
 -- Claims of one limited queue run one after another: each holds an advisory lock until its transaction ends. It is
 -- no row lock, which other sessions could take by locking the row. A claim that does not get the lock within
@@ -9,7 +10,7 @@
 -- only, so a session that holds it is not a claim, and this does not wait for it. Starts that were given back
 -- count as tokens; take moves them into the bucket.
 CREATE FUNCTION {{.Function "admit"}}(queue text, want integer)
-RETURNS TABLE (admitted integer, again double precision, bounded boolean)
+RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
 LANGUAGE plpgsql
 {{.Settings}}
 SET lock_timeout = '500ms'
@@ -22,15 +23,16 @@ DECLARE
     pause double precision := 0;
     busy CONSTANT double precision := 0.05;
     available double precision;
+    reason text;
 BEGIN
     {{.SeesRules}}
     SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
     IF rule.paused THEN
-        RETURN QUERY SELECT 0, pause, true;
+        RETURN QUERY SELECT 0, pause, true, 'paused';
         RETURN;
     END IF;
     IF rule.max_running IS NULL AND rule.rate IS NULL THEN
-        RETURN QUERY SELECT $2, pause, false;
+        RETURN QUERY SELECT $2, pause, false, NULL;
         RETURN;
     END IF;
 
@@ -41,18 +43,21 @@ BEGIN
     BEGIN
         PERFORM pg_advisory_xact_lock(hashtextextended('{{.Name}} queue ' || $1, 0));
     EXCEPTION WHEN lock_not_available THEN
-        RETURN QUERY SELECT 0, busy, true;
+        RETURN QUERY SELECT 0, busy, true, 'busy';
         RETURN;
     END;
 
     IF rule.max_running IS NOT NULL THEN
         SELECT least(n, rule.max_running - count(*)) INTO n FROM {{.Slot}} AS s WHERE s.queue = $1;
+        IF n < $2 THEN
+            reason := 'limit';
+        END IF;
     END IF;
     IF rule.rate IS NOT NULL AND n > 0 THEN
         INSERT INTO {{.Bucket}} (queue) VALUES ($1) ON CONFLICT DO NOTHING;
         SELECT b.* INTO bucket FROM {{.Bucket}} AS b WHERE b.queue = $1 FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            RETURN QUERY SELECT 0, busy, true;
+            RETURN QUERY SELECT 0, busy, true, 'busy';
             RETURN;
         END IF;
         available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
@@ -61,9 +66,10 @@ BEGIN
         IF floor(available) < n THEN
             n := floor(available);
             pause := (n + 1 - available) / rule.rate;
+            reason := 'rate';
         END IF;
     END IF;
-    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true;
+    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true, reason;
 END
 $txwork$;
 
