@@ -50,6 +50,22 @@ func (view) Bounded(param, name string) string {
 	return sqltext.Bounded(param, name, workqueue.MaxBatch)
 }
 
+// RefusesKey refuses what cannot identify a message, as the function receive does.
+func (view) RefusesKey() string {
+	var checks []string
+	for i, name := range []string{"consumer", "source", "message_id"} {
+		checks = append(checks, sqltext.RefuseUnless(fmt.Sprintf("octet_length($%d) BETWEEN 1 AND %d", i+1, MaxKeyPart),
+			name, fmt.Sprintf("must have 1 to %d bytes", MaxKeyPart), "Give it as receive gets it."))
+	}
+	return strings.Join(checks, "\n    ")
+}
+
+// RefusesRetention refuses a retention that is none: a row without a retention would never be a tombstone.
+func (view) RefusesRetention() string {
+	return sqltext.RefuseUnless("$2 >= interval '0'", "retention", "must not be negative or NULL",
+		"Say for how long messages keep their payloads.")
+}
+
 func newView(spec workqueue.Spec) view {
 	v := view{schema: cmp.Or(spec.Schema, workqueue.DefaultSchema), table: spec.Table}
 	v.Table = quote(v.schema) + "." + quote(v.table)

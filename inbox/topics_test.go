@@ -140,7 +140,7 @@ func TestAClaimIsOfTheTopicsOfOneConsumer(t *testing.T) {
 			t.Errorf("a claim of %q: %v", same, err)
 		}
 	}
-	if err := claim("a", "b"); err == nil || !strings.Contains(err.Error(), "one consumer") {
+	if err := claim("a", "b"); err == nil || !strings.Contains(err.Error(), "consumer must be the same") {
 		t.Errorf("a claim of two consumers: %v", err)
 	}
 }

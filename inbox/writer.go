@@ -15,7 +15,7 @@ var (
 	writtenPayload = workqueue.Written{
 		As:     "@payload",
 		Params: []workqueue.Param{{Name: "payload", Type: "bytea"}},
-		Checks: []workqueue.Check{{Condition: "@payload IS NOT NULL", Message: "payload must not be NULL"}},
+		Checks: []workqueue.Check{input.Given("payload", "An empty payload is ''.")},
 	}
 	writtenHash = workqueue.Written{
 		As:     sqlHash,

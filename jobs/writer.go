@@ -10,11 +10,24 @@ import (
 // writer is the SQL function jobs_enqueue, which takes what Enqueue takes. The settings of kinds are those of programs,
 // so a caller gives those that are to apply.
 var writer = workqueue.Writer{Checks: []workqueue.Check{
-	{Condition: fmt.Sprintf("@unique_key IS NULL OR octet_length(@unique_key) BETWEEN 1 AND %d", MaxKey),
-		Message: fmt.Sprintf("unique_key must have 1 to %d bytes", MaxKey)},
-	{Condition: "@unique_key IS NULL OR strpos(@kind, " + sqlKindEnd + ") = 0",
-		Message: "kind must not have the character U+001F, which ends the kind in the key of a unique job"},
-	{Condition: "@unique_while <@ ARRAY['done', 'failed']", Message: "unique_while may have done and failed"},
+	{
+		Parameter: "unique_key",
+		Condition: fmt.Sprintf("@unique_key IS NULL OR octet_length(@unique_key) BETWEEN 1 AND %d", MaxKey),
+		Message:   fmt.Sprintf("must have 1 to %d bytes", MaxKey),
+		Hint:      "NULL is a job that is not unique.",
+	},
+	{
+		Parameter: "kind",
+		Condition: "@unique_key IS NULL OR strpos(@kind, " + sqlKindEnd + ") = 0",
+		Message:   "must not have the character U+001F, which ends the kind in the key of a unique job",
+		Hint:      "Take another kind.",
+	},
+	{
+		Parameter: "unique_while",
+		Condition: "@unique_while <@ ARRAY['done', 'failed']",
+		Message:   "may have done and failed",
+		Hint:      "An empty array has the key free once the job has ended.",
+	},
 	input.HeadersCheck(MaxHeaders),
 }}
 

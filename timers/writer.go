@@ -13,12 +13,11 @@ var (
 	writtenPayload = workqueue.Written{
 		As:     "@payload",
 		Params: []workqueue.Param{{Name: "payload", Type: "bytea", Default: "''"}},
-		Checks: []workqueue.Check{{Condition: "@payload IS NOT NULL", Message: "payload must not be NULL"}},
 	}
 	writtenFireAt = workqueue.Written{
 		As:     "@scheduled_at",
 		Params: []workqueue.Param{{Name: "scheduled_at", Type: "timestamptz"}},
-		Checks: []workqueue.Check{{Condition: "@scheduled_at IS NOT NULL", Message: "scheduled_at must not be NULL"}},
+		Checks: []workqueue.Check{input.Given("scheduled_at", "Say when the timer is to fire.")},
 	}
 	writtenGeneration = workqueue.Written{As: "1"}
 	unwritten         workqueue.Written
@@ -28,8 +27,12 @@ var (
 var writer = workqueue.Writer{
 	Name: "set",
 	Checks: []workqueue.Check{
-		{Condition: fmt.Sprintf("NOT starts_with(@key, '%s')", ReservedPrefix),
-			Message: fmt.Sprintf("keys that begin with %s are kept for the occurrences of schedules", ReservedPrefix)},
+		{
+			Parameter: "key",
+			Condition: fmt.Sprintf("NOT starts_with(@key, '%s')", ReservedPrefix),
+			Message:   "must not begin with " + ReservedPrefix + ", as the occurrences of schedules do",
+			Hint:      "Take another key.",
+		},
 		input.HeadersCheck(MaxHeaders),
 	},
 	Change: setOne() + `

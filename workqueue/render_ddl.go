@@ -81,21 +81,20 @@ const (
 
 func repeated(expr string) string { return fmt.Sprintf(repeatFormat, expr) }
 
-func refuseUnless(condition, message string) string {
-	return fmt.Sprintf("IF (%s) IS NOT TRUE THEN RAISE EXCEPTION '%s' USING ERRCODE = 'invalid_parameter_value'; END IF;",
-		condition, message)
-}
-
 // refuseNoOwner refuses a claim without an owner.
 func refuseNoOwner() string {
-	return refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim")
+	return sqltext.Given("$1", "owner_token", "Use a fresh token for every claim, and the claim's for its rows.")
 }
 
 // refuseLease refuses a lease that the Go API refuses, too: until it ends, nobody notices that a worker has died.
-func refuseLease(param string) string {
-	return refuseUnless(fmt.Sprintf("%s BETWEEN %d AND %d", param, MinLease/time.Second, MaxLease/time.Second),
-		fmt.Sprintf("lease_seconds must be between %d and %d", MinLease/time.Second, MaxLease/time.Second))
+func refuseLease(param, name, format string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("%s BETWEEN "+format+" AND "+format, param, MinLease/time.Second,
+		MaxLease/time.Second), name, fmt.Sprintf("must be between %d and %d seconds", MinLease/time.Second,
+		MaxLease/time.Second), "Take a lease that a dead worker may hold its rows for, and extend it while they run.")
 }
+
+// refuseIDs refuses a list of ids that no call of the Go API has.
+func refuseIDs(param string) string { return sqltext.Listed(param, "ids", MaxBatch) }
 
 // refuseCount refuses a number of rows that the Go API refuses, too.
 func refuseCount(param, name string) string { return sqltext.Bounded(param, name, MaxBatch) }
@@ -106,12 +105,14 @@ func (view) Bounded(param, name string) string { return refuseCount(param, name)
 // RefusesClaim refuses what no claim of the Go API has, in the functions that claims in Go call.
 func (view) RefusesClaim() string {
 	return strings.Join([]string{
-		refuseNoOwner(),
-		refuseUnless(fmt.Sprintf("$2 BETWEEN interval '%[1]d seconds' AND interval '%[2]d seconds'", MinLease/time.Second,
-			MaxLease/time.Second), fmt.Sprintf("lease must be between %d and %d seconds", MinLease/time.Second,
-			MaxLease/time.Second)),
-		refuseCount("$3", "batch_size"),
+		refuseNoOwner(), refuseLease("$2", "lease", "interval '%d seconds'"), refuseCount("$3", "batch_size"),
 	}, "\n    ")
+}
+
+// RefusesOthers refuses a claim of several values of the lane that has rules or topics.
+func (view) RefusesOthers(lane, param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("(%[1]s)[1] = ALL (%[1]s)", param), lane,
+		"must be the same in all lanes of a claim", "Claim from each "+lane+" by itself.")
 }
 
 var (
@@ -140,14 +141,14 @@ func (v view) Functions() []sqlFunction {
 		{
 			Name: "ack", file: v.settleFile(outcomeAck) + "_one", returns: "SETOF uuid", wrap: selectIDs,
 			params:     []sqlParam{ownerParam, idsParam},
-			checks:     []string{sortIDs},
+			checks:     []string{refuseNoOwner(), refuseIDs("$2"), sortIDs},
 			expression: map[string]string{"ids": "$2", "owner_token": "$1"},
 		},
 		{
 			Name: "abandon", file: "abandon", returns: "SETOF uuid", wrap: selectIDs,
 			params: []sqlParam{ownerParam, idsParam, {"delay_seconds", "integer", "NULL"}, {"error", "text", "NULL"}},
-			checks: []string{refuseUnless("$3 IS NULL OR $3 >= 0", "delay_seconds must not be negative; NULL is the "+
-				"table''s own backoff"), shortened, sortIDs},
+			checks: []string{refuseNoOwner(), refuseIDs("$2"), sqltext.RefuseUnless("$3 IS NULL OR $3 >= 0",
+				"delay_seconds", "must not be negative", "NULL is the table's own backoff."), shortened, sortIDs},
 			expression: settled("abandon", map[string]string{
 				"delays": repeated("$3::bigint * 1000000"),
 				"errors": repeated("$4"),
@@ -156,7 +157,8 @@ func (v view) Functions() []sqlFunction {
 		{
 			Name: "fail", file: "fail", returns: "SETOF uuid", wrap: selectIDs,
 			params: []sqlParam{ownerParam, idsParam, errorParam},
-			checks: []string{shortened, sortIDs},
+			checks: []string{refuseNoOwner(), refuseIDs("$2"), sqltext.Given("$3", "error", "Say why the rows failed."),
+				shortened, sortIDs},
 			expression: settled("fail", map[string]string{
 				"errors":    repeated("$3"),
 				"cancelled": repeated("false"),
@@ -165,7 +167,7 @@ func (v view) Functions() []sqlFunction {
 		{
 			Name: "extend", file: "extend", returns: "SETOF uuid", wrap: selectIDs,
 			params: []sqlParam{ownerParam, idsParam, leaseParam},
-			checks: []string{refuseLease("$3"), sortIDs},
+			checks: []string{refuseNoOwner(), refuseIDs("$2"), refuseLease("$3", "lease_seconds", "%d"), sortIDs},
 			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)",
 				"claimed": "NULL", "within": "NULL"}),
 		},
@@ -179,6 +181,7 @@ func (v view) Functions() []sqlFunction {
 		{
 			Name: "redrive", file: "redrive", returns: "SETOF uuid",
 			params:     []sqlParam{idsParam},
+			checks:     []string{refuseIDs("$1")},
 			expression: map[string]string{"ids": "$1", "actor": "NULL"},
 		},
 	}

@@ -193,14 +193,7 @@ func (v view) FetchNextDue() string {
 
 // FetchChecks refuse arguments and sessions.
 func (v view) FetchChecks() []string {
-	span := fmt.Sprintf("'%d seconds' AND interval '%d seconds'", MinLease/time.Second, MaxLease/time.Second)
-	checks := []string{
-		sqltext.RefuseUnless("$1 IS NOT NULL", "owner_token", "must not be NULL", "Pass a new one for every fetch."),
-		sqltext.RefuseUnless("$2 BETWEEN interval "+span, "lease", fmt.Sprintf("must be between %d and %d seconds",
-			MinLease/time.Second, MaxLease/time.Second), "A lease is how long nobody notices that a worker has died."),
-		sqltext.RefuseUnless(fmt.Sprintf("$3 BETWEEN 1 AND %d", MaxBatch), "n", fmt.Sprintf("must be between 1 and %d",
-			MaxBatch), "Fetch again for more rows."),
-	}
+	checks := []string{refuseNoOwner(), refuseLease("$2", "lease", "interval '%d seconds'"), refuseCount("$3", "n")}
 	count := "1"
 	for _, l := range v.FetchLanes() {
 		condition, message, hint := l.Argument+" IS NOT NULL", "must not be NULL", "Name the lane to fetch from."

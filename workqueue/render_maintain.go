@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/txwork/txwork/internal/sqltext"
 )
 
 // Bounds on a call of a table's procedure maintain. The number of rounds only keeps a mistake from going on for ever.
@@ -90,4 +92,10 @@ func (v view) OfPart(file string) string {
 // Purged is a purge of at most $1 rows inside of the function purge.
 func (v view) Purged(file, age string) string {
 	return v.inline(file, map[string]string{"max_rows": "$1", "age": age})
+}
+
+// RefusesNegative refuses a retention that is negative.
+func (view) RefusesNegative(param, name string) string {
+	return sqltext.RefuseUnless(param+" IS NULL OR "+param+" >= interval '0'", name, "must not be negative",
+		"NULL keeps all rows.")
 }

@@ -82,15 +82,11 @@ func (v view) SeesAllTopics() string { return sqltext.SeesAll(v.Table, v.Functio
 func (v view) ChecksTopic() string {
 	check := ""
 	for _, lane := range v.TopicLane() {
-		check += fmt.Sprintf(`IF coalesce($1, '') = '' THEN
-        RAISE EXCEPTION 'the %s of the topic is empty' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    `, lane.Name)
+		check += sqltext.RefuseUnless("$1 <> ''", lane.Name, "must not be empty", "Name the "+lane.Name+
+			" whose topic it is.") + "\n    "
 	}
-	return check + fmt.Sprintf(`IF (octet_length($%d) BETWEEN 1 AND %d) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the topic has %% bytes, and must have between 1 and %[2]d',
-            coalesce(octet_length($%[1]d), 0) USING ERRCODE = 'invalid_parameter_value';
-    END IF;`, v.TopicArgument(), maxTopic)
+	return check + sqltext.RefuseUnless(fmt.Sprintf("octet_length($%d) BETWEEN 1 AND %d", v.TopicArgument(), maxTopic),
+		"topic", fmt.Sprintf("must have 1 to %d bytes", maxTopic), "Name a topic as its rows have it.")
 }
 
 // MaxAside, MaxTopic and TopicPayload are the constants for the templates.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/sqltext"
 )
 
 // payloadTypes are the types of payloads beside bytea, with the expression that makes bytes of a parameter.
@@ -78,8 +79,7 @@ func (v view) writer() writerView {
 		}
 	}
 	for _, c := range v.spec.writerChecks() {
-		message := strings.NewReplacer("'", "''", "%", "%%").Replace(c.Message)
-		w.Checks = append(w.Checks, refuseUnless(in(c.Condition), message))
+		w.Checks = append(w.Checks, sqltext.RefuseUnless(in(c.Condition), c.Parameter, c.Message, c.Hint))
 	}
 	if w.Held = v.writerHolds(values); w.Held == never {
 		w.Unique, w.Held = nil, ""

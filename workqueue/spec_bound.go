@@ -93,11 +93,14 @@ func (s Spec) validateBound(c Column) error {
 // valueType is the name of the type of a column whose bound is Stored.
 func (s Spec) valueType(c Column) string { return s.Table + "_" + c.Name + "_value" }
 
-// writerCheck refuses a parameter of the SQL function. NULL is refused by the table if it may not be written.
+// writerCheck refuses a value of a parameter of the SQL function that the column cannot have.
 func (c *Column) writerCheck() Check {
-	condition := c.Within("@" + c.Name)
-	if !c.NotNull || c.Bound.Min == 0 {
-		condition = "@" + c.Name + " IS NULL OR " + condition
+	switch param := "@" + c.Name; {
+	case c.Bound == Bound{}:
+		return Check{c.Name, param + " IS NOT NULL", "must not be NULL", "The table has no row without one."}
+	case c.NotNull:
+		return Check{c.Name, c.Within(param), c.must() + ", and must not be NULL", "Such a row could not be stored."}
+	default:
+		return Check{c.Name, param + " IS NULL OR " + c.Within(param), c.must(), "NULL is none."}
 	}
-	return Check{condition, c.Name + " " + c.must()}
 }

@@ -42,8 +42,10 @@ type Writer struct {
 	Change string
 }
 
-// A Check is a condition in SQL that has to be true. What the message says is told to the caller otherwise.
-type Check struct{ Condition, Message string }
+// A Check is a condition in SQL that has to be true. Otherwise the call is refused with SQLSTATE 22023. The error's
+// field for a column has the parameter, its text the parameter and the message, such as "topic must have 1 to 255
+// bytes", and the hint says what to do.
+type Check struct{ Parameter, Condition, Message, Hint string }
 
 // A Param is a parameter of a SQL function. An empty Default means that it has to be given.
 type Param struct{ Name, Type, Default string }
@@ -149,6 +151,10 @@ func (s Spec) validateWriter() error {
 func (s Spec) validateWriterSQL(names []string) error {
 	texts := []string{s.Writer.Found, s.Writer.Change}
 	for _, c := range s.writerChecks() {
+		if !slices.Contains(names, c.Parameter) || c.Message == "" || c.Hint == "" {
+			return invalid("writer", "of table %q has a check of %q without a parameter, a message or a hint", s.Table,
+				c.Condition)
+		}
 		texts = append(texts, c.Condition)
 	}
 	for _, c := range s.Columns {
@@ -174,16 +180,18 @@ func (s Spec) writerName() string {
 // writerChecks are those of every writer, of the columns, and of this one.
 func (s Spec) writerChecks() []Check {
 	checks := []Check{
-		{"@headers IS NULL OR jsonb_typeof(@headers) = 'object'", "headers must be a JSON object"},
-		{fmt.Sprintf("@max_attempts IS NULL OR @max_attempts BETWEEN 1 AND %d", maxAttemptsLimit),
-			fmt.Sprintf("max_attempts must be between 1 and %d", maxAttemptsLimit)},
+		{"headers", "@headers IS NULL OR jsonb_typeof(@headers) = 'object'", "must be a JSON object",
+			"Give an object of texts, or NULL for none."},
+		{"max_attempts", fmt.Sprintf("@max_attempts IS NULL OR @max_attempts BETWEEN 1 AND %d", maxAttemptsLimit),
+			fmt.Sprintf("must be between 1 and %d", maxAttemptsLimit), "NULL is the table's own."},
 	}
 	for _, c := range s.Columns {
 		checks = append(checks, c.written().Checks...)
 	}
 	params := s.writerParams()
 	for _, c := range s.Columns {
-		if c.Bound != (Bound{}) && slices.ContainsFunc(params, func(p Param) bool { return p.Name == c.Name }) {
+		is := func(p Param) bool { return p.Name == c.Name }
+		if (c.NotNull || c.Bound != (Bound{})) && slices.ContainsFunc(params, is) {
 			checks = append(checks, c.writerCheck())
 		}
 	}

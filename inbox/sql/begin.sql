@@ -29,6 +29,7 @@ DECLARE
     nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     inserted boolean;
 BEGIN
+    {{.RefusesKey}}
     IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY[{{.NameLiteral}}, $1, $2, $3]::text COLLATE "C", 0)) THEN
         RETURN QUERY SELECT busy, nobody, 1::smallint;
         RETURN;

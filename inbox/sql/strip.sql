@@ -18,9 +18,7 @@ DECLARE
     stripped integer;
 BEGIN
     {{.Bounded "$1" "max_rows"}}
-    IF ($2 >= interval '0') IS NOT TRUE THEN
-        RAISE EXCEPTION 'retention must not be negative' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.RefusesRetention}}
     UPDATE {{.Table}} AS t
     SET payload = NULL,
         headers = NULL

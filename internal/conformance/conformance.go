@@ -224,7 +224,7 @@ var goWays = []test{
 var sqlFunctions = []test{
 	{"input/refused", functionsRefuseBadInput},
 	{"input/fetch refused", fetchRefusesBadInput},
-	{"input/null ids", functionsTakeNullIDs},
+	{"input/null ids", functionsRefuseNullIDs},
 	{"insert/function", functionWrites},
 	{"insert/function duplicates", functionTellsDuplicates},
 	{"table/privileges", functionsAreNotForPublic},

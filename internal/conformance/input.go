@@ -314,22 +314,31 @@ func sqlState(err error) string {
 	return pg.Code
 }
 
-// NULL instead of the ids, or among them, names no row.
-func functionsTakeNullIDs(s *suite) {
+// NULL instead of the token or the ids, or among them, is refused, and so are more ids than the Go API takes. The rows
+// that are named beside it are not changed. No ids are no error.
+func functionsRefuseNullIDs(s *suite) {
 	c := s.claimed(1)
 	s.unchanged(c.ids, func() {
-		for _, call := range []string{
-			"ack($1, NULL)", "abandon($1, NULL)", "fail($1, NULL, 'x')", "extend($1, NULL, 30)",
-			"ack(NULL, $2)", "abandon(NULL, $2)", "fail(NULL, $2, 'x')", "extend(NULL, $2, 30)",
-			"ack($1, ARRAY[NULL]::uuid[])", "ack($1, '{}')", "redrive(NULL)", "redrive(ARRAY[NULL]::uuid[])",
+		for call, column := range map[string]string{
+			"ack($1, NULL)": "ids", "abandon($1, NULL)": "ids", "fail($1, NULL, 'x')": "ids",
+			"extend($1, NULL, 30)": "ids",
+			"ack(NULL, $2)": "owner_token", "abandon(NULL, $2)": "owner_token", "fail(NULL, $2, 'x')": "owner_token",
+			"extend(NULL, $2, 30)": "owner_token", "fail($1, $2, NULL)": "error",
+			"ack($1, $2 || NULL::uuid)": "ids", "redrive(NULL)": "ids", "redrive($2 || NULL::uuid)": "ids",
+			fmt.Sprintf("ack($1, $2 || array_fill($1, ARRAY[%d]))", workqueue.MaxBatch): "ids",
 		} {
-			s.sameIDs(s.query("SELECT c FROM $T_"+call+" AS c, (SELECT $1::uuid, $2::uuid[]) AS p", c.token, c.ids),
-				nil)
+			_, err := s.eyes.Exec(s.Context(), s.sql("SELECT c FROM (SELECT $1::uuid, $2::uuid[]) AS p, $T_"+call+
+				" AS c"), c.token, c.ids)
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != "22023" || pg.ColumnName != column || pg.Hint == "" {
+				s.Errorf("%s: %v", call, err)
+			}
 		}
+		s.sameIDs(s.query("SELECT * FROM $T_ack($1, '{}')", c.token), nil)
 	})
 	id := c.ids[0]
 	s.expect(id, s.ackSettle().effect, func() {
-		s.sameIDs(s.query("SELECT * FROM $T_ack($1, ARRAY[NULL, $2, NULL, $2]::uuid[])", c.token, id), c.ids)
+		s.sameIDs(s.query("SELECT * FROM $T_ack($1, ARRAY[$2, $2]::uuid[])", c.token, id), c.ids)
 	})
 }
 

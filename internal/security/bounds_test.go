@@ -30,6 +30,7 @@ func TestEveryBoundOfTheGoAPIHoldsInSQL(t *testing.T) {
 		               WHEN i.name = 'lease_seconds' THEN '60'
 		               WHEN i.type = 'interval'::regtype THEN '''1 minute'''
 		               WHEN i.type = 'uuid'::regtype THEN 'gen_random_uuid()'
+		               WHEN i.type = 'uuid[]'::regtype THEN '''{}'''
 		               WHEN i.type = 'integer'::regtype THEN '1'
 		               ELSE 'NULL' END || '::' || i.type::regtype, ', ' ORDER BY i.n)
 		           FROM unnest(p.proargtypes::oid[], p.proargnames) WITH ORDINALITY AS i (type, name, n)

@@ -16,3 +16,23 @@ func RefuseUnless(condition, parameter, message, hint string) string {
             HINT = %s;
     END IF;`, condition, literal(parameter), literal(parameter+" "+message), literal(hint))
 }
+
+// Bounded refuses a number of rows that is not between 1 and the most that the Go API takes. NULL as a limit would be
+// all rows.
+func Bounded(param, name string, most int) string {
+	return RefuseUnless(fmt.Sprintf("%s BETWEEN 1 AND %d", param, most), name,
+		fmt.Sprintf("must be between 1 and %d", most), "Call again for more rows.")
+}
+
+// Listed refuses an array that is NULL, has NULL in it, or has more elements than the Go API takes.
+func Listed(param, name string, most int) string {
+	return RefuseUnless(fmt.Sprintf("coalesce(array_ndims(%[1]s), 1) = 1 AND cardinality(%[1]s) <= %[2]d "+
+		"AND array_position(%[1]s, NULL) IS NULL", param, most), name,
+		fmt.Sprintf("must be an array of one dimension, of at most %d elements, of which none is NULL", most),
+		"Leave out NULL, and call once for each part of a longer array.")
+}
+
+// Given refuses NULL.
+func Given(param, name, hint string) string {
+	return RefuseUnless(param+" IS NOT NULL", name, "must not be NULL", hint)
+}

@@ -59,14 +59,6 @@ func SeesAll(tables ...string) string {
 	return "IF " + Hides(tables...) + " THEN\n        " + Refuse(tables[0]) + "\n    END IF;"
 }
 
-// Bounded refuses a number of rows that is not between 1 and the most that the Go API takes. NULL as a limit would be
-// all rows.
-func Bounded(param, name string, most int) string {
-	return fmt.Sprintf(`IF (%[1]s BETWEEN 1 AND %[3]d) IS NOT TRUE THEN
-        RAISE EXCEPTION '%[2]s must be between 1 and %[3]d' USING ERRCODE = 'invalid_parameter_value';
-    END IF;`, param, name, most)
-}
-
 // SharedPolicy is the name of the policy that shows all rows of a table to all roles.
 const SharedPolicy = "txwork_read"
 

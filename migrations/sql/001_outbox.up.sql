@@ -166,8 +166,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
-            coalesce(octet_length($1), 0) USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes',
+            HINT = 'Name a topic as its rows have it.';
     END IF;
     INSERT INTO "{{schema}}"."outbox_topic" AS s (topic, paused)
     VALUES ($1, true)
@@ -192,8 +193,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
-            coalesce(octet_length($1), 0) USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes',
+            HINT = 'Name a topic as its rows have it.';
     END IF;
     UPDATE "{{schema}}"."outbox_topic" AS s
     SET paused = false, changed_at = clock_timestamp()
@@ -275,10 +277,20 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
         END IF;
     END IF;
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN RAISE EXCEPTION 'lease must be between 1 and 86400 seconds' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'batch_size',
+            MESSAGE = 'batch_size must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
 
     SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
@@ -462,7 +474,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'most must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
     WITH RECURSIVE has AS (
@@ -652,17 +666,17 @@ BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Pass a new one for every fetch.';
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
             MESSAGE = 'lease must be between 1 and 86400 seconds',
-            HINT = 'A lease is how long nobody notices that a worker has died.';
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
             MESSAGE = 'n must be between 1 and 10000',
-            HINT = 'Fetch again for more rows.';
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($5 IS NULL OR cardinality($5) <= 10000 AND array_position($5, NULL) IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
@@ -1013,6 +1027,16 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -1045,7 +1069,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
+            MESSAGE = 'delay_seconds must not be negative',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -1084,6 +1122,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -1122,7 +1175,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
+            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -1171,7 +1238,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
@@ -1273,6 +1342,11 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."outbox" AS t
@@ -1329,15 +1403,51 @@ SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($6 IN ('block', 'park', 'skip')) IS NOT TRUE THEN RAISE EXCEPTION 'on_failure must be block, park or skip' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($5 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'ordered must be true or false' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 IS NULL OR octet_length($3) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'key must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 IS NULL OR octet_length($2) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 IS NULL OR octet_length($4) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'dedup_key must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be a JSON object',
+            HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
+            MESSAGE = 'max_attempts must be between 1 and 1000000',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF ($6 IN ('block', 'park', 'skip')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_failure',
+            MESSAGE = 'on_failure must be block, park or skip',
+            HINT = 'Leave it out for block.';
+    END IF;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ordered',
+            MESSAGE = 'ordered must be true or false',
+            HINT = 'Leave it out for true.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($3 IS NULL OR octet_length($3) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key',
+            MESSAGE = 'key must have at most 255 bytes',
+            HINT = 'NULL is none.';
+    END IF;
+    IF (octet_length($2) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'payload',
+            MESSAGE = 'payload must have at most 1048576 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($4 IS NULL OR octet_length($4) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'dedup_key',
+            MESSAGE = 'dedup_key must have at most 255 bytes',
+            HINT = 'NULL is none.';
+    END IF;
+    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must have at most 65536 bytes',
+            HINT = 'Put what is larger into the payload.';
+    END IF;
     IF (CASE WHEN $5 THEN nullif($3, '') END) IS NOT NULL THEN
         PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
     END IF;
@@ -1506,7 +1616,9 @@ DECLARE
     f record;
 BEGIN
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
@@ -1628,7 +1740,9 @@ DECLARE
     said text;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     done := 0;
     failed := 0;
@@ -1824,10 +1938,19 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must not be negative',
+            HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
     WITH purged_done AS (
@@ -1882,7 +2005,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     more := false;
     crowded := false;
@@ -2163,7 +2288,9 @@ BEGIN
                 left(NEW.concurrency_key, 40));
     END IF;
     IF restored AND NEW.key_seq > 4611686018427387904 THEN -- behind the last bigint no later row of the key has a place
-        RAISE EXCEPTION 'key_seq must be at most 4611686018427387904' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key_seq',
+            MESSAGE = 'key_seq must be at most 4611686018427387904',
+            HINT = 'Restore the rows of a key with lower places, in the same order.';
     END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
         RETURN NEW; -- the row has ended, or waits for something else first, such as a join
@@ -2442,7 +2569,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox key_fold', 0)) THEN
         RETURN NEXT; -- all NULL: another session folds, or this transaction could not see what others committed
@@ -2812,16 +2941,24 @@ $txwork$;
 
 -- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
 CREATE FUNCTION "{{schema}}"."outbox_key_unblock"(ids uuid[]) RETURNS SETOF uuid
-LANGUAGE sql
+LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
 SET jit = off
 AS $txwork$
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    RETURN QUERY
     UPDATE "{{schema}}"."outbox" AS t SET key_policy = 0
-    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.key_policy > 0
-    RETURNING t.id
+    WHERE t.id = ANY ($1) AND t.failed_at IS NOT NULL AND t.key_policy > 0
+    RETURNING t.id;
+END
 $txwork$;
 
 -- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
@@ -2849,7 +2986,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_rows BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."outbox_key_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -2901,7 +3040,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (most BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'most must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     FOR i IN 1..most LOOP
         IF ordered THEN
@@ -3436,7 +3577,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     folded := 0;
     released := 0;
@@ -3590,7 +3733,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox join_fold', 0)) THEN
         RETURN NEXT;
@@ -3668,7 +3813,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN "{{schema}}"."outbox_join_forget"(ARRAY(
         SELECT j.id
@@ -3716,7 +3863,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     SELECT c.row_id INTO place FROM "{{schema}}"."outbox_join_cursor" AS c
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
@@ -3785,7 +3934,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_rows BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     SELECT array_agg(l.id) FILTER (WHERE l.status = 0),
            array_agg(l.id) FILTER (WHERE l.status <> 0 AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.id IN (l.on_complete, l.on_fail) AND t.status <> 2)),

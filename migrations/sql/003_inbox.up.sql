@@ -171,12 +171,15 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.inbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF coalesce($1, '') = '' THEN
-        RAISE EXCEPTION 'the consumer of the topic is empty' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 <> '') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'consumer',
+            MESSAGE = 'consumer must not be empty',
+            HINT = 'Name the consumer whose topic it is.';
     END IF;
     IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
-            coalesce(octet_length($2), 0) USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes',
+            HINT = 'Name a topic as its rows have it.';
     END IF;
     INSERT INTO "{{schema}}"."inbox_topic" AS s ("consumer", topic, paused)
     VALUES ($1, $2, true)
@@ -200,12 +203,15 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.inbox or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF coalesce($1, '') = '' THEN
-        RAISE EXCEPTION 'the consumer of the topic is empty' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 <> '') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'consumer',
+            MESSAGE = 'consumer must not be empty',
+            HINT = 'Name the consumer whose topic it is.';
     END IF;
     IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the topic has % bytes, and must have between 1 and 255',
-            coalesce(octet_length($2), 0) USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes',
+            HINT = 'Name a topic as its rows have it.';
     END IF;
     UPDATE "{{schema}}"."inbox_topic" AS s
     SET paused = false, changed_at = clock_timestamp()
@@ -288,14 +294,25 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
         END IF;
     END IF;
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN RAISE EXCEPTION 'lease must be between 1 and 86400 seconds' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
-    IF array_length($6, 1) > 1
-        AND $6[1] <> ANY ($6) THEN
-        RAISE EXCEPTION 'one claim is of the topics of one consumer' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'batch_size',
+            MESSAGE = 'batch_size must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF (($6)[1] = ALL ($6)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'consumer',
+            MESSAGE = 'consumer must be the same in all lanes of a claim',
+            HINT = 'Claim from each consumer by itself.';
     END IF;
 
     SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
@@ -480,7 +497,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'most must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
     WITH RECURSIVE has AS (
@@ -674,17 +693,17 @@ BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Pass a new one for every fetch.';
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
             MESSAGE = 'lease must be between 1 and 86400 seconds',
-            HINT = 'A lease is how long nobody notices that a worker has died.';
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
             MESSAGE = 'n must be between 1 and 10000',
-            HINT = 'Fetch again for more rows.';
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'consumer',
@@ -1045,6 +1064,16 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -1077,7 +1106,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
+            MESSAGE = 'delay_seconds must not be negative',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -1116,6 +1159,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -1154,7 +1212,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
+            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -1203,7 +1275,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
@@ -1305,6 +1379,11 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."inbox" AS t
@@ -1362,16 +1441,56 @@ SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'consumer must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'source must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'message_id must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($5 IS NULL OR octet_length($5) = 32) IS NOT TRUE THEN RAISE EXCEPTION 'body_hash must have 32 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($6 IS NULL OR octet_length($6) <= 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have at most 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 IS NULL OR octet_length($4) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be a JSON object',
+            HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
+            MESSAGE = 'max_attempts must be between 1 and 1000000',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'payload',
+            MESSAGE = 'payload must not be NULL',
+            HINT = 'An empty payload is ''''.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'consumer',
+            MESSAGE = 'consumer must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'source',
+            MESSAGE = 'source must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'message_id',
+            MESSAGE = 'message_id must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($5 IS NULL OR octet_length($5) = 32) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'body_hash',
+            MESSAGE = 'body_hash must have 32 bytes',
+            HINT = 'NULL is none.';
+    END IF;
+    IF ($6 IS NULL OR octet_length($6) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have at most 255 bytes',
+            HINT = 'NULL is none.';
+    END IF;
+    IF ($4 IS NULL OR octet_length($4) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'payload',
+            MESSAGE = 'payload must have at most 1048576 bytes',
+            HINT = 'NULL is none.';
+    END IF;
+    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must have at most 65536 bytes',
+            HINT = 'Put what is larger into the payload.';
+    END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
@@ -1518,7 +1637,9 @@ DECLARE
     f record;
 BEGIN
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
@@ -1616,7 +1737,9 @@ DECLARE
     said text;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     done := 0;
     failed := 0;
@@ -1812,10 +1935,19 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must not be negative',
+            HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
     WITH purged_done AS (
@@ -1870,7 +2002,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     more := false;
     crowded := false;
@@ -2024,6 +2158,21 @@ DECLARE
     nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     inserted boolean;
 BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'consumer',
+            MESSAGE = 'consumer must have 1 to 255 bytes',
+            HINT = 'Give it as receive gets it.';
+    END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'source',
+            MESSAGE = 'source must have 1 to 255 bytes',
+            HINT = 'Give it as receive gets it.';
+    END IF;
+    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'message_id',
+            MESSAGE = 'message_id must have 1 to 255 bytes',
+            HINT = 'Give it as receive gets it.';
+    END IF;
     IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY['{{schema}}.inbox', $1, $2, $3]::text COLLATE "C", 0)) THEN
         RETURN QUERY SELECT busy, nobody, 1::smallint;
         RETURN;
@@ -2086,10 +2235,14 @@ DECLARE
     stripped integer;
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($2 >= interval '0') IS NOT TRUE THEN
-        RAISE EXCEPTION 'retention must not be negative' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative or NULL',
+            HINT = 'Say for how long messages keep their payloads.';
     END IF;
     UPDATE "{{schema}}"."inbox" AS t
     SET payload = NULL,

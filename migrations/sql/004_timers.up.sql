@@ -202,17 +202,17 @@ BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Pass a new one for every fetch.';
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
             MESSAGE = 'lease must be between 1 and 86400 seconds',
-            HINT = 'A lease is how long nobody notices that a worker has died.';
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
             MESSAGE = 'n must be between 1 and 10000',
-            HINT = 'Fetch again for more rows.';
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($5 IS NULL OR cardinality($5) <= 10000 AND array_position($5, NULL) IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
@@ -429,6 +429,16 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -461,7 +471,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
+            MESSAGE = 'delay_seconds must not be negative',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -500,6 +524,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -538,7 +577,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
+            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -587,7 +640,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
@@ -689,6 +744,11 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
@@ -741,15 +801,46 @@ SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($5 IS NULL OR jsonb_typeof($5) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($6 IS NULL OR $6 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'payload must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'scheduled_at must not be NULL' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'key must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'topic must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 IS NULL OR octet_length($4) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'payload must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (NOT starts_with($1, 'schedule/')) IS NOT TRUE THEN RAISE EXCEPTION 'keys that begin with schedule/ are kept for the occurrences of schedules' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($5) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($5 IS NULL OR jsonb_typeof($5) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be a JSON object',
+            HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($6 IS NULL OR $6 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
+            MESSAGE = 'max_attempts must be between 1 and 1000000',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must not be NULL',
+            HINT = 'Say when the timer is to fire.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key',
+            MESSAGE = 'key must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (octet_length($4) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'payload',
+            MESSAGE = 'payload must have at most 1048576 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (NOT starts_with($1, 'schedule/')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key',
+            MESSAGE = 'key must not begin with schedule/, as the occurrences of schedules do',
+            HINT = 'Take another key.';
+    END IF;
+    IF ($5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($5) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must have at most 65536 bytes',
+            HINT = 'Put what is larger into the payload.';
+    END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
 WITH wanted AS MATERIALIZED (
@@ -917,7 +1008,9 @@ DECLARE
     f record;
 BEGIN
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
@@ -1015,7 +1108,9 @@ DECLARE
     said text;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     done := 0;
     failed := 0;
@@ -1211,10 +1306,19 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must not be negative',
+            HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
     WITH purged_done AS (
@@ -1269,7 +1373,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     more := false;
     crowded := false;
@@ -1670,17 +1776,17 @@ BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Pass a new one for every fetch.';
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
             MESSAGE = 'lease must be between 1 and 86400 seconds',
-            HINT = 'A lease is how long nobody notices that a worker has died.';
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
             MESSAGE = 'n must be between 1 and 10000',
-            HINT = 'Fetch again for more rows.';
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($5 IS NULL OR cardinality($5) <= 10000 AND array_position($5, NULL) IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
@@ -1905,6 +2011,16 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -1937,7 +2053,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
+            MESSAGE = 'delay_seconds must not be negative',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -1976,6 +2106,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -2014,7 +2159,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
+            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -2063,7 +2222,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
@@ -2165,6 +2326,11 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
@@ -2216,7 +2382,9 @@ DECLARE
     f record;
 BEGIN
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
@@ -2314,7 +2482,9 @@ DECLARE
     said text;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     done := 0;
     failed := 0;
@@ -2510,10 +2680,19 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must not be negative',
+            HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
     WITH purged_done AS (
@@ -2568,7 +2747,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     more := false;
     crowded := false;

@@ -159,13 +159,25 @@ DECLARE
     began CONSTANT timestamptz := clock_timestamp(); -- now() may be long ago in the caller's transaction
     rule record;
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN RAISE EXCEPTION 'lease must be between 1 and 86400 seconds' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'batch_size must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
-    IF array_length($6, 1) > 1 AND $6[1] <> ALL ($6) THEN
-        RAISE EXCEPTION 'one claim is of one rule' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'batch_size',
+            MESSAGE = 'batch_size must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF (($6)[1] = ALL ($6)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'queue',
+            MESSAGE = 'queue must be the same in all lanes of a claim',
+            HINT = 'Claim from each queue by itself.';
     END IF;
     SELECT a.admitted, a.again, a.bounded INTO rule FROM "{{schema}}"."jobs_admit"($6[1], $3) AS a;
     IF rule.admitted < 1 THEN
@@ -308,17 +320,17 @@ BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Pass a new one for every fetch.';
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
             MESSAGE = 'lease must be between 1 and 86400 seconds',
-            HINT = 'A lease is how long nobody notices that a worker has died.';
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
             MESSAGE = 'n must be between 1 and 10000',
-            HINT = 'Fetch again for more rows.';
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'queue',
@@ -590,6 +602,16 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -622,7 +644,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
+            MESSAGE = 'delay_seconds must not be negative',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -661,6 +697,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -699,7 +750,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
+            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -748,7 +813,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
@@ -850,6 +917,11 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
@@ -919,22 +991,86 @@ SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($14 IS NULL OR jsonb_typeof($14) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($15 IS NULL OR $15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN RAISE EXCEPTION 'on_failure must be block, park or skip' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($7 IS NULL OR $9 IS NULL) IS NOT TRUE THEN RAISE EXCEPTION 'a row has an ordered_key or a limited_key, not both' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($9 IS NOT NULL OR num_nonnulls($10, $11, $12) = 0) IS NOT TRUE THEN RAISE EXCEPTION 'max_running, rate and burst need a limited_key' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($9 IS NULL OR num_nonnulls($10, $11) > 0) IS NOT TRUE THEN RAISE EXCEPTION 'limited_key needs max_running or rate' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($10 IS NULL OR $10 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_running must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($12 IS NULL OR $11 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'burst needs a rate' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'kind must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'queue must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 BETWEEN 1 AND 3) IS NOT TRUE THEN RAISE EXCEPTION 'priority must be 1 to 3' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($2 IS NULL OR octet_length($2) <= 1048576) IS NOT TRUE THEN RAISE EXCEPTION 'args must have at most 1048576 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($5 IS NULL OR octet_length($5) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'unique_key must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($5 IS NULL OR strpos($1, chr(31)) = 0) IS NOT TRUE THEN RAISE EXCEPTION 'kind must not have the character U+001F, which ends the kind in the key of a unique job' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($6 <@ ARRAY['done', 'failed']) IS NOT TRUE THEN RAISE EXCEPTION 'unique_while may have done and failed' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($14) AS h (name, value)) <= 65536) IS NOT TRUE THEN RAISE EXCEPTION 'headers must have at most 65536 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($14 IS NULL OR jsonb_typeof($14) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be a JSON object',
+            HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($15 IS NULL OR $15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
+            MESSAGE = 'max_attempts must be between 1 and 1000000',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF ($8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_failure',
+            MESSAGE = 'on_failure must be block, park or skip',
+            HINT = 'Leave it out for block.';
+    END IF;
+    IF ($7 IS NULL OR $9 IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'limited_key',
+            MESSAGE = 'limited_key must be NULL beside an ordered_key',
+            HINT = 'Give one of the two.';
+    END IF;
+    IF ($9 IS NOT NULL OR num_nonnulls($10, $11, $12) = 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'limited_key',
+            MESSAGE = 'limited_key must be given with max_running, rate and burst',
+            HINT = 'Give a limited_key, or none of the three.';
+    END IF;
+    IF ($9 IS NULL OR num_nonnulls($10, $11) > 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'limited_key',
+            MESSAGE = 'limited_key needs max_running or rate',
+            HINT = 'Give one or both of them.';
+    END IF;
+    IF ($10 IS NULL OR $10 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_running',
+            MESSAGE = 'max_running must be at least 1',
+            HINT = 'To stop the rows of a key, set them to a later time.';
+    END IF;
+    IF ($12 IS NULL OR $11 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'burst',
+            MESSAGE = 'burst needs a rate',
+            HINT = 'Give a rate, or no burst.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'kind',
+            MESSAGE = 'kind must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'queue',
+            MESSAGE = 'queue must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($4 BETWEEN 1 AND 3) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'priority',
+            MESSAGE = 'priority must be 1 to 3, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (octet_length($2) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'args',
+            MESSAGE = 'args must have at most 1048576 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($5 IS NULL OR octet_length($5) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_key',
+            MESSAGE = 'unique_key must have 1 to 255 bytes',
+            HINT = 'NULL is a job that is not unique.';
+    END IF;
+    IF ($5 IS NULL OR strpos($1, chr(31)) = 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'kind',
+            MESSAGE = 'kind must not have the character U+001F, which ends the kind in the key of a unique job',
+            HINT = 'Take another kind.';
+    END IF;
+    IF ($6 <@ ARRAY['done', 'failed']) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_while',
+            MESSAGE = 'unique_while may have done and failed',
+            HINT = 'An empty array has the key free once the job has ended.';
+    END IF;
+    IF ($14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($14) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must have at most 65536 bytes',
+            HINT = 'Put what is larger into the payload.';
+    END IF;
     IF (coalesce($7, $9)) IS NOT NULL THEN
         PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
     END IF;
@@ -1129,7 +1265,9 @@ DECLARE
     f record;
 BEGIN
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
@@ -1251,7 +1389,9 @@ DECLARE
     said text;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     done := 0;
     failed := 0;
@@ -1447,10 +1587,19 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must not be negative',
+            HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
     WITH purged_done AS (
@@ -1505,7 +1654,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     more := false;
     crowded := false;
@@ -2050,7 +2201,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     FOR rule IN
         SELECT q.name, q.changed_at FROM "{{schema}}"."jobs_queue" AS q WHERE q.adopt ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED
@@ -2581,7 +2734,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     folded := 0;
     released := 0;
@@ -2735,7 +2890,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs join_fold', 0)) THEN
         RETURN NEXT;
@@ -2813,7 +2970,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN "{{schema}}"."jobs_join_forget"(ARRAY(
         SELECT j.id
@@ -2861,7 +3020,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     SELECT c.row_id INTO place FROM "{{schema}}"."jobs_join_cursor" AS c
     WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
@@ -2930,7 +3091,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_rows BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     SELECT array_agg(l.id) FILTER (WHERE l.status = 0),
            array_agg(l.id) FILTER (WHERE l.status <> 0 AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id IN (l.on_complete, l.on_fail) AND t.status <> 2)),
@@ -3227,7 +3390,9 @@ BEGIN
                 left(NEW.concurrency_key, 40));
     END IF;
     IF restored AND NEW.key_seq > 4611686018427387904 THEN -- behind the last bigint no later row of the key has a place
-        RAISE EXCEPTION 'key_seq must be at most 4611686018427387904' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key_seq',
+            MESSAGE = 'key_seq must be at most 4611686018427387904',
+            HINT = 'Restore the rows of a key with lower places, in the same order.';
     END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
         RETURN NEW; -- the row has ended, or waits for something else first, such as a join
@@ -3525,7 +3690,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs key_fold', 0)) THEN
         RETURN NEXT; -- all NULL: another session folds, or this transaction could not see what others committed
@@ -3909,16 +4076,24 @@ $txwork$;
 
 -- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
 CREATE FUNCTION "{{schema}}"."jobs_key_unblock"(ids uuid[]) RETURNS SETOF uuid
-LANGUAGE sql
+LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
 SET jit = off
 AS $txwork$
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    RETURN QUERY
     UPDATE "{{schema}}"."jobs" AS t SET key_policy = 0
-    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.key_policy > 0
-    RETURNING t.id
+    WHERE t.id = ANY ($1) AND t.failed_at IS NOT NULL AND t.key_policy > 0
+    RETURNING t.id;
+END
 $txwork$;
 
 -- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
@@ -3946,7 +4121,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (max_rows BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."jobs_key_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -3998,7 +4175,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF (most BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'most must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     FOR i IN 1..most LOOP
         IF ordered THEN
@@ -4334,17 +4513,17 @@ BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Pass a new one for every fetch.';
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
             MESSAGE = 'lease must be between 1 and 86400 seconds',
-            HINT = 'A lease is how long nobody notices that a worker has died.';
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
             MESSAGE = 'n must be between 1 and 10000',
-            HINT = 'Fetch again for more rows.';
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($5 IS NULL OR cardinality($5) <= 10000 AND array_position($5, NULL) IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
@@ -4569,6 +4748,16 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -4601,7 +4790,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
+            MESSAGE = 'delay_seconds must not be negative',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -4640,6 +4843,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -4678,7 +4896,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
+            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -4727,7 +4959,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
@@ -4829,6 +5063,11 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
@@ -4880,7 +5119,9 @@ DECLARE
     f record;
 BEGIN
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
@@ -4978,7 +5219,9 @@ DECLARE
     said text;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     done := 0;
     failed := 0;
@@ -5174,10 +5417,19 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must not be negative',
+            HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
     WITH purged_done AS (
@@ -5232,7 +5484,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     more := false;
     crowded := false;

@@ -116,6 +116,9 @@ func (view) Bounded(param, name string) string {
 	return sqltext.Bounded(param, name, workqueue.MaxBatch)
 }
 
+// Listed refuses a list of ids that the Go API would refuse, see [sqltext.Listed].
+func (view) Listed(param, name string) string { return sqltext.Listed(param, name, workqueue.MaxBatch) }
+
 // Settings pin the planner settings of the functions, whose statements each have one good plan, by index. There are few
 // of them because every settle of a keyed row sets and resets them.
 func (view) Settings() string {

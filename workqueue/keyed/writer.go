@@ -23,14 +23,15 @@ var (
 		},
 		Checks: []workqueue.Check{
 			isPolicy,
-			check("@ordered_key IS NULL OR @limited_key IS NULL",
-				"a row has an ordered_key or a limited_key, not both"),
-			check("@limited_key IS NOT NULL OR num_nonnulls(@max_running, @rate, @burst) = 0",
-				"max_running, rate and burst need a limited_key"),
-			check("@limited_key IS NULL OR num_nonnulls(@max_running, @rate) > 0",
-				"limited_key needs max_running or rate"),
-			check("@max_running IS NULL OR @max_running >= 1", "max_running must be at least 1"),
-			check("@burst IS NULL OR @rate IS NOT NULL", "burst needs a rate"),
+			check("limited_key", "@ordered_key IS NULL OR @limited_key IS NULL", "must be NULL beside an ordered_key",
+				"Give one of the two."),
+			check("limited_key", "@limited_key IS NOT NULL OR num_nonnulls(@max_running, @rate, @burst) = 0",
+				"must be given with max_running, rate and burst", "Give a limited_key, or none of the three."),
+			check("limited_key", "@limited_key IS NULL OR num_nonnulls(@max_running, @rate) > 0",
+				"needs max_running or rate", "Give one or both of them."),
+			check("max_running", "@max_running IS NULL OR @max_running >= 1", "must be at least 1",
+				"To stop the rows of a key, set them to a later time."),
+			check("burst", "@burst IS NULL OR @rate IS NOT NULL", "needs a rate", "Give a rate, or no burst."),
 		},
 	}
 	writtenLimit = workqueue.Written{As: fmt.Sprintf("CASE WHEN @ordered_key IS NOT NULL THEN 0 "+
@@ -46,16 +47,18 @@ var (
 	onFailure = workqueue.Param{Name: "on_failure", Type: "text", Default: "'" + Block.String() + "'"}
 
 	isPolicy = workqueue.Check{
+		Parameter: "on_failure",
 		Condition: fmt.Sprintf("@on_failure IN ('%v', '%v', '%v')", Block, Park, Skip),
-		Message:   fmt.Sprintf("on_failure must be %v, %v or %v", Block, Park, Skip),
+		Message:   fmt.Sprintf("must be %v, %v or %v", Block, Park, Skip),
+		Hint:      fmt.Sprintf("Leave it out for %v.", Block),
 	}
 
 	storedPolicy = fmt.Sprintf("CASE @on_failure WHEN '%v' THEN %d WHEN '%v' THEN %d WHEN '%v' THEN %d END",
 		Block, Block.stored(), Park, Park.stored(), Skip, Skip.stored())
 )
 
-func check(condition, message string) workqueue.Check {
-	return workqueue.Check{Condition: condition, Message: message}
+func check(parameter, condition, message, hint string) workqueue.Check {
+	return workqueue.Check{Parameter: parameter, Condition: condition, Message: message, Hint: hint}
 }
 
 // OrderedBy returns [Columns] for a domain with one rule: its SQL function orders rows by the value of an expression,
@@ -67,7 +70,8 @@ func OrderedBy(key string) func(*workqueue.Columns, Rule) {
 		key: &workqueue.Written{
 			As:     key,
 			Params: []workqueue.Param{{Name: "ordered", Type: "boolean", Default: "true"}, onFailure},
-			Checks: []workqueue.Check{isPolicy, check("@ordered IS NOT NULL", "ordered must be true or false")},
+			Checks: []workqueue.Check{isPolicy, check("ordered", "@ordered IS NOT NULL", "must be true or false",
+				"Leave it out for true.")},
 		},
 		limit:  &workqueue.Written{As: "CASE WHEN " + key + " IS NOT NULL THEN 0 END"},
 		policy: &workqueue.Written{As: "CASE WHEN " + key + " IS NOT NULL THEN " + storedPolicy + " END"},

@@ -18,9 +18,7 @@ DECLARE
     rule record;
 BEGIN
     {{.RefusesClaim}}
-    IF array_length({{.RuleArgument}}, 1) > 1 AND {{.RuleArgument}}[1] <> ALL ({{.RuleArgument}}) THEN
-        RAISE EXCEPTION 'one claim is of one rule' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.RefusesOthers .Admission .RuleArgument}}
     SELECT a.admitted, a.again, a.bounded INTO rule FROM {{.Function "admit"}}({{.RuleArgument}}[1], $3) AS a;
     IF rule.admitted < 1 THEN
         RETURN QUERY SELECT 0, rule.again, rule.bounded, NULL::{{.Table}};

@@ -11,9 +11,8 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     {{.Bounded "$1" "max_rows"}}
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{.RefusesNegative "$2" "retention"}}
+    {{.RefusesNegative "$3" "failed_retention"}}
     RETURN QUERY
     WITH purged_done AS (
 {{.Purged "purge_done" "$2"}}

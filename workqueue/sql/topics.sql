@@ -119,10 +119,7 @@ BEGIN
     {{.SeesTopics}}
     {{.RefusesClaim}}
     {{- range .TopicLane}}
-    IF array_length({{$.TopicLaneArgument}}, 1) > 1
-        AND {{$.TopicLaneArgument}}[1] <> ANY ({{$.TopicLaneArgument}}) THEN
-        RAISE EXCEPTION 'one claim is of the topics of one {{.Name}}' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    {{$.RefusesOthers .Name $.TopicLaneArgument}}
     {{- end}}
 {{template "sort_out" .}}
 

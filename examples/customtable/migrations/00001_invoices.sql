@@ -215,17 +215,17 @@ BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Pass a new one for every fetch.';
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
             MESSAGE = 'lease must be between 1 and 86400 seconds',
-            HINT = 'A lease is how long nobody notices that a worker has died.';
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
     IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
             MESSAGE = 'n must be between 1 and 10000',
-            HINT = 'Fetch again for more rows.';
+            HINT = 'Call again for more rows.';
     END IF;
     IF ($5 IS NULL OR cardinality($5) <= 10000 AND array_position($5, NULL) IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
@@ -442,6 +442,16 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -476,7 +486,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
+            MESSAGE = 'delay_seconds must not be negative',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -517,6 +541,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
@@ -557,7 +596,21 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be between 1 and 86400' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
+            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
     ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
     RETURN QUERY
 WITH changed AS (
@@ -608,7 +661,9 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
 WITH taken AS MATERIALIZED (
@@ -712,6 +767,11 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
     RETURN QUERY
 WITH changed AS (
     UPDATE "billing"."invoices" AS t
@@ -767,10 +827,36 @@ SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    IF ($6 IS NULL OR jsonb_typeof($6) = 'object') IS NOT TRUE THEN RAISE EXCEPTION 'headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($7 IS NULL OR $7 BETWEEN 1 AND 1000000) IS NOT TRUE THEN RAISE EXCEPTION 'max_attempts must be between 1 and 1000000' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN RAISE EXCEPTION 'channel must have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value'; END IF;
-    IF ($4 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'cents must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($6 IS NULL OR jsonb_typeof($6) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be a JSON object',
+            HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($7 IS NULL OR $7 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
+            MESSAGE = 'max_attempts must be between 1 and 1000000',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'number',
+            MESSAGE = 'number must not be NULL',
+            HINT = 'The table has no row without one.';
+    END IF;
+    IF (octet_length($2) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'channel',
+            MESSAGE = 'channel must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'customer',
+            MESSAGE = 'customer must not be NULL',
+            HINT = 'The table has no row without one.';
+    END IF;
+    IF ($4 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cents',
+            MESSAGE = 'cents must be at least 1, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
         id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
@@ -831,7 +917,9 @@ DECLARE
     f record;
 BEGIN
     IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_notes must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
@@ -933,7 +1021,9 @@ DECLARE
     said text;
 BEGIN
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     done := 0;
     failed := 0;
@@ -1131,10 +1221,19 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
-    IF least($2, $3) < interval '0' THEN
-        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must not be negative',
+            HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
     WITH purged_done AS (
@@ -1191,7 +1290,9 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
     IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be between 1 and 10000' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
     END IF;
     more := false;
     crowded := false;

@@ -154,7 +154,9 @@ BEGIN
         {{- template "refuse" .}}
     END IF;
     IF restored AND NEW.key_seq > {{.MaxPlace}} THEN -- behind the last bigint no later row of the key has a place
-        RAISE EXCEPTION 'key_seq must be at most {{.MaxPlace}}' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key_seq',
+            MESSAGE = 'key_seq must be at most {{.MaxPlace}}',
+            HINT = 'Restore the rows of a key with lower places, in the same order.';
     END IF;
     IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
         RETURN NEW; -- the row has ended, or waits for something else first, such as a join
@@ -730,12 +732,16 @@ $txwork$;
 
 -- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
 CREATE FUNCTION {{.Named "key_unblock"}}(ids uuid[]) RETURNS SETOF uuid
-LANGUAGE sql
+LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
+BEGIN
+    {{.Listed "$1" "ids"}}
+    RETURN QUERY
     UPDATE {{.Table}} AS t SET key_policy = 0
-    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.key_policy > 0
-    RETURNING t.id
+    WHERE t.id = ANY ($1) AND t.failed_at IS NOT NULL AND t.key_policy > 0
+    RETURNING t.id;
+END
 $txwork$;
 
 -- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
