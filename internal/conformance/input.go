@@ -287,8 +287,8 @@ func functionsRefuseBadInput(s *suite) {
 		{"reap without a limit", "reap_expired", []any{nil}},
 		{"purge of 0", "purge", []any{0}},
 		{"purge without a limit", "purge", []any{nil}},
-		{"fold of 0", "fold", []any{0}},
-		{"fold without a limit", "fold", []any{nil}},
+		{"fold step of 0", "fold_step", []any{0, nil, 0}},
+		{"fold step without a limit", "fold_step", []any{nil, nil, 0}},
 	}
 	each(s, calls, func(c call) string { return c.name }, func(s *suite, c call) {
 		before := s.contents()
@@ -345,7 +345,7 @@ func functionsRefuseNullIDs(s *suite) {
 // coreFunctions are the functions of every table, whatever its domain adds.
 var coreFunctions = []string{"fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
 	"announce",
-	"purge", "fold", "each", "maintain_step", "maintain"}
+	"purge", "fold_step", "fold", "each", "maintain_step", "maintain"}
 
 // A role that may log in may not yet do work: no function, not even a domain's, is executable by PUBLIC, and each is
 // safe from the caller's search_path.
