@@ -401,7 +401,8 @@ func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
 		tx, err := f.Pool.Begin(t.Context())
 		f.ok(err)
 		defer tx.Rollback(context.WithoutCancel(t.Context()))
-		tag, err := tx.Exec(t.Context(), f.named("SELECT FROM %_fetch(gen_random_uuid(), '60 s', 1) WHERE entry = 'row'"))
+		tag, err := tx.Exec(t.Context(),
+			f.named("SELECT FROM %_fetch(gen_random_uuid(), '60 s', 1) WHERE entry = 'row'"))
 		f.ok(err)
 		equal(t, "jobs of a claim", tag.RowsAffected(), 1)
 	}

@@ -121,6 +121,7 @@ func (e *SchemaError) Error() string {
 var compared = map[string][]string{
 	"domain":            {"type", "NOT NULL", "default"},
 	"domain constraint": {"definition", "NOT VALID"},
+	"type":              {"definition"},
 	"sequence":          {"definition"},
 	"table":             {"kind", "UNLOGGED", replicaIdentity, coreVersion, version, storageParameters},
 	"column":            {"type", "collation", "NOT NULL", "default", "generation", "identity"},

@@ -12,7 +12,7 @@ import (
 var (
 	documented = regexp.MustCompile(`(?m)^(?:call )?txwork\.(\w+)\((.*?)\)(?: returns (.*?))?(?: --.*)?$`)
 	constant   = regexp.MustCompile(`(?i) default '[^']*'::interval| default null::interval`)
-	cast       = regexp.MustCompile(`::\w+(?: precision)?`)
+	cast       = regexp.MustCompile(`::\w+(?: precision|\[\])?`)
 )
 
 // The functions in docs/state-machine.md are those that the migrations make, with the same names, parameters, defaults

@@ -46,6 +46,8 @@ func (m mender) create(o object) []string {
 	case "domain constraint":
 		return []string{fmt.Sprintf("ALTER DOMAIN %s ADD CONSTRAINT %s %s;", m.name(o.Parent), quoted(o.Name),
 			definition)}
+	case "type":
+		return []string{fmt.Sprintf("CREATE TYPE %s AS (%s);", m.name(o.Name), definition)}
 	case "sequence":
 		return []string{fmt.Sprintf("CREATE SEQUENCE %s %s;", m.name(o.Name), definition)}
 	case "table":

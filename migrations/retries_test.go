@@ -60,8 +60,8 @@ func (r *retriedRow) claim() (token uuid.UUID) {
 	r.Helper()
 	token = uuid.New()
 	exec(r.T, r.Pool, "UPDATE "+r.table+" SET due_at = now()")
-	if got := value[uuid.UUID](r.T, r.Pool, fmt.Sprintf("SELECT id FROM %s_fetch($1, '30 s', 1%s) WHERE entry = 'row'", r.table, r.lane), token); got !=
-		r.id {
+	fetch := fmt.Sprintf("SELECT id FROM %s_fetch($1, '30 s', 1%s) WHERE entry = 'row'", r.table, r.lane)
+	if got := value[uuid.UUID](r.T, r.Pool, fetch, token); got != r.id {
 		r.Fatalf("claimed %s, want %s", got, r.id)
 	}
 	return token

@@ -99,7 +99,7 @@ func named(o migrations.Object, schema string) string {
 func drop(o migrations.Object) string {
 	name, parent := pgx.Identifier{o.Name}.Sanitize(), pgx.Identifier{o.Parent}.Sanitize()
 	switch o.Kind {
-	case "domain", "sequence", "table", "index":
+	case "domain", "type", "sequence", "table", "index":
 		return fmt.Sprintf("DROP %s IF EXISTS %s CASCADE", strings.ToUpper(o.Kind), name)
 	case "function":
 		return fmt.Sprintf("DROP ROUTINE IF EXISTS %s CASCADE", o.Name)
@@ -121,7 +121,7 @@ func TestEachThingIsMadeAnew(t *testing.T) {
 	m := newMigrator(t, db.Pool, db.Schema)
 	up(t, m)
 	all, _ := catalogOf(t, db)
-	for _, kind := range []string{"domain", "domain constraint", "sequence", "column", "constraint", "index",
+	for _, kind := range []string{"domain", "domain constraint", "type", "sequence", "column", "constraint", "index",
 		"function", "trigger", "table"} {
 		var dropped []string
 		var statements strings.Builder

@@ -60,7 +60,8 @@ func TestMaintainIsAllThatSQLNeeds(t *testing.T) {
 func (f *fixture) claimSQL(most int) []uuid.UUID {
 	f.Helper()
 	f.exec("CALL " + f.table + "_fold()")
-	rows, err := f.Pool.Query(f.Context(), "SELECT id FROM "+f.table+"_fetch($1, '60 s', $2) WHERE entry = 'row'", uuid.New(), most)
+	rows, err := f.Pool.Query(f.Context(), "SELECT id FROM "+f.table+"_fetch($1, '60 s', $2) WHERE entry = 'row'",
+		uuid.New(), most)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -88,10 +88,11 @@ func TestAPausedTopic(t *testing.T) {
 	if err != nil || len(rows) != 10 {
 		t.Fatalf("claimed %d rows, %v: a claim passes over a thousand paused rows and more", len(rows), err)
 	}
-	if n := f.count("SELECT count(*) FROM " + f.table + "_fetch(gen_random_uuid(), '60 s', 20) WHERE topic = 'well'"); n != 20 {
+	fetch := f.table + "_fetch(gen_random_uuid(), '60 s', 20)"
+	if n := f.count("SELECT count(*) FROM " + fetch + " WHERE topic = 'well'"); n != 20 {
 		t.Errorf("the SQL function claimed %d rows of another topic, want 20", n)
 	}
-	if n := f.count("SELECT count(id) FROM " + f.table + "_fetch(gen_random_uuid(), '60 s', 20)"); n != 0 {
+	if n := f.count("SELECT count(id) FROM " + fetch); n != 0 {
 		t.Errorf("the SQL function claimed %d rows of a paused topic", n)
 	}
 	list := f.topics()

@@ -89,8 +89,8 @@ func TestFetchGoesOnBehindItsCursor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	ids := r.insertMany("a", 6)
-	r.exec("UPDATE notes SET due_at = now() - interval '1 hour' + (SELECT count(*) FROM notes AS o WHERE o.id < notes.id)" +
-		" * interval '1 minute'")
+	r.exec("UPDATE notes SET due_at = now() - interval '1 hour' + " +
+		"(SELECT count(*) FROM notes AS o WHERE o.id < notes.id) * interval '1 minute'")
 	first := r.fetch(2, "")
 	r.wantFetched("the first two", first, ids[:2]...)
 	if !first.more {
@@ -110,15 +110,15 @@ func TestFetchGoesOnBehindItsCursor(t *testing.T) {
 	again(ids[1])
 	again(ids[3])
 	r.wantFetched("nothing was heard", r.fetch(9, noSweep, rest.cursor))
-	heard := r.fetch(9, "cursor => $3, sweep => false, heard => ARRAY['note:1', 'cancel', 'topic', $4, '9999999999999999']",
-		rest.cursor, fmt.Sprint(ask[int64](r, "SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM notes WHERE id = $1",
-			ids[2])))
+	due := ask[int64](r, "SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM notes WHERE id = $1", ids[2])
+	heard := r.fetch(9, noSweep+", heard => ARRAY['note:1', 'cancel', 'topic', $4, '9999999999999999']", rest.cursor,
+		fmt.Sprint(due))
 	r.wantFetched("a notification moves back", heard, ids[3])
 	front := ask[string](r, "SELECT 'front:' || json_build_object('all', due_at)::text FROM notes WHERE id = $1", ids[0])
-	r.wantFetched("so does a front", r.fetch(9, "cursor => $3, sweep => false, heard => ARRAY[$4]", heard.cursor, front), ids[1])
+	r.wantFetched("so does a front", r.fetch(9, noSweep+", heard => ARRAY[$4]", heard.cursor, front), ids[1])
 	again(ids[5])
 	r.wantFetched("what is no front asks for a sweep",
-		r.fetch(9, "cursor => $3, heard => ARRAY['front:{\"all\": \"never\"}']", heard.cursor), ids[5])
+		r.fetch(9, noSweep+", heard => ARRAY['front:{\"all\": \"never\"}']", heard.cursor), ids[5])
 }
 
 // A fetch that finds less than it may take says when the next row is due, and at most a minute.
@@ -153,7 +153,8 @@ func TestFetchSeesWhatIsDueByNow(t *testing.T) {
 				r.insertRows(workqueue.NewRow{Values: []any{"a", ""}, DueAt: time.Now().Add(time.Millisecond)})
 				time.Sleep(10 * time.Millisecond)
 				if err == nil {
-					err = tx.QueryRow(t.Context(), "SELECT count(id) FROM notes_fetch($1, '60 s', 9)", uuid.New()).Scan(&n)
+					err = tx.QueryRow(t.Context(), "SELECT count(id) FROM notes_fetch($1, '60 s', 9)",
+						uuid.New()).Scan(&n)
 				}
 				if n != 1 {
 					t.Errorf("got %d rows, want the one that became due in the transaction", n)
@@ -173,8 +174,8 @@ func TestFetchesSweepByThemselves(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	late := r.insert("late")[0]
 	r.insertMany("a", 100)
-	r.exec("UPDATE notes SET due_at = due_at - interval '1 day', status = 1, locked_until = now(), owner_token = id, attempts = 1"+
-		" WHERE id = $1", late)
+	r.exec("UPDATE notes SET due_at = due_at - interval '1 day', status = 1, locked_until = now(), owner_token = id, "+
+		"attempts = 1 WHERE id = $1", late)
 	f := r.fetch(1, "")
 	r.exec("UPDATE notes SET status = 0, locked_until = NULL WHERE id = $1", late)
 	pgtest.Await(patience, func() bool {
@@ -216,8 +217,10 @@ func TestFetchReadsLanesInTheirOrder(t *testing.T) {
 		}
 	}
 	f := r.fetch(130, "'{b,a,b}', '{1,0}'")
-	levels := ask[[]int16](r, "SELECT array_agg(n.level ORDER BY u.ord) FROM unnest($1::uuid[]) WITH ORDINALITY AS u (id, ord) JOIN notes AS n USING (id)", f.ids)
-	want := slices.Concat(slices.Repeat([]string{"b1"}, 60), slices.Repeat([]string{"b0"}, 60), slices.Repeat([]string{"a1"}, 10))
+	levels := ask[[]int16](r, `SELECT array_agg(n.level ORDER BY u.ord)
+		FROM unnest($1::uuid[]) WITH ORDINALITY AS u (id, ord) JOIN notes AS n USING (id)`, f.ids)
+	want := slices.Concat(slices.Repeat([]string{"b1"}, 60), slices.Repeat([]string{"b0"}, 60),
+		slices.Repeat([]string{"a1"}, 10))
 	for i, topic := range f.topics {
 		if got := fmt.Sprint(topic, levels[i]); got != want[i] {
 			t.Fatalf("row %d is of the lane %s, want %s", i+1, got, want[i])
@@ -239,13 +242,16 @@ func TestFetchReadsLanesInTheirOrder(t *testing.T) {
 		t.Errorf("a cursor of other lanes gave %d rows of a lane that has none", len(f.ids))
 	}
 	r.insertRows(workqueue.NewRow{Values: []any{"b", "", 1}})
-	front := "front:" + ask[string](r, `SELECT json_build_object(left(encode(sha256(convert_to('["b", 1]', 'UTF8')), 'hex'), 16), '1970-01-02T00:00:00Z')::text`)
+	front := ask[string](r, `SELECT 'front:' || json_build_object(
+		left(encode(sha256(convert_to('["b", 1]', 'UTF8')), 'hex'), 16), '1970-01-02T00:00:00Z')::text`)
 	f = r.fetch(9, "'{b}', '{1}'")
 	r.exec("UPDATE notes SET status = 0, locked_until = NULL WHERE id = $1", f.ids[0])
 	r.wantFetched("nothing was heard", r.fetch(9, "'{b}', '{1}', "+noSweep, f.cursor))
-	r.wantFetched("the lane's front", r.fetch(9, "'{b}', '{1}', heard => ARRAY[$4], "+noSweep, f.cursor, front), f.ids[0])
+	r.wantFetched("the lane's front", r.fetch(9, "'{b}', '{1}', heard => ARRAY[$4], "+noSweep, f.cursor, front),
+		f.ids[0])
 	var pg interface{ SQLState() string }
-	for _, lanes := range []string{"'{b}', '{40000}'", "'{}', '{1}'", "'{b}', (SELECT array_agg(i) FROM generate_series(1, 65) AS i)",
+	for _, lanes := range []string{"'{b}', '{40000}'", "'{}', '{1}'",
+		"'{b}', (SELECT array_agg(i) FROM generate_series(1, 65) AS i)",
 		"'{b,c}', (SELECT array_agg(i) FROM generate_series(1, 40) AS i)"} {
 		_, err := r.Eyes.Exec(t.Context(), "SELECT notes_fetch(gen_random_uuid(), '60 s', 1, "+lanes+")")
 		if !errors.As(err, &pg) || pg.SQLState() != "22023" {
@@ -327,8 +333,8 @@ func TestAClientThatIsIdleAfterAFetchLosesItsSession(t *testing.T) {
 		return got
 	}
 	for _, c := range []struct{ lease, own, want string }{
-		{"30 s", "0", "30s"}, {"1500 ms", "0", "1500ms"}, {"1 day", "0", "1d"}, {"30 s", "1h", "30s"}, {"30 s", "100ms", "100ms"},
-		{"30 s", "3min", "30s"},
+		{"30 s", "0", "30s"}, {"1500 ms", "0", "1500ms"}, {"1 day", "0", "1d"}, {"30 s", "1h", "30s"},
+		{"30 s", "100ms", "100ms"}, {"30 s", "3min", "30s"},
 	} {
 		if got := bound(c.lease, c.own); got != c.want {
 			t.Errorf("a lease of %s in a session with %s: %s, want %s", c.lease, c.own, got, c.want)

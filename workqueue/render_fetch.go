@@ -211,14 +211,15 @@ func (v view) FetchChecks() []string {
 		checks = append(checks, sqltext.RefuseUnless(condition, l.Name, message, hint))
 	}
 	return append(checks,
-		sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR cardinality(%[1]s) <= %[2]d AND array_position(%[1]s, NULL) IS NULL",
-			v.HeardArgument(), MaxBatch), "heard", fmt.Sprintf("must be at most %d payloads, none of them NULL", MaxBatch),
+		sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR cardinality(%[1]s) <= %[2]d\n"+
+			"        AND array_position(%[1]s, NULL) IS NULL", v.HeardArgument(), MaxBatch), "heard",
+			fmt.Sprintf("must be at most %d payloads, none of them NULL", MaxBatch),
 			"Pass sweep => true instead of the payloads."),
 		`IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a fetch needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;`)
 }
 

@@ -20,7 +20,8 @@ func byRule(s *workqueue.Spec) {
 
 // everything is a rule that lets every row pass.
 const everything = `
-	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+	CREATE FUNCTION notes_admit(topic text, want integer)
+	RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
 	LANGUAGE sql AS $$SELECT want, 0::double precision, true, NULL$$;
 	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS '';
 	CREATE FUNCTION notes_give_start(topic text, n integer) RETURNS void LANGUAGE sql AS ''`
@@ -29,7 +30,8 @@ const everything = `
 const quota = `
 	CREATE TABLE $quota AS SELECT 7 AS n;
 	CREATE TABLE $taken (id uuid);
-	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+	CREATE FUNCTION notes_admit(topic text, want integer)
+	RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
 	LANGUAGE sql AS $$SELECT least(q.n, want), 0.02::double precision, true, 'rate' FROM $quota AS q FOR UPDATE$$;
 	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS '
 		UPDATE $quota SET n = n - cardinality(ids);

@@ -153,7 +153,8 @@ func TestSQLWorkerContract(t *testing.T) {
 			running = append(running, receive(t, started, "the Go worker's handlers"))
 		}
 		same("an ack of the Go worker's rows", call("ack", "'%s', %s", token, array(running)), nil)
-		if got := sql(fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 9) WHERE entry = 'row'", uuid.New())); len(got) != 0 {
+		fetch := fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 100) WHERE entry = 'row'", uuid.New())
+		if got := sql(fetch); len(got) != 0 {
 			t.Errorf("claimed %v, which the Go worker holds", got)
 		}
 		close(release)

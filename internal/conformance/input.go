@@ -237,7 +237,8 @@ func fetchRefusesBadInput(s *suite) {
 		{"an empty cursor", "cursor", fetch(token, lease, 1, "", nil, nil)},
 		{"a long cursor", "cursor", fetch(token, lease, 1, "1 0123456789abcdef "+strings.Repeat("0", 9000), nil, nil)},
 		{"a NULL that was heard", "heard", fetch(token, lease, 1, nil, []any{nil}, nil)},
-		{"too much heard", "heard", fetch(token, lease, 1, nil, slices.Repeat([]string{"1"}, workqueue.MaxBatch+1), nil)},
+		{"too much heard", "heard", fetch(token, lease, 1, nil, slices.Repeat([]string{"1"}, workqueue.MaxBatch+1),
+			nil)},
 	}
 	for i, name := range s.Spec.Lanes {
 		args := fetch(token, lease, 1, last...)

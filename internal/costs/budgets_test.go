@@ -22,6 +22,16 @@ const (
 	// cursorRatio is how many times as many pages a claim may read that has twenty thousand rows behind it which vacuum
 	// cannot remove. Measured: 1.00.
 	cursorRatio = 1.2
+
+	// fetchedRows is how many rows a fetch by the SQL function leaves behind its cursor.
+	fetchedRows = 40_000
+
+	// sweptRatio is how many times as many pages fetches may read if their sweeps count.
+	sweptRatio = 2
+
+	// fetchRatio is how many times as many pages and bytes of log as a claim of a worker a fetch of as many rows may
+	// cost.
+	fetchRatio = 1.05
 )
 
 // Sizes in bytes of the stored expressions of the table of jobs, which every writing statement parses again. The size

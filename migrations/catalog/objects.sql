@@ -21,6 +21,14 @@ found (kind, parent, place, name, facts) AS (
     FROM pg_constraint AS c JOIN pg_type AS t ON t.oid = c.contypid JOIN here ON here.oid = t.typnamespace
     WHERE c.contype <> 'n' -- a NOT NULL, which PostgreSQL 18 lists among constraints too
 
+    UNION ALL
+    SELECT 'type', '', 0, c.relname::text, jsonb_build_object(
+        'definition', (SELECT string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', '
+                ORDER BY a.attnum)
+            FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
+    FROM relation AS c
+    WHERE c.relkind = 'c'
+
     UNION ALL -- sequences of identity columns are left out: the column reports them
     SELECT 'sequence', '', 0, c.relname::text, jsonb_build_object(
         'definition', format('AS %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s',
@@ -35,7 +43,7 @@ found (kind, parent, place, name, facts) AS (
     UNION ALL
     SELECT 'table', '', 0, c.relname::text, jsonb_build_object(
         'kind', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
-            WHEN 'm' THEN 'materialized view' WHEN 'c' THEN 'composite type' ELSE 'foreign table' END,
+            WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END,
         'UNLOGGED', CASE WHEN c.relpersistence = 'u' THEN 'yes' END,
         'replica identity', CASE WHEN c.relreplident = 'f' -- for a table with a primary key, operators choose it
             AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p')
@@ -44,7 +52,7 @@ found (kind, parent, place, name, facts) AS (
         'version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork (?:alarms|leader) ([0-9][^;]*)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'c')
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 
     UNION ALL
     SELECT 'column', c.relname::text, a.attnum, a.attname::text, jsonb_build_object(
@@ -59,7 +67,7 @@ found (kind, parent, place, name, facts) AS (
     JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type AS t ON t.oid = a.atttypid
     LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-    WHERE c.relkind IN ('r', 'p', 'c')
+    WHERE c.relkind IN ('r', 'p')
 
     UNION ALL
     SELECT 'constraint', c.relname::text, 0, n.conname::text, jsonb_build_object(
@@ -109,6 +117,6 @@ found (kind, parent, place, name, facts) AS (
 )
 SELECT f.kind, f.parent, f.name, jsonb_strip_nulls(f.facts)
 FROM found AS f
-ORDER BY array_position(ARRAY['domain', 'domain constraint', 'sequence', 'table', 'column', 'constraint', 'index',
-        'function', 'trigger', 'rule'], f.kind),
+ORDER BY array_position(ARRAY['domain', 'domain constraint', 'type', 'sequence', 'table', 'column', 'constraint',
+        'index', 'function', 'trigger', 'rule'], f.kind),
     f.parent COLLATE "C", f.place, f.name COLLATE "C";

@@ -91,6 +91,14 @@ BEGIN
             WHERE a.atttypid = d.oid AND starts_with(d.typname, c.relname || '_') AND c.oid = ANY (ARRAY[
             {{.Literals .Relations}}
         ]::regclass[]))
+        UNION ALL -- what a fetch returns
+        SELECT format('ALTER TYPE %s OWNER TO {{.Role "owner"}}', t.oid::regclass)
+        FROM pg_class AS t
+        WHERE t.relkind = 'c' AND t.relowner <> '{{.Role "owner"}}'::regrole
+          AND EXISTS (SELECT FROM pg_class AS c
+            WHERE c.relnamespace = t.relnamespace AND t.relname = (c.relname || '_fetched')::name AND c.oid = ANY (ARRAY[
+            {{.Literals .Relations}}
+        ]::regclass[]))
     LOOP
         EXECUTE command;
     END LOOP;

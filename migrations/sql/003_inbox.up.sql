@@ -646,6 +646,7 @@ DECLARE
     turn integer := 0;
     lead integer := 1; -- the lane that is read first
     heard_at timestamptz;
+    fronts boolean;
     clock bigint;
     took bigint;
     is_sweep boolean;
@@ -710,7 +711,8 @@ BEGIN
             MESSAGE = 'consumer must not be NULL',
             HINT = 'Name the lane to fetch from.';
     END IF;
-    IF ($6 IS NULL OR cardinality($6) <= 10000 AND array_position($6, NULL) IS NULL) IS NOT TRUE THEN
+    IF ($6 IS NULL OR cardinality($6) <= 10000
+        AND array_position($6, NULL) IS NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
             MESSAGE = 'heard must be at most 10000 payloads, none of them NULL',
             HINT = 'Pass sweep => true instead of the payloads.';
@@ -719,7 +721,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a fetch needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     lane1 := ARRAY[$4::text];
     place := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.lane1)]);
@@ -749,7 +751,8 @@ BEGIN
             FOR s IN
                 SELECT u.ord::integer AS ord,
                     CASE split_part(u.text, '/', 1) WHEN '-' THEN '-infinity'
-                        ELSE 'epoch'::timestamptz + split_part(u.text, '/', 1)::bigint * interval '1 microsecond' END AS due,
+                        ELSE 'epoch'::timestamptz + split_part(u.text, '/', 1)::bigint * interval '1 microsecond'
+                    END AS due,
                     split_part(u.text, '/', 2)::uuid AS id,
                     convert_from(decode(split_part(u.text, '/', 3), 'hex'), 'UTF8') AS topic
                 FROM unnest(own.fields[7:]) WITH ORDINALITY AS u (text, ord)
@@ -769,8 +772,10 @@ BEGIN
     is_sweep := coalesce($7, own.clock >= own.sweep_at OR own.sweep_at > own.clock + 60000000);
     IF $6 IS NOT NULL THEN
         SELECT 'epoch'::timestamptz + min(substring(h.payload FROM '^(?:fold:)?([0-9]{1,16})$')::bigint)
-            * interval '1 microsecond', own.is_sweep OR bool_or(h.payload = 'topic')
-        INTO own.heard_at, own.is_sweep
+                * interval '1 microsecond',
+            bool_or(starts_with(h.payload, 'front:')),
+            own.is_sweep OR coalesce(bool_or(h.payload = 'topic'), false)
+        INTO own.heard_at, own.fronts, own.is_sweep
         FROM unnest($6) AS h (payload);
         FOR i IN 1..cardinality(own.place) LOOP
             IF own.heard_at <= own.place[i] THEN
@@ -778,6 +783,8 @@ BEGIN
                 place_id[i] := own.nobody;
             END IF;
         END LOOP;
+    END IF;
+    IF own.fronts THEN
         BEGIN
             FOR s IN
                 SELECT l.ord::integer AS ord, min((substr(h.payload, 7)::jsonb ->> left(encode(sha256(convert_to(jsonb_build_array(l.c1)::text, 'UTF8')), 'hex'), 16))::timestamptz) AS due
@@ -1021,16 +1028,19 @@ CROSS JOIN LATERAL (
     clock := extract(epoch FROM clock_timestamp()) * 1000000;
     IF own.is_sweep AND NOT own.is_refused THEN -- one may be slow by accident, so the quicker of two counts
         took := own.clock - extract(epoch FROM own.began) * 1000000;
-        sweep_at := own.clock + least(greatest(40 * least(own.took, own.sweep_took), 10000), 60000000);
+        sweep_at := own.clock
+            + least(greatest(40 * least(own.took, own.sweep_took), 10000), 60000000);
         sweep_took := own.took;
     END IF;
+    -- While a limit holds jobs back, a settle of another process announces nothing.
     result.again_in := 0;
     IF NOT own.result.more THEN
-        result.again_in := least(60, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END
-            , CASE WHEN own.unswept = 1 AND NOT own.is_refused
+        result.again_in := least(60, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END,
+            CASE WHEN own.unswept = 1 AND NOT own.is_refused
                 THEN greatest((own.sweep_at - own.clock) / 1000000.0, 0.25) END);
     END IF;
-    result.cursor := concat_ws(' ', '1', own.digest, own.sweep_at, own.sweep_took, own.unswept, own.turn, (
+    result.cursor := concat_ws(' ', '1', own.digest, own.sweep_at, own.sweep_took, own.unswept,
+        own.turn, (
         SELECT string_agg(concat(CASE WHEN u.due = '-infinity' THEN '-'
             ELSE (extract(epoch FROM u.due) * 1000000)::bigint::text END, '/', replace(u.id::text, '-', '')), ' ' ORDER BY u.ord)
         FROM unnest(own.place, own.place_id) WITH ORDINALITY AS u (due, id, ord)), (
@@ -1040,7 +1050,8 @@ CROSS JOIN LATERAL (
             FROM (
                 SELECT concat(CASE WHEN u.due = '-infinity' THEN '-'
             ELSE (extract(epoch FROM u.due) * 1000000)::bigint::text END, '/', replace(u.id::text, '-', '')) || '/' || encode(convert_to(u.topic, 'UTF8'), 'hex') AS text, u.ord
-                FROM unnest(own.lanes, own.lanes_due, own.lanes_id) WITH ORDINALITY AS u (topic, due, id, ord)) AS t) AS w
+                FROM unnest(own.lanes, own.lanes_due, own.lanes_id) WITH ORDINALITY
+                    AS u (topic, due, id, ord)) AS t) AS w
         WHERE w.size <= 4096));
     RETURN NEXT own.result;
 END

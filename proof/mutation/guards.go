@@ -49,6 +49,7 @@ func beside(dir, run string) []suite {
 var sources = listSources(
 	in("workqueue/sql", slices.Concat(core("claim|waiting"), topical), "candidates", "claim"),
 	in("workqueue/sql", topical, "topics"),
+	in("workqueue/sql", slices.Concat(test("workqueue", "TestFetch"), topical), "fetch", "sort_out"),
 	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "ack_delete_one", "ack_one", "fail",
 		"put_back"),
 	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),

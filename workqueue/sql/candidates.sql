@@ -1,12 +1,13 @@
-{{- /* The rows of the lanes that a claim takes, in its order, locked. A fetch needs their places, too, and claims by topic
-see more of each row, to sort out those that may not start now. */ -}}
+{{- /* The rows of the lanes that a claim takes, in its order, locked. A fetch needs their places, too, and claims by
+topic see more of each row, to sort out those that may not start now. */ -}}
 {{define "candidates"}}
     SELECT c.ctid{{if .ByTopic}}, c.held{{end}}{{if .Places}}, l.ord::integer AS ord, c.due_at, c.id{{end}}
     FROM unnest(@after_due::timestamptz[], @after_id::uuid[]{{range .Lanes}}, @{{.Param}}::{{.Bind}}[]{{end}})
         {{if .Places}}WITH ORDINALITY {{end}}AS l (after_due, after_id{{range .Lanes}}, {{.Alias}}{{end}}
         {{- if .Places}}, ord{{end}})
     CROSS JOIN LATERAL (
-        SELECT r.ctid{{if .ByTopic}}, {{.TopicOf "r"}} = ANY (own.held) AS held{{end}}{{if .Places}}, r.due_at, r.id{{end}}
+        SELECT r.ctid
+            {{- if .ByTopic}}, {{.TopicOf "r"}} = ANY (own.held) AS held{{end}}{{if .Places}}, r.due_at, r.id{{end}}
         FROM {{.Table}} AS r
         WHERE r.completed_at IS NULL
           AND NOT r.waiting

@@ -58,6 +58,7 @@ DECLARE
     turn integer := 0;
     lead integer := 1; -- the lane that is read first
     heard_at timestamptz;
+    fronts boolean;
     clock bigint;
     took bigint;
     is_sweep boolean;
@@ -93,11 +94,13 @@ BEGIN
     {{.}}
     {{- end}}
     {{- if .FetchArrays}}
-    SELECT {{range $i, $l := .FetchLanes}}{{if $i}}, {{end}}array_agg({{.Element}} ORDER BY {{$.FetchArrayOrder}}){{end}}
+    SELECT {{range $i, $l := .FetchLanes}}{{if $i}},
+        {{end}}array_agg({{.Element}} ORDER BY {{$.FetchArrayOrder}}){{end}}
     INTO {{range $i, $l := .FetchLanes}}{{if $i}}, {{end}}own.{{.Variable}}{{end}}
     FROM {{range $i, $l := .FetchArrays}}{{if $i}}
     CROSS JOIN {{end}}unnest({{.Argument}}) WITH ORDINALITY AS {{.Elements}} (value, ord){{end}}
-    WHERE {{range $i, $l := .FetchArrays}}{{if $i}} AND {{end}}array_position({{.Argument}}, {{.Elements}}.value) = {{.Elements}}.ord{{end}};
+    WHERE {{range $i, $l := .FetchArrays}}{{if $i}}
+        AND {{end}}array_position({{.Argument}}, {{.Elements}}.value) = {{.Elements}}.ord{{end}};
     {{- else}}{{range .FetchLanes}}
     {{.Variable}} := ARRAY[{{.Element}}];
     {{- end}}{{end}}
@@ -123,7 +126,8 @@ BEGIN
             FOR s IN
                 SELECT u.ord::integer AS ord,
                     CASE split_part(u.text, '/', 1) WHEN '-' THEN '-infinity'
-                        ELSE 'epoch'::timestamptz + split_part(u.text, '/', 1)::bigint * interval '1 microsecond' END AS due,
+                        ELSE 'epoch'::timestamptz + split_part(u.text, '/', 1)::bigint * interval '1 microsecond'
+                    END AS due,
                     split_part(u.text, '/', 2)::uuid AS id,
                     convert_from(decode(split_part(u.text, '/', 3), 'hex'), 'UTF8') AS topic
                 FROM unnest(own.fields[7:]) WITH ORDINALITY AS u (text, ord)
@@ -145,8 +149,10 @@ BEGIN
     is_sweep := coalesce({{.SweepArgument}}, own.clock >= own.sweep_at OR own.sweep_at > own.clock + {{.MaxSweep}});
     IF {{.HeardArgument}} IS NOT NULL THEN
         SELECT 'epoch'::timestamptz + min(substring(h.payload FROM '^(?:fold:)?([0-9]{1,16})$')::bigint)
-            * interval '1 microsecond'{{if .HasTopics}}, own.is_sweep OR bool_or(h.payload = '{{.TopicPayload}}'){{end}}
-        INTO own.heard_at{{if .HasTopics}}, own.is_sweep{{end}}
+                * interval '1 microsecond',
+            bool_or(starts_with(h.payload, 'front:')){{if .HasTopics}},
+            own.is_sweep OR coalesce(bool_or(h.payload = '{{.TopicPayload}}'), false){{end}}
+        INTO own.heard_at, own.fronts{{if .HasTopics}}, own.is_sweep{{end}}
         FROM unnest({{.HeardArgument}}) AS h (payload);
         FOR i IN 1..cardinality(own.place) LOOP
             IF own.heard_at <= own.place[i] THEN
@@ -154,6 +160,8 @@ BEGIN
                 place_id[i] := own.nobody;
             END IF;
         END LOOP;
+    END IF;
+    IF own.fronts THEN
         BEGIN
             FOR s IN
                 SELECT l.ord::integer AS ord, min((substr(h.payload, 7)::jsonb ->> {{.FetchLabel}})::timestamptz) AS due
@@ -333,17 +341,21 @@ BEGIN
     clock := extract(epoch FROM clock_timestamp()) * 1000000;
     IF own.is_sweep AND NOT own.is_refused THEN -- one may be slow by accident, so the quicker of two counts
         took := own.clock - extract(epoch FROM own.began) * 1000000;
-        sweep_at := own.clock + least(greatest({{.SweepShare}} * least(own.took, own.sweep_took), {{.MinSweep}}), {{.MaxSweep}});
+        sweep_at := own.clock
+            + least(greatest({{.SweepShare}} * least(own.took, own.sweep_took), {{.MinSweep}}), {{.MaxSweep}});
         sweep_took := own.took;
     END IF;
+    -- While a limit holds jobs back, a settle of another process announces nothing.
     result.again_in := 0;
     IF NOT own.result.more THEN
-        result.again_in := least({{.LongestWait}}, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END
-            , CASE WHEN own.unswept = 1 AND NOT own.is_refused
+        result.again_in := least({{.LongestWait}}, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END,
+            CASE WHEN own.unswept = 1 AND NOT own.is_refused
                 THEN greatest((own.sweep_at - own.clock) / 1000000.0, {{.SweepPause}}) END
-            {{- if .Admission}}, CASE WHEN own.rule.again > 0 THEN own.rule.again WHEN own.rule.held = 'limit' THEN 1 END{{end}});
+            {{- if .Admission}},
+            CASE WHEN own.rule.again > 0 THEN own.rule.again WHEN own.rule.held = 'limit' THEN 1 END{{end}});
     END IF;
-    result.cursor := concat_ws(' ', '{{.CursorVersion}}', own.digest, own.sweep_at, own.sweep_took, own.unswept, own.turn, (
+    result.cursor := concat_ws(' ', '{{.CursorVersion}}', own.digest, own.sweep_at, own.sweep_took, own.unswept,
+        own.turn, (
         SELECT string_agg({{.CursorPlace}}, ' ' ORDER BY u.ord)
         FROM unnest(own.place, own.place_id) WITH ORDINALITY AS u (due, id, ord))
         {{- if .HasTopics}}, (
@@ -352,7 +364,8 @@ BEGIN
             SELECT t.text, t.ord, sum(length(t.text) + 1) OVER (ORDER BY t.ord) AS size
             FROM (
                 SELECT {{.CursorPlace}} || '/' || encode(convert_to(u.topic, 'UTF8'), 'hex') AS text, u.ord
-                FROM unnest(own.lanes, own.lanes_due, own.lanes_id) WITH ORDINALITY AS u (topic, due, id, ord)) AS t) AS w
+                FROM unnest(own.lanes, own.lanes_due, own.lanes_id) WITH ORDINALITY
+                    AS u (topic, due, id, ord)) AS t) AS w
         WHERE w.size <= {{.MaxCursorTopics}})
         {{- end}});
     RETURN NEXT own.result;

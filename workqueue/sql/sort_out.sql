@@ -1,5 +1,6 @@
-{{- /* How claims by topic choose rows, in claim_by_topic and in fetch. They have the claim's arguments in variables, and
-sorting declares the other ones. A claim takes its time once, since now() may be long ago in the caller's transaction. */ -}}
+{{- /* How claims by topic choose rows, in claim_by_topic and in fetch. They have the claim's arguments in variables,
+and sorting declares the other ones. A claim takes its time once, since now() may be long ago in the caller's
+transaction. */ -}}
 {{define "sorting"}}began CONSTANT timestamptz := clock_timestamp();
     paused text[];
     held text[];
