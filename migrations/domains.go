@@ -15,7 +15,7 @@ type Domain string
 // The domains, in the order of their migrations.
 const (
 	Outbox Domain = "outbox"
-	Reaper Domain = "reaper" // the election of the leader; every process that runs a reaper or a service needs it
+	Reaper Domain = "reaper" // the election of the leader, and which processes run; comes with every other domain
 	Inbox  Domain = "inbox"
 	Timers Domain = "timers"
 	Alarms Domain = "alarms" // needs Timers
@@ -64,8 +64,8 @@ func lacking(domains []Domain) []Domain {
 	})
 }
 
-// leaderTable is the only table whose name does not begin with the name of its domain.
-const leaderTable = "leader"
+// reaperWords begin the names of the reaper's objects. All other names begin with the name of their domain.
+var reaperWords = []string{"leader", "process", "owner", "protocol", "require"}
 
 // recordsDomain is what domainOf returns for the tables of versions and domains. It is none of the [Domains].
 const recordsDomain Domain = "schema"
@@ -74,7 +74,7 @@ const recordsDomain Domain = "schema"
 func domainOf(name string) Domain {
 	name, _, _ = strings.Cut(name, "(")
 	name, _, _ = strings.Cut(name, "_")
-	if name == leaderTable {
+	if slices.Contains(reaperWords, name) {
 		return Reaper
 	}
 	return Domain(name)

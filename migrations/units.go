@@ -70,6 +70,8 @@ func migratedUnits() []unit {
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
+		{Title: "process: which processes run", Table: "process", Tables: []string{"process"},
+			Calls: []string{"owner_token", "process_beat"}},
 		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
 			Tables: []string{"schema_version", "schema_domain"}, Sequences: []string{"schema_version_id_seq"},
 			ReadOnly: true},

@@ -17,6 +17,10 @@ import (
 // newer records a migration that this library does not know.
 var newer = fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)", latest()+1)
 
+// downOfReaper drops what the migration 002_reaper makes.
+const downOfReaper = `DROP PROCEDURE process_beat; DROP FUNCTION owner_token; DROP TABLE process;
+	DROP FUNCTION leader_note; DROP TABLE leader`
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -32,11 +36,11 @@ func TestValidate(t *testing.T) {
 			[]string{"mine was made for version 7", "upgrade the library"}},
 		"a newer outbox": {"COMMENT ON TABLE outbox IS 'txwork core 2'",
 			[]string{".outbox was made for version 2", "upgrade the library"}},
-		"a pending migration": {"DELETE FROM schema_version WHERE version_id = 2; DROP TABLE leader; DROP FUNCTION leader_note",
+		"a pending migration": {"DELETE FROM schema_version WHERE version_id = 2; " + downOfReaper,
 			[]string{"002_reaper is pending", "txwork migrate up"}},
 		"nothing is recorded": {"DROP TABLE schema_version", []string{allMigrations() + " are not recorded, although"}},
-		"damage beside a pending migration": {`DELETE FROM schema_version WHERE version_id = 2; DROP TABLE leader;
-			DROP FUNCTION leader_note; DROP INDEX jobs_done_idx`, []string{"002_reaper is pending", "jobs_done_idx is missing"}},
+		"damage beside a pending migration": {`DELETE FROM schema_version WHERE version_id = 2; ` + downOfReaper + `;
+			DROP INDEX jobs_done_idx`, []string{"002_reaper is pending", "jobs_done_idx is missing"}},
 		"a newer library, which the tables serve": {newer, nil},
 		"a newer library's additions": {newer + `; COMMENT ON TABLE outbox IS 'txwork core 2 since 1, version 3 since 1';
 			ALTER TABLE outbox ADD COLUMN tenant text NOT NULL DEFAULT 'none'; CREATE INDEX outbox_tenant_idx ON outbox (tenant);

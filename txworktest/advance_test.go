@@ -163,6 +163,7 @@ func TestEveryTimeIsAccountedFor(t *testing.T) {
 		"inbox_topic.changed_at":      "when an operator paused it",
 		"leader.expires_at":           "the reapers' own",
 		"leader.granted_at":           "the reapers' own",
+		"process.beat_at":             "the processes' own",
 		"outbox_key_cursor.swept_at":  "the sweeps' own",
 		"jobs_key_cursor.swept_at":    "the sweeps' own",
 		"outbox_join_cursor.swept_at": "the sweeps' own",

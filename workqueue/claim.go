@@ -28,8 +28,8 @@ type Row struct {
 }
 
 // Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
-// this claim in every later settle: use a fresh one for every call, such as uuid.New(), since a process
-// that stalls past its lease and claims a row again must not be able to settle it with its old claim.
+// this claim in every later settle: use a fresh one for every call, [NewOwnerToken], since a process that stalls past
+// its lease and claims a row again must not be able to settle it with its old claim.
 //
 // A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
 // holds once the transaction commits: start no work before.
@@ -311,7 +311,7 @@ func rowIDs(claimed []*claimedRow) []uuid.UUID {
 // checkClaim checks a claim from one lane.
 func (t *Table) checkClaim(req claimRequest) error {
 	if req.owner == uuid.Nil {
-		return invalid("owner token", "is the zero UUID: use uuid.New(), once for every claim")
+		return invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
 	}
 	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
 }

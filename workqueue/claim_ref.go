@@ -3,7 +3,8 @@ package workqueue
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
+	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,26 +12,29 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
-// processBytes is how much of an owner token is the id of its process.
-const processBytes = 6
-
-// processID is the id of this process.
+// processID is the id of this process: 48 random bits, and not 0.
 var processID = newProcessID()
 
-func newProcessID() (id [processBytes]byte) {
-	rand.Read(id[:]) // never fails
-	return id
+func newProcessID() int64 {
+	var random [8]byte
+	for {
+		rand.Read(random[2:]) // never fails
+		if id := int64(binary.BigEndian.Uint64(random[:])); id != 0 {
+			return id
+		}
+	}
 }
 
 // processName is that id as the beginning of every token has it.
-func processName() string { return hex.EncodeToString(processID[:]) }
+func processName() string { return fmt.Sprintf("%012x", processID) }
 
-// newToken returns an owner token for one claim: 48 bits of the process, 74 random ones, and the six that make it a
-// UUID of version 8. So the rows of a process can be recognised, while a settle is still guarded by a value that no
-// other claim has.
-func newToken() uuid.UUID {
+// NewOwnerToken returns an owner token for one [Queue.Claim]: a UUID of version 8 that begins with the 48 bits of this
+// process, which has drawn them when it started, and has 74 random ones. So the rows of a process can be recognised,
+// while a settle is still guarded by a value that no other claim has.
+func NewOwnerToken() uuid.UUID {
 	token := uuid.New()
-	copy(token[:], processID[:])
+	binary.BigEndian.PutUint32(token[:], uint32(processID>>16))
+	binary.BigEndian.PutUint16(token[4:], uint16(processID))
 	token[6] = 0x80 | token[6]&0x0f
 	return token
 }

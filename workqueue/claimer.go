@@ -90,7 +90,7 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]*claimedRow, error) {
 	lanes := c.order()
 	start := time.Now()
 	cursors, swept := c.begin(start, lanes)
-	req := claimRequest{owner: newToken(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
+	req := claimRequest{owner: NewOwnerToken(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
 	if c.asksDue {
 		req.due = c.question()
 	}

@@ -35,8 +35,8 @@ type tableWork struct {
 	intake   []*Worker // of those, the ones that claim
 	hearing  []*Worker // of those, the ones that listen
 	stopFold func()
-	stop     func() // ends the sweeps
-	sleep    func() // ends the announcer; nil: none of its workers has listened
+	stops    []func() // end the sweeps and the beats
+	sleep    func()   // ends the announcer; nil: none of its workers has listened
 
 	refused atomic.Bool // its folds or sweeps were refused, and that was logged
 
@@ -103,12 +103,16 @@ func (t *tableWork) leave(w *Worker) {
 	}
 }
 
-// beginIntake starts the table's sweeps and folds for a worker that claims, and passes notifications on to the worker.
+// beginIntake starts the table's beats, sweeps and folds for a worker that claims, and passes notifications on to the
+// worker.
 func (t *tableWork) beginIntake(w *Worker) {
 	t.mu.Lock()
 	t.intake = append(t.intake, w)
-	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {
-		t.stop = inBackground(t.sweep)
+	if len(t.intake) == 1 {
+		t.stops = []func(){inBackground(t.beat)}
+		if len(t.table.spec.Sweeps) > 0 {
+			t.stops = append(t.stops, inBackground(t.sweep))
+		}
 	}
 	if t.stopFold == nil && t.folder != nil {
 		t.stopFold = inBackground(t.folder.run)
@@ -137,15 +141,15 @@ func (t *tableWork) endIntake(w *Worker) {
 	listened := len(t.hearing) > 0
 	t.intake, t.hearing = slices.DeleteFunc(slices.Clone(t.intake), is), slices.DeleteFunc(slices.Clone(t.hearing), is)
 	last := listened && len(t.hearing) == 0
-	var stop func()
+	var stops []func()
 	if len(t.intake) == 0 {
-		stop, t.stop = t.stop, nil
+		stops, t.stops = t.stops, nil
 	}
 	t.mu.Unlock()
 	if last {
 		t.system.listener.remove(t)
 	}
-	if stop != nil {
+	for _, stop := range stops {
 		stop()
 	}
 }

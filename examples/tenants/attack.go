@@ -66,7 +66,7 @@ func attack(ctx context.Context, logins *logins, client *jobs.Client, box *outbo
 func steal(ctx context.Context, logins *logins, client *jobs.Client) (l loot, err error) {
 	worker := logins.as("worker", globex)
 	victim := client.Table().On(worker)
-	l = loot{client: client, token: uuid.New()}
+	l = loot{client: client, token: workqueue.NewOwnerToken()}
 	for _, end := range []func([]uuid.UUID) error{
 		func(ids []uuid.UUID) error {
 			_, err := victim.Abandon(ctx, l.token, ids, 0, "the secret of globex")
@@ -119,7 +119,7 @@ var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pg
 		})
 	},
 	"a claim": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
-		rows, err := l.client.Table().On(worker).Claim(ctx, uuid.New(), time.Minute, 10, globex, 2)
+		rows, err := l.client.Table().On(worker).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 10, globex, 2)
 		return err != nil || len(rows) > 0
 	},
 	"an ack with a stolen token": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
@@ -173,7 +173,7 @@ var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pg
 		})
 	},
 	"a claim of messages": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
-		rows, err := l.box.Table().On(worker).Claim(ctx, uuid.New(), time.Minute, 10)
+		rows, err := l.box.Table().On(worker).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 10)
 		return err != nil || len(rows) > 0
 	},
 }

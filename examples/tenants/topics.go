@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/outbox"
@@ -32,7 +31,8 @@ func send(ctx context.Context, box *outbox.Outbox, logins *logins) error {
 			return err
 		}
 	}
-	rows, err := box.Table().On(logins.as("worker", globex)).Claim(ctx, uuid.New(), time.Minute, 1) // sets them aside
+	worker := box.Table().On(logins.as("worker", globex))
+	rows, err := worker.Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 1) // sets them aside
 	if err == nil && len(rows) > 0 {
 		err = errors.New("a message of a paused topic was claimed")
 	}

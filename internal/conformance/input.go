@@ -323,7 +323,7 @@ func functionsRefuseNullIDs(s *suite) {
 		for call, column := range map[string]string{
 			"ack($1, NULL)": "ids", "abandon($1, NULL)": "ids", "fail($1, NULL, 'x')": "ids",
 			"extend($1, NULL, 30)": "ids",
-			"ack(NULL, $2)": "owner_token", "abandon(NULL, $2)": "owner_token", "fail(NULL, $2, 'x')": "owner_token",
+			"ack(NULL, $2)":        "owner_token", "abandon(NULL, $2)": "owner_token", "fail(NULL, $2, 'x')": "owner_token",
 			"extend(NULL, $2, 30)": "owner_token", "fail($1, $2, NULL)": "error",
 			"ack($1, $2 || NULL::uuid)": "ids", "redrive(NULL)": "ids", "redrive($2 || NULL::uuid)": "ids",
 			fmt.Sprintf("ack($1, $2 || array_fill($1, ARRAY[%d]))", workqueue.MaxBatch): "ids",
@@ -344,8 +344,7 @@ func functionsRefuseNullIDs(s *suite) {
 }
 
 // coreFunctions are the functions of every table, whatever its domain adds.
-var coreFunctions = []string{"fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
-	"announce",
+var coreFunctions = []string{"fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive", "announce",
 	"purge", "fold_step", "fold", "each", "maintain_step", "maintain"}
 
 // A role that may log in may not yet do work: no function, not even a domain's, is executable by PUBLIC, and each is

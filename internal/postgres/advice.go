@@ -36,12 +36,16 @@ var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": 
 	"jobs": "jobs", "leader": "reaper"}
 
 // migrated are the tables that the migrations make, without those beside another one.
-var migrated = []string{"outbox", "inbox", "timers", "timers_schedule", "alarms", "jobs", "jobs_schedule", "leader"}
+var migrated = []string{"outbox", "inbox", "timers", "timers_schedule", "alarms", "jobs", "jobs_schedule", "leader",
+	"process"}
 
 // domainOf returns the domain of a table, or an empty string for one that the migrations do not make.
 func domainOf(table string) string {
 	if !slices.Contains(migrated, table) {
 		return ""
+	}
+	if table == "process" {
+		return "reaper"
 	}
 	first, _, _ := strings.Cut(table, "_")
 	return domains[first]

@@ -47,6 +47,12 @@ var qualified = map[string]string{
 	"_fold":     "as _maintain",
 }
 
+// setsItsPath matches the body of a procedure that sets its path for its transactions, since one with a SET cannot
+// commit.
+var setsItsPath = regexp.MustCompile(`^\n#variable_conflict use_column\nBEGIN\n    COMMIT;\n` +
+	`    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\n` +
+	`    SET LOCAL search_path = pg_catalog, pg_temp;\n`)
+
 // A call of one of our functions runs only our code with the caller's own rights, and nothing that is on the caller's
 // search_path. PUBLIC may call none of them.
 func TestEveryFunctionIsSafeToCall(t *testing.T) {
@@ -64,6 +70,7 @@ func TestEveryFunctionIsSafeToCall(t *testing.T) {
 		case one.path == "search_path=pg_catalog, pg_temp":
 		case one.path != "":
 			t.Errorf("%s sets %s", one.signature, one.path)
+		case setsItsPath.MatchString(one.body):
 		case !has(qualified, one.name):
 			t.Errorf("%s has no search_path of its own, and is not in the list of those that may lack it", one.signature)
 		default:

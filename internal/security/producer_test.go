@@ -190,11 +190,12 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 	}
 	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)",
 		"outbox_key_sweep(1)", "outbox_key_fold(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')",
-		"inbox_strip()"} {
+		"inbox_strip()", "owner_token(1)"} {
 		f.refuses(producer, forbidden, "SELECT "+call)
 	}
-	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "schema_version", "schema_domain",
-		"jobs_queue", "jobs_step", "outbox_key_cursor"} {
+	f.refuses(producer, forbidden, "CALL process_beat(1, 'h', 'l', 'v')")
+	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "process", "schema_version",
+		"schema_domain", "jobs_queue", "jobs_step", "outbox_key_cursor"} {
 		f.refuses(producer, forbidden, "SELECT FROM "+table)
 		f.refuses(producer, forbidden, "DELETE FROM "+table)
 	}

@@ -229,9 +229,12 @@ func TestAWorkerCallsTheFunctions(t *testing.T) {
 func (f *fixture) callFunctions(pool *pgxpool.Pool) {
 	t := f.t
 	t.Helper()
+	_, err := pool.Exec(t.Context(), "CALL process_beat(42, 'host', 'python', '1')") // not allowed in a transaction
+	must(t, err)
 	for table, lane := range map[string]string{"outbox": "", "inbox": ", 'c'", "timers": "",
 		"jobs": "", "letters": ""} {
-		token := uuid.New()
+		var token uuid.UUID
+		must(t, pool.QueryRow(t.Context(), "SELECT owner_token(42)").Scan(&token))
 		var ids []uuid.UUID
 		must(t, pool.QueryRow(t.Context(), "SELECT ARRAY(SELECT id FROM "+table+"_fetch($1, '60 s', 1"+lane+
 			") WHERE entry = 'row')", token).Scan(&ids))

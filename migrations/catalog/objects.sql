@@ -49,7 +49,7 @@ found (kind, parent, place, name, facts) AS (
             AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p')
             THEN 'FULL' END,
         'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9][^;]*)'),
-        'version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork (?:alarms|leader) ([0-9][^;]*)'),
+        'version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork (?:alarms|leader|process) ([0-9][^;]*)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')

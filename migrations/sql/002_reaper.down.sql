@@ -1,2 +1,5 @@
+DROP PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb);
+DROP FUNCTION "{{schema}}"."owner_token"(bigint);
+DROP TABLE "{{schema}}"."process";
 DROP FUNCTION "{{schema}}"."leader_note"(text, text);
 DROP TABLE "{{schema}}"."leader";

@@ -50,3 +50,93 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."leader_note"(text, text) FROM PUBLIC;
+
+-- Which processes run: one row each, which its beats renew every 30 s. The first 48 bits of an owner token are the id of
+-- its process. What a row says, its process says of itself. A beat changes no key and finds room on its page, so it is
+-- heap-only.
+CREATE TABLE "{{schema}}"."process" (
+    id bigint PRIMARY KEY,
+    host text NOT NULL,
+    language text NOT NULL,
+    version text NOT NULL, -- of the library
+    serves jsonb NOT NULL, -- an array; of a worker in Go, an object for each of its workers
+    beat_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE "{{schema}}"."process" IS 'txwork process 1; which processes run';
+
+-- A new owner token of a process, for one claim. It is a UUID of version 8: 48 bits of the process, 74 random ones.
+CREATE FUNCTION "{{schema}}"."owner_token"(process bigint) RETURNS uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF ($1 BETWEEN 1 AND 281474976710655) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'process',
+            MESSAGE = 'process must be between 1 and 281474976710655',
+            HINT = 'Draw 48 random bits, not 0, when the process starts, and again after a fork.';
+    END IF;
+    RETURN (lpad(to_hex($1), 12, '0') || '8' || substr(translate(gen_random_uuid()::text, '-', ''), 14))::uuid;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."owner_token"(bigint) FROM PUBLIC;
+
+-- Says that a process runs, and what it serves: to be called when it starts, and every 30 s. A process that has missed
+-- three beats is gone; the beats of others remove its row. It commits, so that it leaves no lock and changes no setting
+-- of the caller's. So it cannot be called in a transaction, and it sets its search_path itself. Its own row comes first,
+-- so that two processes never wait for each other. A beat that a crash of the server takes is sent again.
+CREATE PROCEDURE "{{schema}}"."process_beat"(
+    process bigint, host text, language text, version text, serves jsonb DEFAULT '[]'
+)
+LANGUAGE plpgsql
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    SET LOCAL search_path = pg_catalog, pg_temp;
+    SET LOCAL synchronous_commit = off;
+    SET LOCAL lock_timeout = '1s';
+    IF ($1 BETWEEN 1 AND 281474976710655) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'process',
+            MESSAGE = 'process must be between 1 and 281474976710655',
+            HINT = 'Draw 48 random bits, not 0, when the process starts, and again after a fork.';
+    END IF;
+    IF (octet_length($2) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'host',
+            MESSAGE = 'host must be a text of at most 255 bytes',
+            HINT = 'Name the machine or the container, and the process there.';
+    END IF;
+    IF (octet_length($3) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'language',
+            MESSAGE = 'language must be a text of at most 255 bytes',
+            HINT = 'Name the language of the program.';
+    END IF;
+    IF (octet_length($4) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'version',
+            MESSAGE = 'version must be a text of at most 255 bytes',
+            HINT = 'Name the version of the library or the program.';
+    END IF;
+    IF (jsonb_typeof($5) = 'array' AND octet_length($5::text) <= 16384) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'serves',
+            MESSAGE = 'serves must be a JSON array of at most 16384 bytes',
+            HINT = 'Name the tables, queues and topics that the process serves, and leave out what is too much.';
+    END IF;
+    INSERT INTO "{{schema}}"."process" AS p (id, host, language, version, serves, beat_at)
+    VALUES ($1, $2, $3, $4, $5, clock_timestamp())
+    ON CONFLICT (id) DO UPDATE
+    SET host = EXCLUDED.host, language = EXCLUDED.language, version = EXCLUDED.version, beat_at = EXCLUDED.beat_at,
+        serves = CASE WHEN p.serves = EXCLUDED.serves THEN p.serves ELSE EXCLUDED.serves END; -- long: not stored anew
+    DELETE FROM "{{schema}}"."process" AS p
+    WHERE p.ctid = ANY (ARRAY(
+        SELECT o.ctid
+        FROM "{{schema}}"."process" AS o
+        WHERE o.beat_at < clock_timestamp() - interval '90 seconds'
+        LIMIT 10
+        FOR UPDATE SKIP LOCKED));
+    COMMIT;
+END
+$txwork$;
+
+REVOKE ALL ON PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb) FROM PUBLIC;

@@ -46,7 +46,7 @@ var goEdits = []edit{
 	{name: "rows that others have set aside are not looked for", file: "workqueue/claimer_rules.go",
 		old: "looksAside: !now.Before(s.look)}", new: "looksAside: false}", suites: topical},
 	{name: "one token for every claim", file: "workqueue/claimer.go",
-		old: "owner: newToken(),", new: "owner: [16]byte{1},", suites: test("workqueue", "TestZombie|TestStolen")},
+		old: "owner: NewOwnerToken(),", new: "owner: [16]byte{1},", suites: test("workqueue", "TestZombie|TestStolen")},
 	{name: "another claim's settle is taken for our own", file: "workqueue/claim_ref.go",
 		old: "case !ours || !fine(id, at):", new: "case !ours && !fine(id, at):", suites: core("settle")},
 	{name: "another outcome is taken for our own", file: "workqueue/outcome_kind.go",

@@ -134,7 +134,7 @@ func load(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, own *work
 		if _, err := pool.Exec(whole, "INSERT INTO "+own.Name()+" DEFAULT VALUES"); err != nil {
 			return err
 		}
-		owner := uuid.New()
+		owner := workqueue.NewOwnerToken()
 		rows, err := own.On(pool).Claim(whole, owner, time.Minute, 10)
 		for _, row := range rows {
 			if _, err := own.On(pool).Ack(whole, owner, []uuid.UUID{row.ID}); err != nil {

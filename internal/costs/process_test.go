@@ -1,0 +1,47 @@
+package costs_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/txwork/txwork/migrations"
+)
+
+// TestABeatIsHeapOnly has 40 processes beat 50 times each, and counts the updates that write to an index, the pages of
+// the table after that, and the write-ahead log of a beat.
+func TestABeatIsHeapOnly(t *testing.T) {
+	const processes, rounds = 40, 50
+	l := newLab(t)
+	m, err := migrations.New(l.db, migrations.Options{Domains: []migrations.Domain{migrations.Reaper},
+		Logger: slog.New(slog.DiscardHandler)})
+	l.ok(err)
+	_, err = m.Up(l.Context())
+	l.ok(err)
+	const serves = `[{"table": "jobs", "lanes": {"queue": ["default"], "priority": [1, 2, 3]}, "concurrency": 10},
+		{"table": "outbox", "concurrency": 20}]`
+	pool := l.watched()
+	beats := func(n int) {
+		for range n {
+			for p := range processes {
+				_, err := pool.Exec(l.Context(), "CALL txwork.process_beat($1, 'host/1', 'go1.26', 'v1.0.0', $2::text::jsonb)",
+					1<<40+p, serves)
+				l.ok(err)
+			}
+		}
+	}
+	beats(1)
+	start := l.wal()
+	beats(rounds)
+	wal := (l.wal() - start) / (processes * rounds)
+	pool.Close()
+	l.quiet()
+	all, hot := l.updates("txwork.process")
+	pages := l.count("SELECT pg_relation_size('txwork.process') / 8192")
+	t.Logf("%d of %d beats are heap-only, %d pages, %d bytes of log a beat", hot, all, pages, wal)
+	if all != processes*rounds || hot != all {
+		t.Errorf("%d of %d beats are heap-only, want all %d", hot, all, processes*rounds)
+	}
+	if pages > beatPages || wal > beatWAL {
+		t.Errorf("%d pages and %d bytes of log a beat, want at most %d and %d", pages, wal, beatPages, beatWAL)
+	}
+}

@@ -1,0 +1,200 @@
+package workqueue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/scope"
+	"github.com/txwork/txwork/workqueue/internal/conn"
+)
+
+// The table process of a schema says which processes run, and what they serve, so that an owner token tells who runs a
+// row. A process that claims writes its row there every sayEvery, over a connection of a runtime. However many runtimes
+// and tables it has, one of them writes for all. Nothing depends on it: where it fails, this is logged once.
+
+const (
+	// sayEvery is the time between two beats. A process that has missed three is gone.
+	sayEvery = 30 * time.Second
+	// sayAfter is how long a process waits for its other workers to start.
+	sayAfter = time.Second
+	// sayLimit is how long a beat may take.
+	sayLimit = 5 * time.Second
+	// maxServedBytes bounds what a beat says of workers.
+	maxServedBytes = 8 << 10
+)
+
+// A home is a schema in which this process says that it runs.
+type home struct {
+	host     string
+	port     uint16
+	database string
+	schema   string
+}
+
+// A presence is what the runtimes of this process share in a schema.
+type presence struct {
+	tables []*tableWork
+	next   time.Time   // when the next beat is due
+	asked  atomic.Bool // whether the role may call the procedure: it may
+	off    atomic.Bool // it cannot be called
+}
+
+var errNoBeat = errors.New("the schema has no procedure process_beat, or the role may not call it")
+
+var (
+	presencesMu sync.Mutex
+	presences   = map[home]*presence{}
+)
+
+// A served is a worker, as the table describes it. docs/sql.md shows its JSON.
+type served struct {
+	Table            string           `json:"table"`
+	Lanes            map[string][]any `json:"lanes,omitempty"` // values by column, such as queue
+	Concurrency      int              `json:"concurrency"`
+	TopicConcurrency int              `json:"topic_concurrency,omitempty"`
+}
+
+// beat says that the process runs, until ctx is cancelled, unless another table of the process says so for all.
+func (t *tableWork) beat(ctx context.Context) {
+	c := t.system.runtime.pool.Config().ConnConfig
+	at := home{c.Host, c.Port, c.Database, t.table.spec.Schema}
+	p := at.join(t)
+	defer at.leave(t)
+	for {
+		pause, mine := p.turn(time.Now())
+		if mine {
+			p.say(context.WithoutCancel(ctx), t)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (h home) join(t *tableWork) *presence {
+	presencesMu.Lock()
+	defer presencesMu.Unlock()
+	p := presences[h]
+	if p == nil {
+		p = &presence{next: time.Now().Add(sayAfter)}
+		presences[h] = p
+	}
+	p.tables = append(p.tables, t)
+	return p
+}
+
+func (h home) leave(t *tableWork) {
+	presencesMu.Lock()
+	defer presencesMu.Unlock()
+	p := presences[h]
+	p.tables = slices.DeleteFunc(slices.Clone(p.tables), func(o *tableWork) bool { return o == t })
+	if len(p.tables) == 0 {
+		delete(presences, h)
+	}
+}
+
+// turn tells whether the caller is to beat now, and when to ask again.
+func (p *presence) turn(now time.Time) (pause time.Duration, mine bool) {
+	presencesMu.Lock()
+	defer presencesMu.Unlock()
+	if wait := p.next.Sub(now); wait > 0 {
+		return wait, false
+	}
+	p.next = now.Add(sayEvery)
+	return sayEvery, !p.off.Load()
+}
+
+// say sends a beat.
+func (p *presence) say(ctx context.Context, t *tableWork) {
+	err := t.system.beat(ctx, t.table.spec.Schema, p)
+	if !errors.Is(err, errNoBeat) && !postgres.IsOwn(err) {
+		return // another beat will follow, and an outage is logged by those whose work waits for the database
+	}
+	p.off.Store(true)
+	t.table.telemetry.Log(ctx, slog.LevelInfo, "the process does not say that it runs: 'txwork top' and 'txwork doctor' "+
+		"do not know it", slog.Any("error", err))
+}
+
+func (s *system) beat(ctx context.Context, schema string, p *presence) (err error) {
+	defer contain.Recover(&err)
+	ctx, cancel := context.WithTimeout(ctx, sayLimit)
+	defer cancel()
+	slot, err := conn.Taker{Slots: s.slots}.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer slot.Release()
+	return s.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		procedure := quote(schema) + ".process_beat"
+		if !p.asked.Load() { // a call that cannot succeed would be an error in the server's log
+			var callable *bool
+			err := c.QueryRow(ctx, "SELECT has_function_privilege(to_regprocedure($1::text), 'EXECUTE')",
+				procedure+"(bigint, text, text, text, jsonb)").Scan(&callable)
+			if err != nil {
+				return err
+			}
+			if callable == nil || !*callable {
+				return errNoBeat
+			}
+			p.asked.Store(true)
+		}
+		_, err = c.Exec(ctx, "CALL "+procedure+"($1::bigint, $2::text, $3::text, $4::text, $5::text::jsonb)",
+			processID, processHost(), runtime.Version(), cmp.Or(scope.Version(), "unknown"), p.serves())
+		return err
+	})
+}
+
+// processHost names the machine or the container, and the process there.
+func processHost() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return conn.Storable(host) + "/" + fmt.Sprint(os.Getpid())
+}
+
+// serves describes the workers of the process in a schema.
+func (p *presence) serves() string {
+	presencesMu.Lock()
+	tables := p.tables
+	presencesMu.Unlock()
+	all := []served{}
+	for _, t := range tables {
+		for _, w := range t.claiming() {
+			one := served{Table: t.table.spec.Table, Concurrency: w.Options().Concurrency,
+				TopicConcurrency: w.options.TopicConcurrency, Lanes: map[string][]any{}}
+			for _, lane := range w.lanes {
+				for i, column := range t.table.spec.Lanes {
+					value, err := t.table.laneValue(i, lane[i])
+					is := func(o any) bool { return fmt.Sprint(o) == fmt.Sprint(value) }
+					if err == nil && !slices.ContainsFunc(one.Lanes[column], is) {
+						one.Lanes[column] = append(one.Lanes[column], value)
+					}
+				}
+			}
+			all = append(all, one)
+		}
+	}
+	for n := len(all); ; n /= 2 {
+		text, err := json.Marshal(all[:n])
+		if err == nil && len(text) <= maxServedBytes {
+			return string(text)
+		}
+	}
+}
