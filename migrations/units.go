@@ -10,7 +10,7 @@ type unit struct {
 	Sequences []string
 	Calls     []string // functions that a role calls, itself or through a trigger's function
 	triggers  []string // functions that only triggers run, or the owner
-	Seen      []string // functions that policies call, or all who read
+	Seen      []string // functions that policies call, or everybody
 	Writers   []string // functions that write rows, see workqueue.Writer: one name, for payloads of several types
 	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
@@ -70,8 +70,9 @@ func migratedUnits() []unit {
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
-		{Title: "process: which processes run", Table: "process", Tables: []string{"process"},
-			Calls: []string{"owner_token", "process_beat"}},
+		{Title: "process: which processes run, and which protocol they speak", Table: "process",
+			Tables: []string{"process"}, Calls: []string{"owner_token", "process_beat"},
+			Seen: []string{"protocol", "require"}},
 		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
 			Tables: []string{"schema_version", "schema_domain"}, Sequences: []string{"schema_version_id_seq"},
 			ReadOnly: true},

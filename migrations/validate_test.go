@@ -18,7 +18,7 @@ import (
 var newer = fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)", latest()+1)
 
 // downOfReaper drops what the migration 002_reaper makes.
-const downOfReaper = `DROP PROCEDURE process_beat; DROP FUNCTION owner_token; DROP TABLE process;
+const downOfReaper = `DROP FUNCTION require, protocol; DROP PROCEDURE process_beat; DROP FUNCTION owner_token; DROP TABLE process;
 	DROP FUNCTION leader_note; DROP TABLE leader`
 
 func TestValidate(t *testing.T) {

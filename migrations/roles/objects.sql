@@ -39,7 +39,7 @@ END
 $txwork$;
 {{- end}}
 {{- if .Seen}}
--- Policies of the side tables call it, or those who read.
+-- Policies of the side tables call it, or everybody.
 GRANT EXECUTE ON FUNCTION {{.List .Seen}}
 TO {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
 {{- end}}

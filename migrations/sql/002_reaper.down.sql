@@ -1,3 +1,5 @@
+DROP FUNCTION "{{schema}}"."require"(integer, integer, text[]);
+DROP FUNCTION "{{schema}}"."protocol"();
 DROP PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb);
 DROP FUNCTION "{{schema}}"."owner_token"(bigint);
 DROP TABLE "{{schema}}"."process";

@@ -140,3 +140,70 @@ END
 $txwork$;
 
 REVOKE ALL ON PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb) FROM PUBLIC;
+
+-- Which protocol the schema serves, from the comments of its tables. major grows when a function, a result's column or a
+-- word is removed. minor is the core's version of the oldest table. features are the tables, and each further version of
+-- a table, such as jobs and "jobs 2".
+CREATE FUNCTION "{{schema}}"."protocol"(OUT major integer, OUT minor integer, OUT features text[])
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+    SELECT 1, coalesce(min(t.core), 0), coalesce(array_agg(t.name || coalesce(' ' || nullif(v.n, 1), '')
+        ORDER BY t.name, v.n), '{}')
+    FROM (
+        SELECT c.relname AS name, CASE m.found[1] WHEN 'core' THEN m.found[2]::integer END AS core,
+            CASE m.found[1] WHEN 'core' THEN coalesce(m.found[3], '1') ELSE m.found[2] END::integer AS own
+        FROM pg_class AS c
+        CROSS JOIN regexp_match(obj_description(c.oid, 'pg_class'), '^txwork ([a-z]+) ([0-9]{1,9})(?: since [0-9]{1,9})?'
+            '(?:, version ([0-9]{1,9})(?: since [0-9]{1,9})?)?(?:;.*)?$') AS m (found)
+        WHERE c.relnamespace = '"{{schema}}"'::regnamespace AND c.relkind IN ('r', 'p') AND m.found IS NOT NULL
+    ) AS t
+    CROSS JOIN generate_series(1, greatest(t.own, 1)) AS v (n)
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."protocol"() FROM PUBLIC;
+
+-- Refuses a client that the schema does not serve. Clients call it when they connect.
+CREATE FUNCTION "{{schema}}"."require"(major integer, minor integer, features text[] DEFAULT '{}') RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    has record;
+    lacks text;
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'major',
+            MESSAGE = 'major must be at least 1',
+            HINT = 'Name the protocol for which the client was written, as protocol() returns it.';
+    END IF;
+    IF ($2 >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'minor',
+            MESSAGE = 'minor must not be negative or NULL',
+            HINT = 'Name the protocol for which the client was written, as protocol() returns it.';
+    END IF;
+    IF ($3 IS NOT NULL AND array_position($3, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'features',
+            MESSAGE = 'features must not be NULL or contain NULL',
+            HINT = 'Name what the client needs, as protocol() returns it; leave it out for nothing.';
+    END IF;
+    SELECT * INTO has FROM "{{schema}}"."protocol"();
+    SELECT string_agg(f.name, ', ') INTO lacks FROM unnest($3) AS f (name) WHERE f.name <> ALL (has.features);
+    IF $1 < has.major THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXV01', COLUMN = 'major',
+            MESSAGE = format('the schema no longer serves clients before %s.0: upgrade the client', has.major),
+            HINT = format('The client was written for major %s. A client of the schema''s major works.', $1);
+    ELSIF ($1, $2) > (has.major, has.minor) THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXV01', COLUMN = CASE WHEN $1 > has.major THEN 'major' ELSE 'minor' END,
+            MESSAGE = format('the client needs protocol %s.%s, the schema has %s.%s: run txwork migrate up', $1, $2,
+                has.major, has.minor),
+            HINT = 'Migrate the schema, also tables of your own, or use an earlier version of the client.';
+    ELSIF lacks IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXV01', COLUMN = 'features',
+            MESSAGE = format('the client needs the features %s, which the schema lacks: run txwork migrate up', lacks),
+            HINT = 'A schema may have some domains only: name those that are missing with --domain.';
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."require"(integer, integer, text[]) FROM PUBLIC;
