@@ -30,6 +30,7 @@ func Spec(schema string) workqueue.Spec {
 		KeyColumn: keyed.KeyColumn,
 
 		FreedColumn: "freed_key",
+		KeptColumn:  "unique_states",
 
 		Writer: writer,
 

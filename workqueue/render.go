@@ -237,6 +237,14 @@ func (v view) Freed() string {
 	return quote(v.spec.FreedColumn)
 }
 
+// Kept is the column that says in which states a row keeps its unique value; empty: in all.
+func (v view) Kept() string {
+	if v.spec.KeptColumn == "" {
+		return ""
+	}
+	return quote(v.spec.KeptColumn)
+}
+
 // Held is the column from which such a value comes.
 func (v view) Held() string { return v.Unique[0].Quoted }
 

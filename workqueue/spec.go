@@ -94,6 +94,11 @@ type Spec struct {
 	// value. Default: rows keep their unique values.
 	FreedColumn string
 
+	// KeptColumn names a column of type smallint in which 4 is set if a row keeps its unique value when it is done. An
+	// ack then takes the value of every other row in its own UPDATE. A Spec with it has a FreedColumn, too: what else
+	// ends a row leaves its value to the domain's triggers. Default: an ack leaves all values to them.
+	KeptColumn string
+
 	// PriorityColumn names a lane of type smallint whose values are 1, 2 and 3, which the domain's migration enforces:
 	// rows of other values that wait for a limited key would wait for ever. Among the rows that wait for such a key,
 	// those with the least value go first, see package keyed. Default: they go by due time.
@@ -323,6 +328,9 @@ func (s Spec) validateKeyColumn() error {
 }
 
 func (s Spec) validateFreedColumn() error {
+	if c, _ := s.column(s.KeptColumn); s.KeptColumn != "" && (c.Type != "smallint" || s.FreedColumn == "") {
+		return invalid("kept column", "%q is no column of type smallint, or there is no freed column", s.KeptColumn)
+	}
 	if s.FreedColumn == "" {
 		return nil
 	}

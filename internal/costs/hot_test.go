@@ -1,6 +1,7 @@
 package costs_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,6 +18,19 @@ func TestEveryClaimIsHeapOnly(t *testing.T) {
 		for range 2 {
 			j.fill(n)
 			j.wantHeapOnly(j.name, n, func(p *pgxpool.Pool) { j.inPhases(p, n, jobs.WorkerOptions{}, func() {}) })
+		}
+	})
+	t.Run("unique jobs, whose acks free the keys", func(t *testing.T) {
+		j := newLab(t).jobs()
+		j.fill(1)
+		j.exec(fmt.Sprintf("INSERT INTO %[1]s (kind, queue, priority, args, unique_key, unique_states) "+
+			"SELECT kind, queue, priority, args, 'key-' || i, 0 FROM %[1]s, generate_series(2, %[2]d) AS i", j.name, n))
+		j.settle()
+		j.wantHeapOnly(j.name, n, func(p *pgxpool.Pool) { j.inPhases(p, n, jobs.WorkerOptions{}, func() {}) })
+		var held int
+		j.ok(j.db.QueryRow(j.Context(), "SELECT count(unique_key) FROM "+j.name).Scan(&held))
+		if held > 0 {
+			j.Errorf("%d done jobs hold their keys", held)
 		}
 	})
 	t.Run("core", func(t *testing.T) {

@@ -629,7 +629,8 @@ WITH changed AS (
 UPDATE "{{schema}}"."jobs" AS t
 SET status = 2,
     completed_at = clock_timestamp(),
-    locked_until = NULL
+    locked_until = NULL,
+    "unique_key" = CASE WHEN t."unique_states" & 4 > 0 THEN t."unique_key" END
 WHERE t.id = ANY ($2::uuid[]) AND t.owner_token = $1::uuid AND coalesce(t.status = 1, false)
 RETURNING t.id
 )

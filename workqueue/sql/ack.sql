@@ -9,6 +9,9 @@ UPDATE {{.Table}} AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
+    {{- if .Kept}},
+    {{.Held}} = CASE WHEN t.{{.Kept}} & 4 > 0 THEN t.{{.Held}} END
+    {{- end}}
 FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
 WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id

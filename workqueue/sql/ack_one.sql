@@ -5,5 +5,8 @@ UPDATE {{.Table}} AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
+    {{- if .Kept}},
+    {{.Held}} = CASE WHEN t.{{.Kept}} & 4 > 0 THEN t.{{.Held}} END
+    {{- end}}
 WHERE t.id = ANY (@ids::uuid[]) AND t.owner_token = @owner_token::uuid AND coalesce(t.status = 1, false)
 RETURNING t.id

@@ -1,6 +1,7 @@
 -- Frees a job's unique key when the job enters an ended state that does not hold the key, or starts, if it holds the
 -- key only until then. It runs in the transaction of the settle or the claim: an insert that waits for the key in the
 -- unique index continues when that commits. The row keeps the key in freed_key, with which a redrive takes it again.
+-- Acks have freed the key in their own UPDATE, see Spec.KeptColumn: this is for what is rarer, and for SQL of users.
 --
 -- A BEFORE trigger would save the second version of the row, but it would make every update of every job, claims and
 -- renewals included, lock the row first. This trigger costs jobs without a key only the test of WHEN. The test is
