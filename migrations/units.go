@@ -66,7 +66,7 @@ func migratedUnits() []unit {
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "given", "slot").
 			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep").
-			runs("free_key", "chain_key", "key_level", "record", "forget", "give_slot", "policies").enqueued("jobs"),
+			runs("free_key", "chain_key", "record", "forget", "give_slot", "policies").enqueued("jobs"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
@@ -110,8 +110,7 @@ func (u unit) withKeys() unit {
 	u.Keyed, u.Sequences = true, append(u.Sequences, u.Table+"_key_seq")
 	return u.with("key_note", "key_state", "key_cursor").
 		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_unblock", "key_sweep", "key_look").
-		runs("key_enter", "key_come", "key_back", "key_left", "key_wait", "key_note", "key_leave", "key_move",
-			"key_forget", "key_policies")
+		runs("key_enter", "key_come", "key_back", "key_wait", "key_note", "key_move", "key_forget", "key_policies")
 }
 
 func (u unit) withJoin() unit {

@@ -11,9 +11,8 @@ import (
 // announce would wake is found by the next poll.
 var needed = []struct{ trigger, function, side string }{
 	{"key_enter", "key_enter", ""}, {"key_come", "key_come", ""}, {"key_back", "key_back", ""},
-	{"key_left", "key_left", ""}, {"key_wait", "key_wait", ""}, {"key_note", "key_note", ""},
-	{"key_gone", "key_note", ""}, {"key_leave", "key_leave", ""}, {"key_move", "key_move", ""},
-	{"key_level", "key_level", ""},
+	{"key_wait", "key_wait", ""}, {"key_note", "key_note", ""}, {"key_gone", "key_note", ""},
+	{"key_move", "key_move", ""},
 	{"key_gone_all", "key_forget", ""}, {"key_lost_all", "key_forget", "_key_note"},
 	{"join_settle", "join_settled", ""}, {"join_delete", "join_settled", ""},
 	{"free_key", "free_key", ""}, {"start_key", "free_key", ""}, {"chain_key", "chain_key", ""},

@@ -85,11 +85,8 @@ func TestEveryFunctionIsSafeToCall(t *testing.T) {
 var definers = map[string]string{
 	"_key_place":    "a place is behind rows that the writer does not see; it returns nothing else",
 	"_key_enter":    "a trigger; it writes a note, which no other writer may",
-	"_key_left":     "the same",
 	"_key_wait":     "the same",
 	"_key_note":     "the same",
-	"_key_leave":    "the same",
-	"_key_level":    "the same",
 	"_key_move":     "a trigger; who replaces a row may not release it; it touches no other row",
 	"_join_settled": "the same",
 	"_join_row":     "a row that is hidden is not one that is gone; it returns an id, and nothing else",

@@ -2385,36 +2385,33 @@ BEGIN
 END
 $txwork$;
 
--- Notes that a row of a key with a rate was left to others before it had started: its start is the next row's. Only the
--- statement that leaves rows assigns waiting as it makes a row in progress Ready.
-CREATE FUNCTION "{{schema}}"."outbox_key_left"() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-BEGIN
-    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
-    VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) NEW.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) NEW.key_rate END);
-    RETURN NULL;
-END
-$txwork$;
-
--- Notes that a Ready row has begun to wait: it came to its key, or went back to it.
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
+-- left to others before it had started: its start is the next row's. Only the statement that leaves rows assigns
+-- waiting as it makes a row in progress Ready. Like key_note, the function tests what the update was.
 CREATE FUNCTION "{{schema}}"."outbox_key_wait"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    IF OLD.key_seq IS NULL THEN
+    IF OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.key_rate IS NOT NULL THEN
+        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
+        VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) NEW.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) NEW.key_rate END);
+        RETURN NULL;
+    ELSIF OLD.status <> 0 OR NEW.status <> 0 OR NOT (NEW.waiting AND NEW.aside IS NULL) THEN
+        RETURN NULL;
+    ELSIF OLD.key_seq IS NULL THEN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, place, due)
         VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
             NEW.concurrency_key, NEW.key_limit > 0, 0, NEW.key_seq, NEW.due_at);
-    ELSE
+    ELSIF NEW.key_limit > 0 AND NOT OLD.waiting THEN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
         VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
         IF NEW.due_at > now() THEN
             INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, due)
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
+    ELSE
+        RETURN NULL;
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
@@ -2427,15 +2424,27 @@ BEGIN
 END
 $txwork$;
 
--- Notes a change of the key: it may have room, or a row may be due earlier. If a row comes back, such as a redriven
--- one, the fold counts the key anew, since rows before it may have come back too. A row that ends before it has started
--- gives its start to the next. No search_path is pinned; every name
+-- Notes a change of the key: it may have room, or a row may be due earlier, or have another priority, where folds may
+-- have passed its due time. If a row comes back, such as a redriven one, the fold counts the key anew, since rows
+-- before it may have come back too. A row that ends before it has started gives its start to the next.
+--
+-- The function tests what the update was, and the trigger only keeps it from being called for rows without a key and
+-- for releases: each statement that ends a row reads the trigger's condition anew. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION "{{schema}}"."outbox_key_note"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
 BEGIN
-    IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
+    IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' OR NEW.completed_at IS NOT NULL AND (
+        OLD.completed_at IS NULL AND ((NOT OLD.waiting OR OLD.aside IS NOT NULL) OR NEW.cancelled_at IS NOT NULL)
+        OR OLD.key_policy OPERATOR(pg_catalog.>) 0 AND NEW.key_policy OPERATOR(pg_catalog.=) 0) THEN
+        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
+        VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END,
+            CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND (NOT OLD.waiting OR OLD.aside IS NOT NULL) THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
+    ELSIF NEW.completed_at IS NULL AND (OLD.completed_at IS NOT NULL
+        OR NEW.waiting AND NEW.aside IS NULL AND NEW.key_limit OPERATOR(pg_catalog.>) 0
+            AND (NEW.due_at OPERATOR(pg_catalog.<) OLD.due_at)) THEN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, place, due)
         VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0,
             CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
@@ -2444,10 +2453,7 @@ BEGIN
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
-        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
-        VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END,
-            CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND (NOT OLD.waiting OR OLD.aside IS NOT NULL) THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
+        RETURN NULL;
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
@@ -2461,29 +2467,9 @@ END
 $txwork$;
 
 -- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key,
--- whose next row gets its start.
-CREATE FUNCTION "{{schema}}"."outbox_key_leave"() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-BEGIN
-    INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
-    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END,
-        CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND (NOT OLD.waiting OR OLD.aside IS NOT NULL) THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
-    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
-        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
-        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
-        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
-        ELSE true END) END) THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
-    END IF;
-    RETURN NULL;
-END
-$txwork$;
-
--- The same row enters the new key at its end, or goes on without a key, as if a join released it: the second UPDATE
--- fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's rights, because who
--- may replace a row may not release it, and touches no other row.
+-- whose next row gets its start. It enters the new key at its end, or goes on without a key, as if a join released it:
+-- the second UPDATE fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's
+-- rights, because who may replace a row may not release it, and touches no other row.
 CREATE FUNCTION "{{schema}}"."outbox_key_move"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -2503,6 +2489,18 @@ BEGIN
                 'a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 '
                 'and a burst together, with a limit',
                 left(NEW.concurrency_key, 40));
+    END IF;
+    IF OLD.key_seq IS NOT NULL THEN
+        INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
+        VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting AND OLD.aside IS NULL THEN 0 ELSE 1 END,
+            CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND (NOT OLD.waiting OR OLD.aside IS NOT NULL) THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
+        IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        END IF;
     END IF;
     UPDATE "{{schema}}"."outbox" AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
     UPDATE "{{schema}}"."outbox" AS t SET waiting = false WHERE t.id = NEW.id;
@@ -3110,30 +3108,18 @@ CREATE TRIGGER "outbox_key_back" AFTER UPDATE OF due_at ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."outbox_key_back"();
 
-CREATE TRIGGER "outbox_key_left" AFTER UPDATE OF waiting ON "{{schema}}"."outbox"
-FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_rate IS NOT NULL AND OLD.status = 1 AND NEW.status IN (0, 3))
-EXECUTE FUNCTION "{{schema}}"."outbox_key_left"();
-
 CREATE TRIGGER "outbox_key_wait" AFTER UPDATE OF waiting ON "{{schema}}"."outbox"
-FOR EACH ROW WHEN (NEW.waiting AND NEW.aside IS NULL AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
-    AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (NEW.waiting OR OLD.status = 1))
 EXECUTE FUNCTION "{{schema}}"."outbox_key_wait"();
-
-CREATE TRIGGER "outbox_key_leave" AFTER UPDATE OF concurrency_key, key_limit ON "{{schema}}"."outbox"
-FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND OLD.status = 0 AND NEW.status = 0 AND NEW.aside IS NULL AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0)))
-EXECUTE FUNCTION "{{schema}}"."outbox_key_leave"();
 
 CREATE TRIGGER "outbox_key_move" AFTER UPDATE OF concurrency_key, key_limit ON "{{schema}}"."outbox"
 FOR EACH ROW WHEN ((OLD.key_seq IS NOT NULL OR NOT OLD.waiting) AND OLD.status = 0 AND NEW.status = 0 AND NEW.aside IS NULL AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0)))
 EXECUTE FUNCTION "{{schema}}"."outbox_key_move"();
 
--- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
-CREATE TRIGGER "outbox_key_note" AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."outbox"
-FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
-    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND ((NOT OLD.waiting OR OLD.aside IS NOT NULL) OR NEW.cancelled_at IS NOT NULL)
-    OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
-    OR OLD.key_policy > 0 AND NEW.key_policy = 0
-    OR NEW.waiting AND NEW.aside IS NULL AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
+CREATE TRIGGER "outbox_key_note"
+AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL
+    AND (NEW.waiting OR NEW.completed_at IS NOT NULL OR OLD.completed_at IS NOT NULL))
 EXECUTE FUNCTION "{{schema}}"."outbox_key_note"();
 
 CREATE TRIGGER "outbox_key_gone_all" AFTER TRUNCATE ON "{{schema}}"."outbox"
@@ -3149,10 +3135,8 @@ EXECUTE FUNCTION "{{schema}}"."outbox_key_note"();
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_enter"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_back"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_left"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_wait"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_note"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_leave"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_move"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_place"(text) FROM PUBLIC;

@@ -323,10 +323,10 @@ func (v view) SeesKeys() string { return sqltext.SeesAll(v.Table()) }
 type function struct{ Name, Types string }
 
 // Functions are the functions that the migration creates, in an order in which they can be dropped.
-func (v view) Functions() []function {
-	functions := []function{
-		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_left", ""}, {"key_wait", ""}, {"key_note", ""},
-		{"key_leave", ""}, {"key_move", ""}, {"key_forget", ""},
+func (view) Functions() []function {
+	return []function{
+		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_wait", ""}, {"key_note", ""}, {"key_move", ""},
+		{"key_forget", ""},
 		{"key_place", "text"},
 		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", "text[], boolean[], integer[], bigint[], jsonb"},
 		{"key_fill", "text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb"},
@@ -334,8 +334,4 @@ func (v view) Functions() []function {
 		{"key_unblock", "uuid[]"}, {"key_sweep", "integer"}, {"key_look", "boolean, text, integer"},
 		{"key_policies", ""},
 	}
-	if v.spec.PriorityColumn != "" {
-		functions = append(functions, function{"key_level", ""})
-	}
-	return functions
 }

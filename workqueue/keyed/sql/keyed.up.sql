@@ -228,36 +228,33 @@ BEGIN
 END
 $txwork$;
 
--- Notes that a row of a key with a rate was left to others before it had started: its start is the next row's. Only the
--- statement that leaves rows assigns waiting as it makes a row in progress Ready.
-CREATE FUNCTION {{.Named "key_left"}}() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-BEGIN
-    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
-    VALUES (now(), NEW.concurrency_key, true, 0, {{.Gap "NEW.key_rate"}});
-    RETURN NULL;
-END
-$txwork$;
-
--- Notes that a Ready row has begun to wait: it came to its key, or went back to it.
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
+-- left to others before it had started: its start is the next row's. Only the statement that leaves rows assigns
+-- waiting as it makes a row in progress Ready. Like key_note, the function tests what the update was.
 CREATE FUNCTION {{.Named "key_wait"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    IF OLD.key_seq IS NULL THEN
+    IF OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.key_rate IS NOT NULL THEN
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
+        VALUES (now(), NEW.concurrency_key, true, 0, {{.Gap "NEW.key_rate"}});
+        RETURN NULL;
+    ELSIF OLD.status <> 0 OR NEW.status <> 0 OR NOT ({{.WaitsForKey "NEW"}}) THEN
+        RETURN NULL;
+    ELSIF OLD.key_seq IS NULL THEN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
         VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
             NEW.concurrency_key, NEW.key_limit > 0, 0, NEW.key_seq, NEW.due_at);
-    ELSE
+    ELSIF NEW.key_limit > 0 AND NOT OLD.waiting THEN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
         VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
         IF NEW.due_at > now() THEN
             INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due)
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
+    ELSE
+        RETURN NULL;
     END IF;
     IF {{.Announce.MustNote}} THEN
         PERFORM {{.Announce.Note}};
@@ -266,15 +263,28 @@ BEGIN
 END
 $txwork$;
 
--- Notes a change of the key: it may have room, or a row may be due earlier. If a row comes back, such as a redriven
--- one, the fold counts the key anew, since rows before it may have come back too. A row that ends before it has started
--- gives its start to the next. No search_path is pinned; every name
+-- Notes a change of the key: it may have room, or a row may be due earlier, or have another priority, where folds may
+-- have passed its due time. If a row comes back, such as a redriven one, the fold counts the key anew, since rows
+-- before it may have come back too. A row that ends before it has started gives its start to the next.
+--
+-- The function tests what the update was, and the trigger only keeps it from being called for rows without a key and
+-- for releases: each statement that ends a row reads the trigger's condition anew. No search_path is pinned; every name
 -- is qualified instead, because setting and resetting it for each row costs more than writing the note.
 CREATE FUNCTION {{.Named "key_note"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
 BEGIN
-    IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
+    IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' OR NEW.completed_at IS NOT NULL AND (
+        OLD.completed_at IS NULL AND ({{.Released "OLD"}} OR NEW.cancelled_at IS NOT NULL)
+        OR OLD.key_policy OPERATOR(pg_catalog.>) 0 AND NEW.key_policy OPERATOR(pg_catalog.=) 0) THEN
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
+        VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
+            {{.NeverStarts}});
+    ELSIF NEW.completed_at IS NULL AND (OLD.completed_at IS NOT NULL
+        OR {{.WaitsForKey "NEW"}} AND NEW.key_limit OPERATOR(pg_catalog.>) 0
+            AND ({{if .ByLevel ""}}NEW.{{.Priority}} OPERATOR(pg_catalog.<>) OLD.{{.Priority}} OR {{end -}}
+            NEW.due_at OPERATOR(pg_catalog.<) OLD.due_at)) THEN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
         VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0,
             CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
@@ -283,10 +293,7 @@ BEGIN
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
-        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
-        VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
-            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
-            {{.NeverStarts}});
+        RETURN NULL;
     END IF;
     IF {{.Announce.MustNote}} THEN
         PERFORM {{.Announce.Note}};
@@ -296,25 +303,9 @@ END
 $txwork$;
 
 -- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key,
--- whose next row gets its start.
-CREATE FUNCTION {{.Named "key_leave"}}() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-BEGIN
-    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
-    VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
-        {{.NeverStarts}});
-    IF {{.Announce.MustNote}} THEN
-        PERFORM {{.Announce.Note}};
-    END IF;
-    RETURN NULL;
-END
-$txwork$;
-
--- The same row enters the new key at its end, or goes on without a key, as if a join released it: the second UPDATE
--- fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's rights, because who
--- may replace a row may not release it, and touches no other row.
+-- whose next row gets its start. It enters the new key at its end, or goes on without a key, as if a join released it:
+-- the second UPDATE fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's
+-- rights, because who may replace a row may not release it, and touches no other row.
 CREATE FUNCTION {{.Named "key_move"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
@@ -324,29 +315,20 @@ BEGIN
         AND ({{template "valid" .}}) IS NOT TRUE THEN
         {{- template "refuse" .}}
     END IF;
+    IF OLD.key_seq IS NOT NULL THEN
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
+        VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN {{.WaitsForKey "OLD"}} THEN 0 ELSE 1 END,
+            {{.NeverStarts}});
+        IF {{.Announce.MustNote}} THEN
+            PERFORM {{.Announce.Note}};
+        END IF;
+    END IF;
     UPDATE {{.Table}} AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
     UPDATE {{.Table}} AS t SET waiting = false WHERE t.id = NEW.id;
     RETURN NULL;
 END
 $txwork$;
 
-{{with .ByLevel "" -}}
--- A waiting row of a limited key has another priority. Folds may have passed its due time there.
-CREATE FUNCTION {{$.Named "key_level"}}() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-BEGIN
-    INSERT INTO {{$.Named "key_note"}} (at, concurrency_key, limited, ended, due)
-    VALUES (now(), NEW.concurrency_key, true, 0, NEW.due_at);
-    IF {{$.Announce.MustNote}} THEN
-        PERFORM {{$.Announce.Note}};
-    END IF;
-    RETURN NULL;
-END
-$txwork$;
-
-{{end -}}
 -- The rows or the notes were truncated, as tests do. Everything in key_state is then unknown, except how far the rates
 -- are used up.
 CREATE FUNCTION {{.Named "key_forget"}}() RETURNS trigger
@@ -852,37 +834,18 @@ CREATE TRIGGER {{.Constraint "key_back"}} AFTER UPDATE OF due_at ON {{.Table}}
 FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION {{.Named "key_back"}}();
 
-CREATE TRIGGER {{.Constraint "key_left"}} AFTER UPDATE OF waiting ON {{.Table}}
-FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_rate IS NOT NULL AND OLD.status = 1 AND NEW.status IN (0, 3))
-EXECUTE FUNCTION {{.Named "key_left"}}();
-
 CREATE TRIGGER {{.Constraint "key_wait"}} AFTER UPDATE OF waiting ON {{.Table}}
-FOR EACH ROW WHEN ({{.WaitsForKey "NEW"}} AND NEW.key_seq IS NOT NULL AND NEW.status = 0 AND OLD.status = 0
-    AND (OLD.key_seq IS NULL OR NOT OLD.waiting AND NEW.key_limit > 0))
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (NEW.waiting OR OLD.status = 1))
 EXECUTE FUNCTION {{.Named "key_wait"}}();
-
-CREATE TRIGGER {{.Constraint "key_leave"}} AFTER UPDATE OF concurrency_key, key_limit ON {{.Table}}
-FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND {{.ChangesKey}})
-EXECUTE FUNCTION {{.Named "key_leave"}}();
 
 CREATE TRIGGER {{.Constraint "key_move"}} AFTER UPDATE OF concurrency_key, key_limit ON {{.Table}}
 FOR EACH ROW WHEN ((OLD.key_seq IS NOT NULL OR NOT OLD.waiting) AND {{.ChangesKey}})
 EXECUTE FUNCTION {{.Named "key_move"}}();
-{{- with .ByLevel ""}}
 
-CREATE TRIGGER {{$.Constraint "key_level"}} AFTER UPDATE OF {{$.Priority}} ON {{$.Table}}
-FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND NEW.status = 0 AND {{$.WaitsForKey "NEW"}}
-    AND NEW.{{$.Priority}} <> OLD.{{$.Priority}})
-EXECUTE FUNCTION {{$.Named "key_level"}}();
-{{- end}}
-
--- A live or a cancelled row ends, an ended row comes back, a dead letter is unblocked, or a waiting row is due earlier.
-CREATE TRIGGER {{.Constraint "key_note"}} AFTER UPDATE OF completed_at, due_at, key_policy ON {{.Table}}
-FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
-    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND ({{.Released "OLD"}} OR NEW.cancelled_at IS NOT NULL)
-    OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
-    OR OLD.key_policy > 0 AND NEW.key_policy = 0
-    OR {{.WaitsForKey "NEW"}} AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
+CREATE TRIGGER {{.Constraint "key_note"}}
+AFTER UPDATE OF completed_at, due_at, key_policy{{if .ByLevel ""}}, {{.Priority}}{{end}} ON {{.Table}}
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL
+    AND (NEW.waiting OR NEW.completed_at IS NOT NULL OR OLD.completed_at IS NOT NULL))
 EXECUTE FUNCTION {{.Named "key_note"}}();
 
 CREATE TRIGGER {{.Constraint "key_gone_all"}} AFTER TRUNCATE ON {{.Table}}
