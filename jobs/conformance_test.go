@@ -29,7 +29,7 @@ func TestJobsConform(t *testing.T) {
 		Values: func(n int) []any {
 			values := make([]any, len(spec.Columns))
 			copy(values, []any{"mail.send", "default", jobs.Normal, []byte{0, byte(n), '"', '\\', 0xff},
-				fmt.Sprintf("u:%d", n), nil, 12})
+				fmt.Sprintf("u:mail.send\x1f%d", n), nil, 12})
 			if n%2 == 0 {
 				joined := slices.IndexFunc(spec.Columns,
 					func(c workqueue.Column) bool { return c.Name == join.Column.Name })

@@ -11,7 +11,7 @@ type unit struct {
 	Calls     []string // functions that a role calls, itself or through a trigger's function
 	triggers  []string // functions that only triggers run, or the owner
 	Seen      []string // functions that policies call, or everybody
-	Writers   []string // functions that write rows, see workqueue.Writer: one name, for payloads of several types
+	Writers   []string // functions that write rows, see workqueue.Writer: a name may have payloads of several types
 	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
 	core      bool     // it instantiates package workqueue
@@ -128,7 +128,7 @@ func (u unit) enqueued(domain ...string) unit {
 }
 
 func (u unit) writtenBy(suffix string) unit {
-	u.Writers = u.named([]string{suffix})
+	u.Writers = u.named([]string{suffix, suffix + "_many"})
 	return u
 }
 

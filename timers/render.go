@@ -54,12 +54,18 @@ func (v view) Hides() string { return sqltext.Hides(v.Table) }
 // StatesOf are the states of a timer.
 func (v view) StatesOf(alias string) string { return sqltext.StatesOf(alias) }
 
-// setOne is the statement of Set as the function timers_set executes it, for one timer.
-func setOne() string {
-	v := view{Table: "@table", Announce: "@announce", MaxAttempts: "@default_attempts", One: true}
+// setOne is the statement of Set as the function timers_set executes it, for one timer, and setMany as timers_set_many
+// does, which has an array of each parameter.
+func setOne() string  { return setIn(true, "ARRAY[%s]") }
+func setMany() string { return setIn(false, "%s") }
+
+func setIn(one bool, array string) string {
+	v := view{Table: "@table", Announce: "@announce", MaxAttempts: "@default_attempts", One: one}
 	lines := strings.Split(sqltext.Execute(sqlTemplates, "set", v), "\n")
 	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") })
-	return strings.NewReplacer("$1", "ARRAY[@key]", "$2", "ARRAY[@topic]", "$3", "ARRAY[@payload]",
-		"$4", "ARRAY[@headers]", "$5", "ARRAY[@max_attempts]", "$6", "ARRAY[@scheduled_at]", "$7", "ARRAY[NULL]",
-	).Replace(strings.Join(lines, "\n"))
+	var values []string
+	for i, p := range []string{"@key", "@topic", "@payload", "@headers", "@max_attempts", "@scheduled_at"} {
+		values = append(values, fmt.Sprintf("$%d", i+1), fmt.Sprintf(array, p))
+	}
+	return strings.NewReplacer(append(values, "$7", "ARRAY[NULL]")...).Replace(strings.Join(lines, "\n"))
 }

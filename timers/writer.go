@@ -41,4 +41,5 @@ var writer = workqueue.Writer{
             RETURN;
         END IF;
         duplicate := false;`,
+	ChangeMany: setMany(),
 }

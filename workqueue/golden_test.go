@@ -96,7 +96,8 @@ func TestEveryFileIsAStatement(t *testing.T) {
 	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true,
 		"maintain": true, "each": true, "claim_admitted": true, "lost": true, "topics": true,
 		"fetch": true, "sort_out": true,
-		"candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true, "may_retake": true}
+		"candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true,
+		"enqueue_many": true, "may_retake": true}
 	ruled := goldenInvoices
 	ruled.Admission = ruled.Lanes[0]
 	byTopic := goldenOutbox

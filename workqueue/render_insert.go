@@ -74,9 +74,12 @@ func (f insertField) Value() string {
 	return fmt.Sprintf(f.wrap, "s."+f.Alias)
 }
 
-// RunsTriggers refuses a session in which a row with a key would be written without its triggers. It is empty for rows
+// Condition refuses a session in which a row with a key would be written without its triggers. It is empty for rows
 // without a key: those are claimed all the same, after the next poll.
-func (v insertView) RunsTriggers() string {
+func (v insertView) Condition() string {
+	if v.only != "" {
+		return v.only
+	}
 	keyed := slices.ContainsFunc(v.Fields, func(f insertField) bool {
 		return f.Name != "" && f.Name == v.spec.KeyColumn && f.form != absent
 	})
@@ -92,6 +95,9 @@ type insertView struct {
 	Fields, Varying []insertField
 	One, Guarded    bool
 	Once            bool
+	Returns         bool     // the ids that it has written
+	only            string   // a condition for the rows that are written
+	Order           []string // before the order of the rows
 }
 
 func (v view) insertStatement(s shape) conn.Statement {

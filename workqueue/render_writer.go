@@ -27,6 +27,7 @@ type writerView struct {
 	Checks     []string
 	Held       string // the condition that the row has unique values; empty if it always has, or the table has none
 	Key        string // the value of the key column, if there is one
+	ID         string // the parameter of the id
 	Found      string
 	Change     string
 	Results    []string // names
@@ -66,16 +67,13 @@ func (v view) writer() writerView {
 		positions[p.Name] = fmt.Sprintf("$%d", i+1)
 	}
 	in := func(text string) string { return v.replaced(text, "enqueue", positions) }
-	w.Fields = []writerField{
-		{"due_at", in("greatest(@scheduled_at, now())")},
-		{"max_attempts", in(fmt.Sprintf("coalesce(@max_attempts, %d)", v.MaxAttempts))},
-		{"headers", in("nullif(@headers - " + v.History() + ", '{}')")},
-	}
 	values := map[string]string{}
+	for _, f := range v.spec.writerValues() {
+		w.Fields = append(w.Fields, writerField{f.Quoted, in(f.Value)})
+	}
 	for _, c := range v.Columns {
 		if as := c.written().As; as != "" {
 			values[c.Name] = in(as)
-			w.Fields = append(w.Fields, writerField{c.Quoted, in(as)})
 		}
 	}
 	for _, c := range v.spec.writerChecks() {
@@ -84,7 +82,7 @@ func (v view) writer() writerView {
 	if w.Held = v.writerHolds(values); w.Held == never {
 		w.Unique, w.Held = nil, ""
 	}
-	w.Key = values[v.spec.KeyColumn]
+	w.Key, w.ID = values[v.spec.KeyColumn], positions[writerID]
 	maps.Copy(positions, map[string]string{
 		"id":               v.Named(v.spec.writerName()) + ".id",
 		"table":            v.Table,
@@ -96,6 +94,22 @@ func (v view) writer() writerView {
 		w.Results = append(w.Results, quote(r.Name))
 	}
 	return w
+}
+
+// writerValues are the columns that a writer writes, with its SQL.
+func (s Spec) writerValues() []writerField {
+	v := newView(s)
+	fields := []writerField{
+		{"due_at", "greatest(@scheduled_at, now())"},
+		{"max_attempts", fmt.Sprintf("coalesce(@max_attempts, %d)", v.MaxAttempts)},
+		{"headers", "nullif(@headers - " + v.History() + ", '{}')"},
+	}
+	for _, c := range v.Columns {
+		if as := c.written().As; as != "" {
+			fields = append(fields, writerField{c.Quoted, as})
+		}
+	}
+	return fields
 }
 
 // writerHolds is the condition that none of the unique values is NULL.
@@ -137,12 +151,15 @@ func (v view) writerSignature(payload, typ, bytes string) (parameters, types, ca
 			p.Type, arg = typ, fmt.Sprintf(bytes, arg)
 		}
 		text := quote(p.Name) + " " + p.Type
+		if p.Name == writerID {
+			text = "INOUT " + text
+		}
 		if p.Default != "" {
 			text += " DEFAULT " + p.Default
 		}
 		all, args, signature = append(all, text), append(args, arg), append(signature, p.Type)
 	}
-	all = append(all, "OUT id uuid", "OUT duplicate boolean")
+	all = append(all, "OUT duplicate boolean")
 	for _, r := range v.spec.Writer.Results {
 		all = append(all, "OUT "+quote(r.Name)+" "+r.Type)
 	}
@@ -157,6 +174,9 @@ func (v view) writersUp() (parts []string) {
 			file = "enqueue_as"
 		}
 		parts = append(parts, v.execute(file, w))
+	}
+	if len(parts) > 0 {
+		parts = append(parts, v.execute("enqueue_many", v.many()))
 	}
 	return parts
 }

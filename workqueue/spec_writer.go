@@ -7,8 +7,11 @@ import (
 
 // A Writer is the SQL function <table>_<Name>, through which programs that do not use this library write rows. It does
 // for one row what [Table.Insert] does, with the rights of its caller, and returns the row's id and whether the row is
-// a duplicate. Its parameters are those of the columns, see [Column].Written; then scheduled_at, headers and
-// max_attempts. Those that need not be given have defaults. The zero value suits any table.
+// a duplicate. Its parameters are those of the columns, see [Column].Written; then scheduled_at, headers, max_attempts
+// and id. Those that need not be given have defaults. The zero value suits any table.
+//
+// The function <table>_<Name>_many does so for an array of JSON objects, whose fields are the parameters, in one
+// statement as far as Found, Change and Alone allow.
 //
 // The parameter of the payload may be text, json, jsonb or bytea: there is a function for each. A literal without a
 // type, and a parameter of a driver that names no type, is text, whose bytes are stored as UTF-8.
@@ -40,6 +43,14 @@ type Writer struct {
 	// Change are statements in PL/pgSQL that change the row with the same unique values, if there is one, and return.
 	// They run before each attempt to insert. Default: such a row stays as it is.
 	Change string
+
+	// ChangeMany is a statement that does so for many rows, of which no two have the same unique values. @name is the
+	// array of a parameter, and it returns ord, the place in the arrays, and id, which is NULL if there is no such row.
+	// Default: many rows are written one at a time.
+	ChangeMany string
+
+	// Alone is a condition for rows that are not written by the statement for many, but one at a time. Default: none.
+	Alone string
 }
 
 // A Check is a condition in SQL that has to be true. Otherwise the call is refused with SQLSTATE 22023. The error's
@@ -47,8 +58,12 @@ type Writer struct {
 // bytes", and the hint says what to do.
 type Check struct{ Parameter, Condition, Message, Hint string }
 
-// A Param is a parameter of a SQL function. An empty Default means that it has to be given.
-type Param struct{ Name, Type, Default string }
+// A Param is a parameter of a SQL function. An empty Default means that it has to be given. One that is Added to a
+// function that has callers stands behind all others, so that calls which do not name it mean what they meant.
+type Param struct {
+	Name, Type, Default string
+	Added               bool
+}
 
 // Written is how a [Writer] writes a column: an expression in SQL, with the parameters that it adds and their checks.
 // Without an expression the column is not written.
@@ -56,6 +71,11 @@ type Written struct {
 	As     string
 	Params []Param
 	Checks []Check
+
+	// Lock is an expression for the advisory lock that the insert takes for this column, or NULL: a writer of many rows
+	// takes these locks first, in their order, if there are no more of them than MaxLocks. @table_name is the table's
+	// name in a literal.
+	Lock, MaxLocks string
 }
 
 // defaultWriter is the end of the name of the function that writes rows.
@@ -81,10 +101,15 @@ func (c Column) written() Written {
 }
 
 // writerCore are the parameters of every writer, after its own.
-var writerCore = []Param{{"scheduled_at", "timestamptz", "NULL"}, {"headers", "jsonb", "NULL"},
-	{"max_attempts", "integer", "NULL"}}
+var writerCore = []Param{{Name: "scheduled_at", Type: "timestamptz", Default: "NULL"},
+	{Name: "headers", Type: "jsonb", Default: "NULL"}, {Name: "max_attempts", Type: "integer", Default: "NULL"},
+	{Name: writerID, Type: "uuid", Default: "NULL"}}
 
-// writerParams are the parameters in their order: those that have to be given, the payload, and the others.
+// writerID is the parameter with the id of the new row, which also returns it.
+const writerID = "id"
+
+// writerParams are the parameters in their order: those that have to be given, the payload, the others, and those that
+// are Added.
 func (s Spec) writerParams() []Param {
 	var params []Param
 	for _, c := range s.Columns {
@@ -98,6 +123,8 @@ func (s Spec) writerParams() []Param {
 	payload := s.writerPayload(params)
 	rank := func(p Param) int {
 		switch {
+		case p.Added:
+			return 3
 		case p.Name == payload:
 			return 1
 		case p.Default == "":
@@ -128,15 +155,15 @@ func (s Spec) validateWriter() error {
 	if s.Writer.None {
 		return nil
 	}
-	if err := checkIdentifier("writer", s.Table+"_"+s.writerName()); err != nil {
+	if err := checkIdentifier("writer", s.Table+"_"+s.writerName()+manySuffix); err != nil {
 		return err
 	}
 	params := slices.Concat(s.writerParams(), s.Writer.Results)
-	if n := len(params) + 2; n > maxParams {
+	if n := len(params) + 1; n > maxParams {
 		return invalid("writer", "has %d parameters, a function may have %d: set Writer.None, or Column.Written", n,
 			maxParams)
 	}
-	names := []string{"id", "duplicate"}
+	names := []string{"duplicate"}
 	for _, p := range params {
 		if slices.Contains(names, p.Name) {
 			return invalid("writer", "of table %q has two parameters named %q, one of which may be its own: set "+
@@ -144,12 +171,15 @@ func (s Spec) validateWriter() error {
 		}
 		names = append(names, p.Name)
 	}
-	return s.validateWriterSQL(append(names, "table", "announce", "default_attempts"))
+	if err := s.validateMany(); err != nil {
+		return err
+	}
+	return s.validateWriterSQL(append(names, "table", "table_name", "announce", "default_attempts"))
 }
 
 // validateWriterSQL refuses SQL that names a parameter which the function does not have.
 func (s Spec) validateWriterSQL(names []string) error {
-	texts := []string{s.Writer.Found, s.Writer.Change}
+	texts := []string{s.Writer.Found, s.Writer.Change, s.Writer.ChangeMany, s.Writer.Alone}
 	for _, c := range s.writerChecks() {
 		if !slices.Contains(names, c.Parameter) || c.Message == "" || c.Hint == "" {
 			return invalid("writer", "of table %q has a check of %q without a parameter, a message or a hint", s.Table,
@@ -158,7 +188,7 @@ func (s Spec) validateWriterSQL(names []string) error {
 		texts = append(texts, c.Condition)
 	}
 	for _, c := range s.Columns {
-		texts = append(texts, c.written().As)
+		texts = append(texts, c.written().As, c.written().Lock)
 	}
 	for _, text := range texts {
 		for _, m := range namedParameter.FindAllStringSubmatch(text, -1) {

@@ -357,10 +357,10 @@ func functionsAreNotForPublic(s *suite) {
 	}
 	all := scan[int](s, "SELECT count(*) "+functions, s.db.Schema)
 	if s.DDL == nil {
-		writers := scan[int](s, "SELECT count(*) "+functions+" AND p.proname = $2", s.db.Schema,
-			s.Spec.Table+"_enqueue")
-		equal(s, "functions that write rows", writers == 1 || writers == 4,
-			!s.Spec.Writer.None) // one for each type of payload
+		writers := scan[int](s, "SELECT count(*) "+functions+" AND p.proname = ANY ($2)", s.db.Schema,
+			[]string{s.Spec.Table + "_enqueue", s.Spec.Table + "_enqueue_many"})
+		equal(s, "functions that write rows", writers == 2 || writers == 5,
+			!s.Spec.Writer.None) // one for each type of payload, and one for many rows
 		equal(s, "functions", all-writers, len(coreFunctions))
 	}
 	equal(s, "functions that PUBLIC may execute",

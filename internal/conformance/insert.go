@@ -12,10 +12,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// write inserts rows through the Go API of the way.
+// write inserts rows, and tells duplicates.
 func (s *suite) write(rows ...workqueue.NewRow) (inserted []workqueue.Enqueued, err error) {
 	err = s.try(func(ctx context.Context, o ops) (err error) {
-		inserted, err = o.(queueOps).write(ctx, rows...)
+		inserted, err = o.enqueue(ctx, rows...)
 		return err
 	})
 	return inserted, err
@@ -65,7 +65,11 @@ func insertFields(s *suite) {
 	equal(s, "id", id, row.ID)
 
 	s.newlyInserted(fresh, func() uuid.UUID { // a past time means now
-		return s.ready(1, func(row *workqueue.NewRow) { row.DueAt = due.Add(-24 * time.Hour) })[0]
+		row := s.newRow()
+		row.DueAt = due.Add(-24 * time.Hour)
+		inserted, err := s.write(row)
+		s.ok(err)
+		return inserted[0].ID
 	})
 }
 

@@ -49,6 +49,7 @@ type transaction struct {
 // ops are the operations that every way has. Each returns the ids that it changed.
 type ops interface {
 	insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error)
+	enqueue(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error)
 	claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error)
 	ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID,
@@ -67,6 +68,10 @@ type queueOps struct {
 }
 
 var _ ops = queueOps{}
+
+func (o queueOps) enqueue(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+	return o.write(ctx, rows...)
+}
 
 func (o queueOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error) {
 	inserted, err := o.write(ctx, rows...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
 )
@@ -53,6 +54,58 @@ func (o functionOps) writing(row workqueue.NewRow) (query string, args []any, ok
 	}
 	return fmt.Sprintf("SELECT id FROM %s_%s(%s)", o.spec.Name(), cmp.Or(o.spec.Writer.Name, "enqueue"),
 		strings.Join(params, ", ")), args, true
+}
+
+// enqueue calls the function that writes many rows. What it has no parameter for, such as that a row is a step of a
+// join, is left out.
+func (o functionOps) enqueue(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+	objects := make([]map[string]any, len(rows))
+	for i, row := range rows {
+		objects[i] = o.object(row)
+	}
+	list, err := o.tx.Query(ctx, fmt.Sprintf("SELECT id, duplicate, replaced FROM %s_%s_many($1::jsonb) ORDER BY place",
+		o.spec.Name(), cmp.Or(o.spec.Writer.Name, "enqueue")), described([]any{objects})...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(list, pgx.RowToStructByPos[workqueue.Enqueued])
+}
+
+// object is a row for the function that writes many rows.
+func (o functionOps) object(row workqueue.NewRow) map[string]any {
+	object := map[string]any{}
+	if row.ID != uuid.Nil {
+		object["id"] = row.ID
+	}
+	if !row.DueAt.IsZero() {
+		object["scheduled_at"] = row.DueAt
+	}
+	if row.MaxAttempts > 0 {
+		object["max_attempts"] = row.MaxAttempts
+	}
+	if row.Headers != nil {
+		object["headers"] = row.Headers
+	}
+	for i, c := range o.spec.Columns {
+		value := row.Values[i]
+		switch {
+		case c.Name == "unique_key" && value != nil: // which the function begins with the kind
+			_, object[c.Name], _ = strings.Cut(value.(string), "\x1f")
+		case c.Name == "unique_states" && value != nil:
+			object["unique_while"] = []string{"done", "failed"}
+		case !isParameter(c), value == nil:
+		case c.Type == "bytea":
+			object[c.Name+"_base64"] = value
+		default:
+			object[c.Name] = value
+		}
+		if c.Written != nil && slices.ContainsFunc(c.Written.Params, func(p workqueue.Param) bool {
+			return p.Name == "ordered"
+		}) {
+			object["ordered"] = false
+		}
+	}
+	return object
 }
 
 // isParameter reports whether the value of a column is a parameter of its name, as it stands.

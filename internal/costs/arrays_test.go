@@ -170,6 +170,7 @@ var unplanned = map[string]string{
 	"workqueue/sql/ack_delete_one.sql": looksUp,
 	"workqueue/sql/announce_look.sql":  ofLanes,
 	"workqueue/sql/candidates.sql":     ofLanes,
+	"workqueue/sql/enqueue_many.sql":   "it joins no table: holders are looked up by their unique values, one by one",
 	"workqueue/sql/fetch.sql":          "an element is a lane, a topic or a payload, which is joined with the lanes only",
 	"workqueue/sql/find_ids.sql":       "it looks occurrences of schedules up in the primary key",
 	"workqueue/sql/insert.sql":         "it joins nothing, and every step that enqueues begins with it",

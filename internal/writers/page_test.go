@@ -28,7 +28,7 @@ func read(t *testing.T, path string) page.Page {
 // The SQL of the pages runs as it is printed, and the domains' handlers get what it says.
 func TestTheSQLOfThePagesRuns(t *testing.T) {
 	f := newFixture(t)
-	for path, want := range map[string]int{sqlPage: 6, "docs/worker.md": 2} {
+	for path, want := range map[string]int{sqlPage: 8, "docs/worker.md": 2} {
 		tx, err := f.db.Pool.Begin(t.Context())
 		f.ok(err)
 		blocks := 0
@@ -154,7 +154,7 @@ func TestTheArgumentsOfThePage(t *testing.T) {
 			f.db.Schema, m[1])
 		var required, optional []string
 		for param := range strings.SplitSeq(signature, ", ") {
-			name, rest, _ := strings.Cut(param, " ")
+			name, rest, _ := strings.Cut(strings.TrimPrefix(param, "INOUT "), " ")
 			switch {
 			case name == "OUT":
 			case strings.Contains(rest, "DEFAULT"):
@@ -163,7 +163,7 @@ func TestTheArgumentsOfThePage(t *testing.T) {
 				required = append(required, name)
 			}
 		}
-		common := []string{"scheduled_at", "headers", "max_attempts"}
+		common := []string{"scheduled_at", "headers", "max_attempts", "id"}
 		optional = slices.DeleteFunc(optional, func(n string) bool { return slices.Contains(common, n) })
 		for text, want := range map[string][]string{m[2]: required, m[3]: optional} {
 			var got []string

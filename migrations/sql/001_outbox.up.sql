@@ -1390,8 +1390,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_redrive"(uuid[]) FROM PUBLIC;
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
--- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
--- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+-- An id that is not given is a UUID version 7, so that keys grow with time. For a row with unique values that are
+-- taken, it returns the row that is there. If that is deleted meanwhile, the values are free, and it tries again.
 --
 -- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
 CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
@@ -1404,7 +1404,7 @@ CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1413,6 +1413,10 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := coalesce($10, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
 BEGIN
     IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
@@ -1464,9 +1468,7 @@ BEGIN
     END IF;
     duplicate := false;
     IF NOT ((nullif($4, '')) IS NOT NULL) THEN
-        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+        id := own;
         INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
         VALUES (id,
             greatest($7, now()),
@@ -1487,9 +1489,7 @@ BEGIN
         RETURN;
     END IF;
     FOR attempt IN 1..10 LOOP
-        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+        id := own;
         INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
         VALUES (id,
             greatest($7, now()),
@@ -1521,7 +1521,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, bytea, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, bytea, text, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
@@ -1534,7 +1534,7 @@ CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1544,11 +1544,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9) AS w;
+    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, text, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, text, text, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
@@ -1561,7 +1561,7 @@ CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1571,11 +1571,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9) AS w;
+    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, json, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, json, text, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
@@ -1588,7 +1588,7 @@ CREATE FUNCTION "{{schema}}"."outbox_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1598,11 +1598,226 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9) AS w;
+    FROM "{{schema}}"."outbox_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, jsonb, text, text, boolean, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue"(text, jsonb, text, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
+-- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
+-- order. All objects are checked before a row is written, and nothing is locked before.
+--
+-- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
+-- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.
+--
+-- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns.
+CREATE FUNCTION "{{schema}}"."outbox_enqueue_many"("rows" jsonb)
+RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 bytea[];
+    a3 text[];
+    a4 text[];
+    a5 boolean[];
+    a6 text[];
+    a7 timestamptz[];
+    a8 jsonb[];
+    a9 integer[];
+    a10 uuid[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    holders uuid[];
+    written boolean[];
+    replaces boolean[];
+    one record;
+    i integer;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must have at most 10000 elements',
+            HINT = 'Write them by several calls.';
+    END IF;
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['topic', 'payload', 'payload_text', 'payload_base64', 'key', 'dedup_key', 'ordered', 'on_failure', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+                left($1 ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c8 IS NULL OR jsonb_typeof(r.c8) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
+                WHEN (r.c6 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 3
+                WHEN (r.c5 IS NOT NULL) IS NOT TRUE THEN 4
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
+                WHEN (r.c3 IS NULL OR octet_length(r.c3) <= 255) IS NOT TRUE THEN 6
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 7
+                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 255) IS NOT TRUE THEN 8
+                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 9 END),
+            bool_or((CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL), bool_or((nullif(r.c4, '')) IS NOT NULL),
+            array_agg(DISTINCT CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END ORDER BY CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END),
+            array_agg(false), NULL,
+            array_agg(r.c1),
+            array_agg(r.c2),
+            array_agg(r.c3),
+            array_agg(r.c4),
+            array_agg(r.c5),
+            array_agg(r.c6),
+            array_agg(r.c7),
+            array_agg(r.c8),
+            array_agg(r.c9),
+            array_agg(r.id)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10
+        FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                f.f5 AS c3,
+                f.f6 AS c4,
+                coalesce(f.f7, true) AS c5,
+                coalesce(f.f8, 'block') AS c6,
+                f.f9 AS c7,
+                f.f10 AS c8,
+                f.f11 AS c9,
+                coalesce(f.f12, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ("topic" text, "payload" jsonb, "payload_text" text, "payload_base64" text, "key" text, "dedup_key" text, "ordered" boolean, "on_failure" text, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, ord)
+            OFFSET 0) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+                'must be a JSON object',
+                'must be between 1 and 1000000',
+                'must be block, park or skip',
+                'must be true or false',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must have at most 255 bytes',
+                'must have at most 1048576 bytes, and must not be NULL',
+                'must have at most 255 bytes',
+                'must have at most 65536 bytes'])[bad % 1000]),
+            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    IF size = 0 THEN
+        RETURN;
+    END IF;
+    IF keyed THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
+    -- taken: the insert then refuses them with a message.
+    locks := array_remove(locks, NULL);
+    IF cardinality(locks) > 1 AND cardinality(locks) <= current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
+    END IF;
+    IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
+        alone := array_fill(true, ARRAY[size]);
+    END IF;
+    IF holds THEN
+        WITH w AS (
+            INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END
+            FROM unnest(
+                a10::uuid[],
+                a1::text[],
+                a2::bytea[],
+                a3::text[],
+                a4::text[],
+                a5::boolean[],
+                a6::text[],
+                a7::timestamptz[],
+                a8::jsonb[],
+                a9::integer[],
+                alone::boolean[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, alone, ord)
+            WHERE NOT s.alone
+            ORDER BY CASE WHEN NOT keyed THEN (s.c1) COLLATE "C" END, CASE WHEN NOT keyed THEN (nullif(s.c4, '')) COLLATE "C" END, s.ord
+            ON CONFLICT ("topic", "dedup_key")
+                WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL DO NOTHING
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+    ELSE
+        WITH w AS (
+            INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END
+            FROM unnest(
+                a10::uuid[],
+                a1::text[],
+                a2::bytea[],
+                a3::text[],
+                a4::text[],
+                a5::boolean[],
+                a6::text[],
+                a7::timestamptz[],
+                a8::jsonb[],
+                a9::integer[],
+                alone::boolean[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, alone, ord)
+            WHERE NOT s.alone
+            ORDER BY s.ord
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+    END IF;
+
+    IF cardinality(done) = cardinality(a10) THEN
+        written := array_fill(true, ARRAY[cardinality(done)]);
+        holders := a10;
+    ELSE
+        SELECT array_agg(g.written ORDER BY g.ord) INTO written
+        FROM (
+            SELECT u.ord, bool_or(u.ord IS NULL) OVER (PARTITION BY u.id) AS written
+            FROM (SELECT s.id, s.ord FROM unnest(a10) WITH ORDINALITY AS s (id, ord)
+                UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
+        WHERE g.ord IS NOT NULL;
+        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE (SELECT t.id FROM "{{schema}}"."outbox" AS t WHERE NOT s.alone AND t."topic" = (s.c1) AND t."dedup_key" = (nullif(s.c4, ''))) END ORDER BY s.ord) INTO holders
+        FROM unnest(a10, a1, a2, a3, a4, a5, a6, a7, a8, a9, written, alone) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, written, alone, ord);
+        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+            SELECT w.* INTO one
+            FROM "{{schema}}"."outbox_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i], a9[i], a10[i]) AS w;
+            holders[i] := one.id;
+            written[i] := NOT one.duplicate;
+        END LOOP;
+    END IF;
+    RETURN QUERY
+    SELECT s.ord::integer, s.id, NOT s.written, false
+    FROM unnest(holders, written) WITH ORDINALITY
+        AS s (id, written, ord)
+    ORDER BY s.ord;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_enqueue_many"(jsonb) FROM PUBLIC;
 
 -- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
 -- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which

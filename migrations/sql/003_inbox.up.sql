@@ -1427,8 +1427,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_redrive"(uuid[]) FROM PUBLIC;
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
--- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
--- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+-- An id that is not given is a UUID version 7, so that keys grow with time. For a row with unique values that are
+-- taken, it returns the row that is there. If that is deleted meanwhile, the values are free, and it tries again.
 --
 -- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
 CREATE FUNCTION "{{schema}}"."inbox_receive"(
@@ -1441,7 +1441,7 @@ CREATE FUNCTION "{{schema}}"."inbox_receive"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean,
     OUT "hash_mismatch" boolean
 )
@@ -1451,6 +1451,10 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := coalesce($10, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
 BEGIN
     IF ($8 IS NULL OR jsonb_typeof($8) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
@@ -1504,9 +1508,7 @@ BEGIN
     END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
-        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+        id := own;
         INSERT INTO "{{schema}}"."inbox" (id, due_at, max_attempts, headers, "consumer", "source", "message_id", "body_hash", "topic", "payload")
         VALUES (id,
             greatest($7, now()),
@@ -1539,7 +1541,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, bytea, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, bytea, bytea, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."inbox_receive"(
@@ -1552,7 +1554,7 @@ CREATE FUNCTION "{{schema}}"."inbox_receive"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean,
     OUT "hash_mismatch" boolean
 )
@@ -1563,11 +1565,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate, w."hash_mismatch"
     INTO id, duplicate, "hash_mismatch"
-    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4, 'UTF8'), $5, $6, $7, $8, $9) AS w;
+    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4, 'UTF8'), $5, $6, $7, $8, $9, $10) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, text, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, text, bytea, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."inbox_receive"(
@@ -1580,7 +1582,7 @@ CREATE FUNCTION "{{schema}}"."inbox_receive"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean,
     OUT "hash_mismatch" boolean
 )
@@ -1591,11 +1593,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate, w."hash_mismatch"
     INTO id, duplicate, "hash_mismatch"
-    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7, $8, $9) AS w;
+    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7, $8, $9, $10) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, json, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, json, bytea, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."inbox_receive"(
@@ -1608,7 +1610,7 @@ CREATE FUNCTION "{{schema}}"."inbox_receive"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean,
     OUT "hash_mismatch" boolean
 )
@@ -1619,11 +1621,197 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate, w."hash_mismatch"
     INTO id, duplicate, "hash_mismatch"
-    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7, $8, $9) AS w;
+    FROM "{{schema}}"."inbox_receive"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7, $8, $9, $10) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, jsonb, bytea, text, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, jsonb, bytea, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
+-- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
+-- order. All objects are checked before a row is written, and nothing is locked before.
+--
+-- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
+-- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.
+--
+-- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns.
+CREATE FUNCTION "{{schema}}"."inbox_receive_many"("rows" jsonb)
+RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean, "hash_mismatch" boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 text[];
+    a3 text[];
+    a4 bytea[];
+    a5 bytea[];
+    a6 text[];
+    a7 timestamptz[];
+    a8 jsonb[];
+    a9 integer[];
+    a10 uuid[];
+    r1 boolean[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    holders uuid[];
+    written boolean[];
+    replaces boolean[];
+    one record;
+    i integer;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must have at most 10000 elements',
+            HINT = 'Write them by several calls.';
+    END IF;
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['consumer', 'source', 'message_id', 'payload', 'payload_text', 'payload_base64', 'body_hash_base64', 'topic', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+                left($1 ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c8 IS NULL OR jsonb_typeof(r.c8) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
+                WHEN (r.c4 IS NOT NULL) IS NOT TRUE THEN 3
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 4
+                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) = 32) IS NOT TRUE THEN 7
+                WHEN (r.c6 IS NULL OR octet_length(r.c6) <= 255) IS NOT TRUE THEN 8
+                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 9
+                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10 END),
+            bool_or(false), bool_or(true),
+            NULL,
+            array_agg(false), NULL,
+            array_agg(r.c1),
+            array_agg(r.c2),
+            array_agg(r.c3),
+            array_agg(r.c4),
+            array_agg(r.c5),
+            array_agg(r.c6),
+            array_agg(r.c7),
+            array_agg(r.c8),
+            array_agg(r.c9),
+            array_agg(r.id)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10
+        FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                f.f2 AS c2,
+                f.f3 AS c3,
+                coalesce(convert_to(f.f4::text, 'UTF8'), convert_to(f.f5, 'UTF8'), decode(f.f6, 'base64')) AS c4,
+                decode(f.f7, 'base64') AS c5,
+                f.f8 AS c6,
+                f.f9 AS c7,
+                f.f10 AS c8,
+                f.f11 AS c9,
+                coalesce(f.f12, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ("consumer" text, "source" text, "message_id" text, "payload" jsonb, "payload_text" text, "payload_base64" text, "body_hash_base64" text, "topic" text, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, ord)
+            OFFSET 0) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+                'must be a JSON object',
+                'must be between 1 and 1000000',
+                'must not be NULL',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must have 32 bytes',
+                'must have at most 255 bytes',
+                'must have at most 1048576 bytes',
+                'must have at most 65536 bytes'])[bad % 1000]),
+            HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    IF size = 0 THEN
+        RETURN;
+    END IF;
+    IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
+        alone := array_fill(true, ARRAY[size]);
+    END IF;
+        WITH w AS (
+            INSERT INTO "{{schema}}"."inbox" (id, due_at, max_attempts, headers, "consumer", "source", "message_id", "body_hash", "topic", "payload")
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c2, s.c3, coalesce(s.c5, CASE WHEN coalesce(nullif(s.c6, ''), s.c2) = s.c2 THEN sha256(s.c4) ELSE sha256(convert_to(s.c6, 'UTF8') || sha256(s.c4)) END), coalesce(nullif(s.c6, ''), s.c2), s.c4
+            FROM unnest(
+                a10::uuid[],
+                a1::text[],
+                a2::text[],
+                a3::text[],
+                a4::bytea[],
+                a5::bytea[],
+                a6::text[],
+                a7::timestamptz[],
+                a8::jsonb[],
+                a9::integer[],
+                alone::boolean[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, alone, ord)
+            WHERE NOT s.alone
+            ORDER BY (s.c1) COLLATE "C", (s.c2) COLLATE "C", (s.c3) COLLATE "C", s.ord
+            ON CONFLICT ("consumer", "source", "message_id")
+                WHERE "consumer" IS NOT NULL AND "source" IS NOT NULL AND "message_id" IS NOT NULL DO NOTHING
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+
+    IF cardinality(done) = cardinality(a10) THEN
+        written := array_fill(true, ARRAY[cardinality(done)]);
+        holders := a10;
+    ELSE
+        SELECT array_agg(g.written ORDER BY g.ord) INTO written
+        FROM (
+            SELECT u.ord, bool_or(u.ord IS NULL) OVER (PARTITION BY u.id) AS written
+            FROM (SELECT s.id, s.ord FROM unnest(a10) WITH ORDINALITY AS s (id, ord)
+                UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
+        WHERE g.ord IS NOT NULL;
+        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE NULL END ORDER BY s.ord) INTO holders
+        FROM unnest(a10, a1, a2, a3, a4, a5, a6, a7, a8, a9, written, alone) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, written, alone, ord);
+        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+            SELECT w.* INTO one
+            FROM "{{schema}}"."inbox_receive"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i], a9[i], a10[i]) AS w;
+            holders[i] := one.id;
+            written[i] := NOT one.duplicate;
+            r1[i] := one."hash_mismatch";
+        END LOOP;
+    END IF;
+    RETURN QUERY
+    SELECT s.ord::integer, s.id, NOT s.written, false, s.r1
+    FROM unnest(holders, written, r1) WITH ORDINALITY
+        AS s (id, written, r1, ord)
+    ORDER BY s.ord;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive_many"(jsonb) FROM PUBLIC;
 
 -- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
 -- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which

@@ -789,8 +789,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."timers_redrive"(uuid[]) FROM PUBLIC;
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
--- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
--- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+-- An id that is not given is a UUID version 7, so that keys grow with time. For a row with unique values that are
+-- taken, it returns the row that is there. If that is deleted meanwhile, the values are free, and it tries again.
 --
 -- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
 CREATE FUNCTION "{{schema}}"."timers_set"(
@@ -800,7 +800,7 @@ CREATE FUNCTION "{{schema}}"."timers_set"(
     "payload" bytea,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -809,6 +809,10 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := coalesce($7, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
 BEGIN
     IF ($5 IS NULL OR jsonb_typeof($5) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
@@ -895,9 +899,7 @@ LEFT JOIN changed AS c ON c.key = w.key
             RETURN;
         END IF;
         duplicate := false;
-        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+        id := own;
         INSERT INTO "{{schema}}"."timers" (id, due_at, max_attempts, headers, "key", "topic", "payload", "fire_at", "generation")
         VALUES (id,
             greatest($3, now()),
@@ -920,7 +922,7 @@ LEFT JOIN changed AS c ON c.key = w.key
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, bytea, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, bytea, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."timers_set"(
@@ -930,7 +932,7 @@ CREATE FUNCTION "{{schema}}"."timers_set"(
     "payload" text DEFAULT '',
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -940,11 +942,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4, 'UTF8'), $5, $6) AS w;
+    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4, 'UTF8'), $5, $6, $7) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, text, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, text, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."timers_set"(
@@ -954,7 +956,7 @@ CREATE FUNCTION "{{schema}}"."timers_set"(
     "payload" json,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -964,11 +966,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6) AS w;
+    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, json, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, json, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."timers_set"(
@@ -978,7 +980,7 @@ CREATE FUNCTION "{{schema}}"."timers_set"(
     "payload" jsonb,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -988,11 +990,227 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6) AS w;
+    FROM "{{schema}}"."timers_set"($1, $2, $3, convert_to($4::text, 'UTF8'), $5, $6, $7) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, jsonb, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, jsonb, jsonb, integer, uuid) FROM PUBLIC;
+
+-- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
+-- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
+-- order. All objects are checked before a row is written, and nothing is locked before.
+--
+-- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
+-- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.
+--
+-- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns.
+CREATE FUNCTION "{{schema}}"."timers_set_many"("rows" jsonb)
+RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 text[];
+    a3 timestamptz[];
+    a4 bytea[];
+    a5 jsonb[];
+    a6 integer[];
+    a7 uuid[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    holders uuid[];
+    written boolean[];
+    replaces boolean[];
+    one record;
+    i integer;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must have at most 10000 elements',
+            HINT = 'Write them by several calls.';
+    END IF;
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['key', 'topic', 'scheduled_at', 'payload', 'payload_text', 'payload_base64', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+                left($1 ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are key, topic, scheduled_at, payload, payload_text, payload_base64, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c5 IS NULL OR jsonb_typeof(r.c5) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c6 IS NULL OR r.c6 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
+                WHEN (r.c3 IS NOT NULL) IS NOT TRUE THEN 3
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 4
+                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 6
+                WHEN (NOT starts_with(r.c1, 'schedule/')) IS NOT TRUE THEN 7
+                WHEN (r.c5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c5) AS h (name, value)) <= 65536) IS NOT TRUE THEN 8 END),
+            bool_or(false), bool_or(true),
+            NULL,
+            array_agg(false) FILTER (WHERE r.last), array_agg(r.at ORDER BY r.ord),
+            array_agg(r.c1) FILTER (WHERE r.last),
+            array_agg(r.c2) FILTER (WHERE r.last),
+            array_agg(r.c3) FILTER (WHERE r.last),
+            array_agg(r.c4) FILTER (WHERE r.last),
+            array_agg(r.c5) FILTER (WHERE r.last),
+            array_agg(r.c6) FILTER (WHERE r.last),
+            array_agg(r.id) FILTER (WHERE r.last)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7
+        FROM (
+            SELECT q.*, dense_rank() OVER (ORDER BY (q.c1) COLLATE "C") AS at,
+                q.ord = max(q.ord) OVER (PARTITION BY (q.c1) COLLATE "C") AS last
+            FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                f.f2 AS c2,
+                f.f3 AS c3,
+                coalesce(convert_to(f.f4::text, 'UTF8'), convert_to(f.f5, 'UTF8'), decode(f.f6, 'base64'), '') AS c4,
+                f.f7 AS c5,
+                f.f8 AS c6,
+                coalesce(f.f9, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ("key" text, "topic" text, "scheduled_at" timestamptz, "payload" jsonb, "payload_text" text, "payload_base64" text, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, ord)
+            OFFSET 0) AS q
+            ORDER BY (q.c1) COLLATE "C", q.ord) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = 'Fields are key, topic, scheduled_at, payload, payload_text, payload_base64, headers, max_attempts, id; a payload is in one of its fields.';
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+                'must be a JSON object',
+                'must be between 1 and 1000000',
+                'must not be NULL',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must have at most 1048576 bytes, and must not be NULL',
+                'must not begin with schedule/, as the occurrences of schedules do',
+                'must have at most 65536 bytes'])[bad % 1000]),
+            HINT = 'Fields are key, topic, scheduled_at, payload, payload_text, payload_base64, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    IF size = 0 THEN
+        RETURN;
+    END IF;
+    IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
+        alone := array_fill(true, ARRAY[size]);
+    END IF;
+    holders := array_fill(NULL::uuid, ARRAY[cardinality(a7)]);
+    FOR one IN
+WITH wanted AS MATERIALIZED (
+    SELECT s.ord, s.key, s.topic, s.payload, s.headers::jsonb AS headers,
+           coalesce(s.max_attempts, 15) AS max_attempts,
+           coalesce(s.fire_at, clock_timestamp() + s.delay * interval '1 microsecond') AS fire_at
+    FROM ROWS FROM (unnest(a1::text[]), unnest(a2::text[]), unnest(a4::bytea[]), unnest(a5::text[]),
+            unnest(a6::bigint[]), unnest(a3::timestamptz[]), unnest(ARRAY[NULL]::bigint[]), generate_subscripts('{}'::int[], 1))
+        WITH ORDINALITY AS s (key, topic, payload, headers, max_attempts, fire_at, delay, many, ord)
+), held AS MATERIALIZED (
+    SELECT t.id FROM "{{schema}}"."timers" AS t WHERE t.key = ANY (a1::text[]) ORDER BY t.key FOR NO KEY UPDATE
+), changed AS (
+    UPDATE "{{schema}}"."timers" AS t
+    SET generation = CASE WHEN t.generation < 2147483647 THEN t.generation + 1 ELSE 1 END,
+        fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE w.fire_at END,
+        topic = CASE WHEN t.status = 1 THEN t.topic ELSE w.topic END,
+        payload = CASE WHEN t.status = 1 THEN t.payload ELSE w.payload END,
+        headers = CASE WHEN t.status = 1 THEN t.headers ELSE w.headers END,
+        max_attempts = CASE WHEN t.status = 1 THEN t.max_attempts ELSE w.max_attempts END,
+        due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE greatest(w.fire_at, now()) END,
+        status = CASE WHEN t.status = 1 THEN 1 ELSE 0 END,
+        attempts = CASE WHEN t.status = 1 THEN t.attempts ELSE 0 END,
+        owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
+        cancelled_at = CASE WHEN t.status = 1 THEN t.cancelled_at END,
+        last_error = CASE WHEN t.status = 1 THEN t.last_error END,
+        completed_at = NULL,
+        failed_at = NULL,
+        waiting = false,
+        rearm_at = CASE WHEN t.status = 1 THEN w.fire_at END,
+        rearm_topic = CASE WHEN t.status = 1 THEN w.topic END,
+        rearm_payload = CASE WHEN t.status = 1 THEN w.payload END,
+        rearm_headers = CASE WHEN t.status = 1 THEN w.headers END,
+        rearm_max_attempts = CASE WHEN t.status = 1 THEN w.max_attempts END
+    FROM wanted AS w
+    WHERE t.id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND t.key = w.key
+    RETURNING t.id, t.key, t.status
+)
+SELECT w.ord, w.fire_at, c.id,
+       CASE WHEN c.status = 0 THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END AS told
+FROM wanted AS w
+LEFT JOIN changed AS c ON c.key = w.key
+    LOOP
+        holders[one.ord] := one.id;
+    END LOOP;
+        WITH w AS (
+            INSERT INTO "{{schema}}"."timers" (id, due_at, max_attempts, headers, "key", "topic", "payload", "fire_at", "generation")
+            SELECT s.id, greatest(s.c3, now()), coalesce(s.c6, 15), nullif(s.c5 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c2, s.c4, s.c3, 1
+            FROM unnest(
+                a7::uuid[],
+                a1::text[],
+                a2::text[],
+                a3::timestamptz[],
+                a4::bytea[],
+                a5::jsonb[],
+                a6::integer[],
+                alone::boolean[],
+                holders::uuid[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, alone, held, ord)
+            WHERE s.held IS NULL
+            ORDER BY (s.c1) COLLATE "C", s.ord
+            ON CONFLICT ("key")
+                WHERE "key" IS NOT NULL DO NOTHING
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+
+    IF cardinality(done) = cardinality(a7) THEN
+        written := array_fill(true, ARRAY[cardinality(done)]);
+        holders := a7;
+    ELSE
+        SELECT array_agg(g.written ORDER BY g.ord) INTO written
+        FROM (
+            SELECT u.ord, bool_or(u.ord IS NULL) OVER (PARTITION BY u.id) AS written
+            FROM (SELECT s.id, s.ord FROM unnest(a7) WITH ORDINALITY AS s (id, ord)
+                UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
+        WHERE g.ord IS NOT NULL;
+        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE s.held END ORDER BY s.ord) INTO holders
+        FROM unnest(a7, a1, a2, a3, a4, a5, a6, holders, written, alone) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, held, written, alone, ord);
+        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+            SELECT w.* INTO one
+            FROM "{{schema}}"."timers_set"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i]) AS w;
+            holders[i] := one.id;
+            written[i] := NOT one.duplicate;
+        END LOOP;
+    END IF;
+    RETURN QUERY
+    SELECT l.ord::integer, holders[l.at], NOT written[l.at], NOT written[l.at]
+    FROM unnest(places) WITH ORDINALITY AS l (at, ord)
+    ORDER BY l.ord;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_set_many"(jsonb) FROM PUBLIC;
 
 -- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
 -- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which

@@ -973,8 +973,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_redrive"(uuid[]) FROM PUBLIC;
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
--- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
--- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+-- An id that is not given is a UUID version 7, so that keys grow with time. For a row with unique values that are
+-- taken, it returns the row that is there. If that is deleted meanwhile, the values are free, and it tries again.
 --
 -- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
 CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
@@ -993,7 +993,7 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1002,6 +1002,10 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := coalesce($16, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
 BEGIN
     IF ($14 IS NULL OR jsonb_typeof($14) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
@@ -1088,9 +1092,7 @@ BEGIN
     END IF;
     duplicate := false;
     IF NOT ((concat('u:', $1, chr(31)) || $5) IS NOT NULL) THEN
-        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+        id := own;
         INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
         VALUES (id,
             greatest($13, now()),
@@ -1115,9 +1117,7 @@ BEGIN
         RETURN;
     END IF;
     FOR attempt IN 1..10 LOOP
-        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+        id := own;
         INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
         VALUES (id,
             greatest($13, now()),
@@ -1153,7 +1153,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, bytea, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, bytea, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
@@ -1172,7 +1172,7 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1182,11 +1182,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) AS w;
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, text, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, text, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
@@ -1205,7 +1205,7 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1215,11 +1215,11 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) AS w;
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, json, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, json, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
@@ -1238,7 +1238,7 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -1248,11 +1248,270 @@ AS $txwork$
 BEGIN
     SELECT w.id, w.duplicate
     INTO id, duplicate
-    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) AS w;
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, jsonb, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, jsonb, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
+-- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
+-- order. All objects are checked before a row is written, and nothing is locked before.
+--
+-- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
+-- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.
+--
+-- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns.
+CREATE FUNCTION "{{schema}}"."jobs_enqueue_many"("rows" jsonb)
+RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 bytea[];
+    a3 text[];
+    a4 integer[];
+    a5 text[];
+    a6 text[];
+    a7 text[];
+    a8 text[];
+    a9 text[];
+    a10 integer[];
+    a11 double precision[];
+    a12 integer[];
+    a13 timestamptz[];
+    a14 jsonb[];
+    a15 integer[];
+    a16 uuid[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    holders uuid[];
+    written boolean[];
+    replaces boolean[];
+    one record;
+    i integer;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must have at most 10000 elements',
+            HINT = 'Write them by several calls.';
+    END IF;
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['kind', 'args', 'args_text', 'args_base64', 'queue', 'priority', 'unique_key', 'unique_while', 'ordered_key', 'on_failure', 'limited_key', 'max_running', 'rate', 'burst', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'args')::int + (e.value ? 'args_text')::int + (e.value ? 'args_base64')::int > 1 ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+                left($1 ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c14 IS NULL OR jsonb_typeof(r.c14) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
+                WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 3
+                WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 4
+                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 5
+                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 6
+                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 7
+                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 8
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 9
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
+                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 11
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 12
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 13
+                WHEN (r.c5 IS NULL OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 14
+                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 15
+                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 16 END),
+            bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((concat('u:', r.c1, chr(31)) || r.c5) IS NOT NULL),
+            array_agg(DISTINCT CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END ORDER BY CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
+            array_agg(false), NULL,
+            array_agg(r.c1),
+            array_agg(r.c2),
+            array_agg(r.c3),
+            array_agg(r.c4),
+            array_agg(r.c5),
+            array_agg(r.c6),
+            array_agg(r.c7),
+            array_agg(r.c8),
+            array_agg(r.c9),
+            array_agg(r.c10),
+            array_agg(r.c11),
+            array_agg(r.c12),
+            array_agg(r.c13),
+            array_agg(r.c14),
+            array_agg(r.c15),
+            array_agg(r.id)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16
+        FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                coalesce(f.f5, 'default') AS c3,
+                coalesce(f.f6, 2) AS c4,
+                f.f7 AS c5,
+                (coalesce(f.f8, '{}'))::text AS c6,
+                f.f9 AS c7,
+                coalesce(f.f10, 'block') AS c8,
+                f.f11 AS c9,
+                f.f12 AS c10,
+                f.f13 AS c11,
+                f.f14 AS c12,
+                f.f15 AS c13,
+                f.f16 AS c14,
+                f.f17 AS c15,
+                coalesce(f.f18, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ("kind" text, "args" jsonb, "args_text" text, "args_base64" text, "queue" text, "priority" integer, "unique_key" text, "unique_while" text[], "ordered_key" text, "on_failure" text, "limited_key" text, "max_running" integer, "rate" double precision, "burst" integer, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, ord)
+            OFFSET 0) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+                'must be a JSON object',
+                'must be between 1 and 1000000',
+                'must be block, park or skip',
+                'must be NULL beside an ordered_key',
+                'must be given with max_running, rate and burst',
+                'needs max_running or rate',
+                'must be at least 1',
+                'needs a rate',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must be 1 to 3, and must not be NULL',
+                'must have at most 1048576 bytes, and must not be NULL',
+                'must have 1 to 255 bytes',
+                'must not have the character U+001F, which ends the kind in the key of a unique job',
+                'may have done and failed',
+                'must have at most 65536 bytes'])[bad % 1000]),
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    IF size = 0 THEN
+        RETURN;
+    END IF;
+    IF keyed THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
+    -- taken: the insert then refuses them with a message.
+    locks := array_remove(locks, NULL);
+    IF cardinality(locks) > 1 AND cardinality(locks) <= current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
+    END IF;
+    IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
+        alone := array_fill(true, ARRAY[size]);
+    END IF;
+    IF holds THEN
+        WITH w AS (
+            INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, concat('u:', s.c1, chr(31)) || s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
+            FROM unnest(
+                a16::uuid[],
+                a1::text[],
+                a2::bytea[],
+                a3::text[],
+                a4::integer[],
+                a5::text[],
+                a6::text[],
+                a7::text[],
+                a8::text[],
+                a9::text[],
+                a10::integer[],
+                a11::double precision[],
+                a12::integer[],
+                a13::timestamptz[],
+                a14::jsonb[],
+                a15::integer[],
+                alone::boolean[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, alone, ord)
+            WHERE NOT s.alone
+            ORDER BY CASE WHEN NOT keyed THEN (concat('u:', s.c1, chr(31)) || s.c5) COLLATE "C" END, s.ord
+            ON CONFLICT ("unique_key")
+                WHERE "unique_key" IS NOT NULL DO NOTHING
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+    ELSE
+        WITH w AS (
+            INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, concat('u:', s.c1, chr(31)) || s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
+            FROM unnest(
+                a16::uuid[],
+                a1::text[],
+                a2::bytea[],
+                a3::text[],
+                a4::integer[],
+                a5::text[],
+                a6::text[],
+                a7::text[],
+                a8::text[],
+                a9::text[],
+                a10::integer[],
+                a11::double precision[],
+                a12::integer[],
+                a13::timestamptz[],
+                a14::jsonb[],
+                a15::integer[],
+                alone::boolean[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, alone, ord)
+            WHERE NOT s.alone
+            ORDER BY s.ord
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+    END IF;
+
+    IF cardinality(done) = cardinality(a16) THEN
+        written := array_fill(true, ARRAY[cardinality(done)]);
+        holders := a16;
+    ELSE
+        SELECT array_agg(g.written ORDER BY g.ord) INTO written
+        FROM (
+            SELECT u.ord, bool_or(u.ord IS NULL) OVER (PARTITION BY u.id) AS written
+            FROM (SELECT s.id, s.ord FROM unnest(a16) WITH ORDINALITY AS s (id, ord)
+                UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
+        WHERE g.ord IS NOT NULL;
+        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE (SELECT t.id FROM "{{schema}}"."jobs" AS t WHERE NOT s.alone AND t."unique_key" = (concat('u:', s.c1, chr(31)) || s.c5)) END ORDER BY s.ord) INTO holders
+        FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, written, alone) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, written, alone, ord);
+        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+            SELECT w.* INTO one
+            FROM "{{schema}}"."jobs_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i]::text[], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i], a14[i], a15[i], a16[i]) AS w;
+            holders[i] := one.id;
+            written[i] := NOT one.duplicate;
+        END LOOP;
+    END IF;
+    RETURN QUERY
+    SELECT s.ord::integer, s.id, NOT s.written, false
+    FROM unnest(holders, written) WITH ORDINALITY
+        AS s (id, written, ord)
+    ORDER BY s.ord;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue_many"(jsonb) FROM PUBLIC;
 
 -- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
 -- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which

@@ -91,8 +91,10 @@ func (v view) Announce() announce.Table {
 }
 
 // WriterLock is the advisory lock that the writers of an ordered key hold until they commit.
-func (v view) WriterLock(key string) string {
-	return fmt.Sprintf("hashtextextended('%s.%s ' || %s, 1)", v.schema, v.table, key)
+func (v view) WriterLock(key string) string { return writerLock(v.schema+"."+v.table, key) }
+
+func writerLock(table, key string) string {
+	return fmt.Sprintf("hashtextextended('%s ' || %s, 1)", table, key)
 }
 
 // FoldLock is the advisory lock that lets only one session fold at a time.

@@ -33,6 +33,7 @@ var (
 				"To stop the rows of a key, set them to a later time."),
 			check("burst", "@burst IS NULL OR @rate IS NOT NULL", "needs a rate", "Give a rate, or no burst."),
 		},
+		Lock: lockOf("@ordered_key"), MaxLocks: view{}.MaxTurns(),
 	}
 	writtenLimit = workqueue.Written{As: fmt.Sprintf("CASE WHEN @ordered_key IS NOT NULL THEN 0 "+
 		"WHEN @limited_key IS NOT NULL THEN coalesce(@max_running, %d) END", unlimited)}
@@ -61,6 +62,11 @@ func check(parameter, condition, message, hint string) workqueue.Check {
 	return workqueue.Check{Parameter: parameter, Condition: condition, Message: message, Hint: hint}
 }
 
+// lockOf is the lock of lock.sql, or NULL for a row without an ordered key.
+func lockOf(key string) string {
+	return fmt.Sprintf("CASE WHEN (%[1]s) IS NOT NULL THEN %[2]s END", key, writerLock("@table_name", "("+key+")"))
+}
+
 // OrderedBy returns [Columns] for a domain with one rule: its SQL function orders rows by the value of an expression,
 // which may name parameters of the function as @name, unless it is NULL or the parameter ordered is false. They have
 // the same names and types, so the rest of the package makes no difference.
@@ -72,6 +78,7 @@ func OrderedBy(key string) func(*workqueue.Columns, Rule) {
 			Params: []workqueue.Param{{Name: "ordered", Type: "boolean", Default: "true"}, onFailure},
 			Checks: []workqueue.Check{isPolicy, check("ordered", "@ordered IS NOT NULL", "must be true or false",
 				"Leave it out for true.")},
+			Lock: lockOf(key), MaxLocks: view{}.MaxTurns(),
 		},
 		limit:  &workqueue.Written{As: "CASE WHEN " + key + " IS NOT NULL THEN 0 END"},
 		policy: &workqueue.Written{As: "CASE WHEN " + key + " IS NOT NULL THEN " + storedPolicy + " END"},

@@ -1,8 +1,8 @@
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
--- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
--- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+-- An id that is not given is a UUID version 7, so that keys grow with time. For a row with unique values that are
+-- taken, it returns the row that is there. If that is deleted meanwhile, the values are free, and it tries again.
 --
 -- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
 CREATE FUNCTION {{.Function}}({{.Parameters}})
@@ -14,6 +14,8 @@ SET enable_bitmapscan = off
 {{- end}}
 AS $txwork$
 #variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := coalesce({{.ID}}, {{newID}});
 BEGIN
     {{- range .Checks}}
     {{.}}
@@ -26,7 +28,7 @@ BEGIN
     duplicate := false;
     {{- if and .Held .Unique}}
     IF NOT ({{.Held}}) THEN
-        {{template "id"}}
+        id := own;
         {{- template "written" .}};
         IF NOT FOUND THEN
             {{- template "suppressed" .}}
@@ -39,7 +41,7 @@ BEGIN
         {{- if .Change}}
 {{.Change}}
         {{- end}}
-        {{template "id"}}
+        id := own;
         {{- template "written" .}}
         ON CONFLICT ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}})
             WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}} DO NOTHING;
@@ -61,7 +63,7 @@ BEGIN
     END LOOP;
     {{- template "suppressed" .}}
     {{- else}}
-    {{template "id"}}
+    id := own;
     {{- template "written" .}};
     IF NOT FOUND THEN
         {{- template "suppressed" .}}
@@ -71,9 +73,6 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Function}}({{.Types}}) FROM PUBLIC;
-{{- define "id" -}}
-    id := {{newID}};
-{{- end}}
 {{- define "written"}}
         INSERT INTO {{.Table}} (id{{range .Fields}}, {{.Quoted}}{{end}})
         VALUES (id

@@ -2,6 +2,8 @@
 -- statement inserts any number of rows. A value that all rows share is one parameter, a column that no row sets has
 -- none, and each other column is one array. The table's trigger announces the insert once per transaction.
 --
+-- <table>_enqueue_many has it, too, with an array for each parameter.
+--
 -- For a row with a key, a session in which the table's triggers do not run is refused: the row would run at once.
 --
 -- ON CONFLICT is added only for rows with unique values, because a speculative insertion writes to the log twice. For
@@ -14,11 +16,11 @@ FROM unnest(
     @{{.Param}}::{{.Bind}}[]{{end}}
 ) WITH ORDINALITY AS s (id{{range .Varying}}, {{.Alias}}{{end}}, ord)
 {{- end}}
-{{- with .RunsTriggers}}
+{{- with .Condition}}
 WHERE {{.}}
 {{- end}}
 {{- if not .One}}
-ORDER BY s.ord
+ORDER BY {{range .Order}}{{.}}, {{end}}s.ord
 {{- end}}
 {{- if .Once}}
 ON CONFLICT DO NOTHING
@@ -26,5 +28,7 @@ RETURNING id
 {{- else if .Guarded}}
 ON CONFLICT ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}})
     WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}} DO NOTHING
+RETURNING id
+{{- else if .Returns}}
 RETURNING id
 {{- end}}

@@ -2,6 +2,7 @@ DROP PROCEDURE {{.Function "maintain"}}(integer, interval, interval);
 DROP FUNCTION {{.Function "maintain_step"}}(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION {{.Function "each"}}(text, integer, interval, uuid[]);
 {{range .Writers}}DROP FUNCTION {{.Function}}({{.Types}});
+{{end}}{{with .ManyFunction}}DROP FUNCTION {{.}}(jsonb);
 {{end}}DROP FUNCTION {{.Function "purge"}}(integer, interval, interval);
 DROP PROCEDURE {{.Function "fold"}}(text, integer, double precision, boolean);
 DROP FUNCTION {{.Function "fold_step"}}(integer, text, integer);

@@ -813,8 +813,8 @@ REVOKE ALL ON FUNCTION "billing"."invoices_redrive"(uuid[]) FROM PUBLIC;
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
--- An id is a UUID version 7, so that keys grow with time. For a row with unique values that are taken, it returns the
--- row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+-- An id that is not given is a UUID version 7, so that keys grow with time. For a row with unique values that are
+-- taken, it returns the row that is there. If that is deleted meanwhile, the values are free, and it tries again.
 --
 -- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
 -- +goose StatementBegin
@@ -826,7 +826,7 @@ CREATE FUNCTION "billing"."invoices_enqueue"(
     "scheduled_at" timestamptz DEFAULT NULL,
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
-    OUT id uuid,
+    INOUT "id" uuid DEFAULT NULL,
     OUT duplicate boolean
 )
 LANGUAGE plpgsql
@@ -835,6 +835,10 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := coalesce($8, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
 BEGIN
     IF ($6 IS NULL OR jsonb_typeof($6) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
@@ -868,9 +872,7 @@ BEGIN
     END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
-        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid;
+        id := own;
         INSERT INTO "billing"."invoices" (id, due_at, max_attempts, headers, "number", "channel", "customer", "cents")
         VALUES (id,
             greatest($5, now()),
@@ -900,7 +902,177 @@ END
 $txwork$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
+-- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
+-- order. All objects are checked before a row is written, and nothing is locked before.
+--
+-- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
+-- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.
+--
+-- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns.
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_enqueue_many"("rows" jsonb)
+RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 text[];
+    a3 text[];
+    a4 bigint[];
+    a5 timestamptz[];
+    a6 jsonb[];
+    a7 integer[];
+    a8 uuid[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    holders uuid[];
+    written boolean[];
+    replaces boolean[];
+    one record;
+    i integer;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must have at most 10000 elements',
+            HINT = 'Write them by several calls.';
+    END IF;
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['number', 'channel', 'customer', 'cents', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+                left($1 ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are number, channel, customer, cents, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c6 IS NULL OR jsonb_typeof(r.c6) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c7 IS NULL OR r.c7 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
+                WHEN (r.c1 IS NOT NULL) IS NOT TRUE THEN 3
+                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 4
+                WHEN (r.c3 IS NOT NULL) IS NOT TRUE THEN 5
+                WHEN (r.c4 >= 1) IS NOT TRUE THEN 6 END),
+            bool_or(false), bool_or(true),
+            NULL,
+            array_agg(false), NULL,
+            array_agg(r.c1),
+            array_agg(r.c2),
+            array_agg(r.c3),
+            array_agg(r.c4),
+            array_agg(r.c5),
+            array_agg(r.c6),
+            array_agg(r.c7),
+            array_agg(r.id)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8
+        FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                f.f2 AS c2,
+                f.f3 AS c3,
+                f.f4 AS c4,
+                f.f5 AS c5,
+                f.f6 AS c6,
+                f.f7 AS c7,
+                coalesce(f.f8, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ("number" text, "channel" text, "customer" text, "cents" bigint, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, ord)
+            OFFSET 0) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = 'Fields are number, channel, customer, cents, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+                'must be a JSON object',
+                'must be between 1 and 1000000',
+                'must not be NULL',
+                'must have 1 to 255 bytes, and must not be NULL',
+                'must not be NULL',
+                'must be at least 1, and must not be NULL'])[bad % 1000]),
+            HINT = 'Fields are number, channel, customer, cents, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    IF size = 0 THEN
+        RETURN;
+    END IF;
+    IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
+        alone := array_fill(true, ARRAY[size]);
+    END IF;
+        WITH w AS (
+            INSERT INTO "billing"."invoices" (id, due_at, max_attempts, headers, "number", "channel", "customer", "cents")
+            SELECT s.id, greatest(s.c5, now()), coalesce(s.c7, 15), nullif(s.c6 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c2, s.c3, s.c4
+            FROM unnest(
+                a8::uuid[],
+                a1::text[],
+                a2::text[],
+                a3::text[],
+                a4::bigint[],
+                a5::timestamptz[],
+                a6::jsonb[],
+                a7::integer[],
+                alone::boolean[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, alone, ord)
+            WHERE NOT s.alone
+            ORDER BY (s.c1) COLLATE "C", s.ord
+            ON CONFLICT ("number")
+                WHERE "number" IS NOT NULL DO NOTHING
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+
+    IF cardinality(done) = cardinality(a8) THEN
+        written := array_fill(true, ARRAY[cardinality(done)]);
+        holders := a8;
+    ELSE
+        SELECT array_agg(g.written ORDER BY g.ord) INTO written
+        FROM (
+            SELECT u.ord, bool_or(u.ord IS NULL) OVER (PARTITION BY u.id) AS written
+            FROM (SELECT s.id, s.ord FROM unnest(a8) WITH ORDINALITY AS s (id, ord)
+                UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
+        WHERE g.ord IS NOT NULL;
+        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE (SELECT t.id FROM "billing"."invoices" AS t WHERE NOT s.alone AND t."number" = (s.c1)) END ORDER BY s.ord) INTO holders
+        FROM unnest(a8, a1, a2, a3, a4, a5, a6, a7, written, alone) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, written, alone, ord);
+        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+            SELECT w.* INTO one
+            FROM "billing"."invoices_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i]) AS w;
+            holders[i] := one.id;
+            written[i] := NOT one.duplicate;
+        END LOOP;
+    END IF;
+    RETURN QUERY
+    SELECT s.ord::integer, s.id, NOT s.written, false
+    FROM unnest(holders, written) WITH ORDINALITY
+        AS s (id, written, ord)
+    ORDER BY s.ord;
+END
+$txwork$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION "billing"."invoices_enqueue_many"(jsonb) FROM PUBLIC;
 
 -- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
 -- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which
@@ -1414,7 +1586,8 @@ REVOKE ALL ON PROCEDURE "billing"."invoices_maintain"(integer, interval, interva
 DROP PROCEDURE "billing"."invoices_maintain"(integer, interval, interval);
 DROP FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "billing"."invoices_each"(text, integer, interval, uuid[]);
-DROP FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer);
+DROP FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, timestamptz, jsonb, integer, uuid);
+DROP FUNCTION "billing"."invoices_enqueue_many"(jsonb);
 DROP FUNCTION "billing"."invoices_purge"(integer, interval, interval);
 DROP PROCEDURE "billing"."invoices_fold"(text, integer, double precision, boolean);
 DROP FUNCTION "billing"."invoices_fold_step"(integer, text, integer);

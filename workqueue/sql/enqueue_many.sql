@@ -1,0 +1,176 @@
+-- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
+-- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
+-- order. All objects are checked before a row is written, and nothing is locked before.
+--
+-- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
+-- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.
+--
+-- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns.
+CREATE FUNCTION {{.ManyFunction}}("rows" jsonb)
+RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean
+    {{- range .Returned}}, "{{.Name}}" {{.Type}}{{end}})
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+{{- if .Unique}}
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+{{- end}}
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    {{- range .Params}}
+    {{.Variable}} {{.Bind}}[];
+    {{- end}}
+    {{- range .Returned}}
+    {{.Variable}} {{.Type}}[];
+    {{- end}}
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    holders uuid[];
+    written boolean[];
+    replaces boolean[];
+    one record;
+    i integer;
+BEGIN
+    {{.RefuseArray}}
+    {{.RefuseLength}}
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - {{.Known}} <> '{}'{{.Twice}} ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+                left($1 ->> (bad - 1)::integer, 100)),
+            HINT = {{.Hint}};
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + {{.Refused}}),
+            bool_or({{.Keyed}}), bool_or({{.Holds}}),
+            {{with .Lock}}array_agg(DISTINCT {{.}} ORDER BY {{.}}){{else}}NULL{{end}},
+            array_agg({{.Alone}}){{.Last}}, {{if .Changes}}array_agg(r.at ORDER BY r.ord){{else}}NULL{{end}}
+            {{- range .Params}},
+            array_agg(r.{{.Alias}}){{$.Last}}
+            {{- end}}
+        INTO size, bad, keyed, holds, locks, alone, places{{range .Params}}, {{.Variable}}{{end}}
+        FROM (
+            {{- if .Changes}}
+            SELECT q.*, dense_rank() OVER (ORDER BY {{.Values}}) AS at,
+                q.ord = max(q.ord) OVER (PARTITION BY {{.Values}}) AS last
+            FROM (
+            {{- end}}
+            SELECT f.ord
+                {{- range .Params}},
+                {{.Value}} AS {{.Alias}}
+                {{- end}}
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ({{.Record}}))
+                WITH ORDINALITY AS f ({{.FieldAliases}}, ord)
+            OFFSET 0
+            {{- if .Changes}}) AS q
+            ORDER BY {{.Values}}, q.ord
+            {{- end}}) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = {{.Hint}};
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, ({{.Messages}})[bad % 1000]),
+            HINT = {{.Hint}};
+    END IF;
+    IF size = 0 THEN
+        RETURN;
+    END IF;
+    {{- if .Key}}
+    IF keyed THEN
+        PERFORM WHERE {{.RunsTriggers}};
+    END IF;
+    {{- end}}
+    {{- if .Lock}}
+    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
+    -- taken: the insert then refuses them with a message.
+    locks := array_remove(locks, NULL);
+    IF cardinality(locks) > 1 AND cardinality(locks) <= {{.MaxLocks}} THEN
+        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
+    END IF;
+    {{- end}}
+    IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
+        alone := array_fill(true, ARRAY[size]);
+    END IF;
+    {{- if .Changes}}
+    holders := array_fill(NULL::uuid, ARRAY[cardinality({{.IDs}})]);
+    FOR one IN
+{{.Changes}}
+    LOOP
+        holders[one.ord] := one.id;
+    END LOOP;
+    {{- end}}
+    {{- if .Unique}}
+    {{- if .Plain}}
+    IF holds THEN
+    {{- end}}
+        WITH w AS (
+{{.Guarded}}
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+    {{- end}}
+    {{- if .Plain}}
+    {{- if .Unique}}
+    ELSE
+    {{- end}}
+        WITH w AS (
+{{.Plain}}
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+    {{- if .Unique}}
+    END IF;
+    {{- end}}
+    {{- end}}
+
+    IF cardinality(done) = cardinality({{.IDs}}) THEN
+        written := array_fill(true, ARRAY[cardinality(done)]);
+        holders := {{.IDs}};
+    ELSE
+        SELECT array_agg(g.written ORDER BY g.ord) INTO written
+        FROM (
+            SELECT u.ord, bool_or(u.ord IS NULL) OVER (PARTITION BY u.id) AS written
+            FROM (SELECT s.id, s.ord FROM unnest({{.IDs}}) WITH ORDINALITY AS s (id, ord)
+                UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
+        WHERE g.ord IS NOT NULL;
+{{.Find}};
+        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+            SELECT w.* INTO one
+            FROM {{.Function}}({{range $i, $p := .Params}}{{if $i}}, {{end}}{{.Element}}{{end}}) AS w;
+            holders[i] := one.id;
+            written[i] := NOT one.duplicate;
+            {{- range .Results}}
+            {{$.ResultOf .}}[i] := one.{{.}};
+            {{- end}}
+        END LOOP;
+    END IF;
+    {{- if .Changes}}
+    RETURN QUERY
+    SELECT l.ord::integer, holders[l.at], NOT written[l.at], {{.Replaced "l.at"}}
+        {{- range .Returned}}, {{.Variable}}[l.at]{{end}}
+    FROM unnest(places) WITH ORDINALITY AS l (at, ord)
+    ORDER BY l.ord;
+    {{- else}}
+    RETURN QUERY
+    SELECT s.ord::integer, s.id, NOT s.written, {{.Replaced "s.ord"}}{{range .Returned}}, s.{{.Variable}}{{end}}
+    FROM unnest(holders, written{{range .Returned}}, {{.Variable}}{{end}}) WITH ORDINALITY
+        AS s (id, written{{range .Returned}}, {{.Variable}}{{end}}, ord)
+    ORDER BY s.ord;
+    {{- end}}
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.ManyFunction}}(jsonb) FROM PUBLIC;
