@@ -9,17 +9,6 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
-// Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
-const (
-	minSweepInterval = 10 * time.Millisecond
-	maxSweepInterval = time.Minute
-	sweepShare       = 40 // one part in 40
-
-	// sweepPause is how long a claimer rests at least if there is nothing to do but sweep. Otherwise, after a row that
-	// came alone, the sweep would cost as much again as its claim.
-	sweepPause = 250 * time.Millisecond
-)
-
 // A claimer claims from a worker's lanes. In each lane it has a cursor and continues after the last row that it claimed
 // there. So it reads neither the rows in flight nor the dead index entries at the head of the claim index, which a long
 // transaction keeps from being removed.
@@ -280,10 +269,6 @@ func (c *claimer) sweepDue() time.Duration {
 	}
 	return max(time.Until(c.nextSweep), 0)
 }
-
-// fairEvery is how often a claim begins with a less urgent lane, each of them in its turn: under an endless load of
-// urgent rows, the other lanes share one claim in eight.
-const fairEvery = 8
 
 // order returns the lanes in the order in which the next claim reads them.
 func (c *claimer) order() []*lane {

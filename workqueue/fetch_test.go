@@ -151,7 +151,9 @@ func TestFetchSeesWhatIsDueByNow(t *testing.T) {
 				var n int
 				err := tx.QueryRow(t.Context(), "SELECT count(*) FROM notes").Scan(&n)
 				r.insertRows(workqueue.NewRow{Values: []any{"a", ""}, DueAt: time.Now().Add(time.Millisecond)})
-				time.Sleep(10 * time.Millisecond)
+				if err == nil {
+					_, err = tx.Exec(t.Context(), "SELECT pg_sleep(0.01)")
+				}
 				if err == nil {
 					err = tx.QueryRow(t.Context(), "SELECT count(id) FROM notes_fetch($1, '60 s', 9)",
 						uuid.New()).Scan(&n)

@@ -25,6 +25,21 @@ const MaxReturns = 5
 // rows behind them wait.
 const MaxSkipped = 5000
 
+// Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
+const (
+	minSweepInterval = 10 * time.Millisecond
+	maxSweepInterval = time.Minute
+	sweepShare       = 40 // one part in 40
+
+	// sweepPause is how long a claimer rests at least if there is nothing to do but sweep. Otherwise, after a row that
+	// came alone, the sweep would cost as much again as its claim.
+	sweepPause = 250 * time.Millisecond
+)
+
+// fairEvery is how often a claim begins with a less urgent lane, each of them in its turn: under an endless load of
+// urgent rows, the other lanes share one claim in eight.
+const fairEvery = 8
+
 // maxDelay bounds every delay that a caller may name: ten years, far from overflow in Go and in SQL.
 const maxDelay = 10 * 365 * 24 * time.Hour
 

@@ -21,9 +21,6 @@ const (
 	longestWait = time.Minute
 )
 
-// fetchedColumns are the columns that fetch returns beside those of the table.
-var fetchedColumns = []string{"entry", "place", "lost", "again_in", "more", "held", "cursor"}
-
 // fetchFunction describes fetch, which fetch.sql renders.
 func (v view) fetchFunction() sqlFunction {
 	f := sqlFunction{Name: "fetch", params: []sqlParam{

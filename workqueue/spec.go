@@ -64,10 +64,11 @@ type Spec struct {
 	//
 	// admit is called before the claim, in its transaction: how many rows may be claimed; if they are fewer than
 	// wanted, after how many seconds to ask again, where 0 leaves that to the poll interval; whether the value has a
-	// rule at all; and what keeps rows back: paused, limit, rate, busy or NULL. It must have the claims of one value follow each other until they commit, and wait for no more
-	// than a moment. take is called in the same statement with the rows that were claimed, unless there is no rule.
-	// give_start is called, rule or not, by the statement that puts n claimed rows back before they have started. It
-	// must not wait, and an error of it would keep the rows from being settled.
+	// rule at all; and what keeps rows back: paused, limit, rate, busy or NULL. It must have the claims of one value
+	// follow each other until they commit, and wait for no more than a moment. take is called in the same statement
+	// with the rows that were claimed, unless there is no rule. give_start is called, rule or not, by the statement
+	// that puts n claimed rows back before they have started. It must not wait, and an error of it would keep the rows
+	// from being settled.
 	// Workers ask for a value that had no rule when they asked last only twice a second. Default: every due row may be
 	// claimed.
 	Admission string
@@ -177,6 +178,9 @@ var coreColumns = []string{
 	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "waiting", "locked_until", "owner_token",
 	"completed_at", "failed_at", "cancelled_at", "last_error", "headers", "retry",
 }
+
+// fetchedColumns are the columns that the SQL function fetch returns beside those of the table.
+var fetchedColumns = []string{"entry", "place", "lost", "again_in", "more", "held", "cursor"}
 
 // systemColumns are those that PostgreSQL gives every table.
 var systemColumns = []string{"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"}

@@ -74,7 +74,7 @@ func worksAlone(t *testing.T, db *pgtest.DB, schema, table, prefix, up, roles st
 		run(roles)
 		run("SET LOCAL ROLE " + pgx.Identifier{prefix + "_worker"}.Sanitize())
 	}
-	run("SELECT "+pgx.Identifier{schema, table + "_fetch"}.Sanitize()+"($1, '60 s', 1, '{lane}')", uuid.New())
+	run("SELECT FROM "+pgx.Identifier{schema, table + "_fetch"}.Sanitize()+"($1, '60 s', 1, '{lane}')", uuid.New())
 	run("LISTEN " + pgx.Identifier{schema + "." + table}.Sanitize())
 	run("RESET ROLE")
 	if after := bystanders(ctx, t, tx); after != before {

@@ -136,10 +136,9 @@ func TestAFetchCostsWhatAClaimCosts(t *testing.T) {
 						claim(q, pool)
 					}
 					wal = float64(q.wal() - start)
-					for _, e := range q.seen.list(q.lab) {
-						if e.isClaim() || strings.Contains(e.Text, "_fetch(") || strings.Contains(e.Text, "_claim_by_topic\"(") {
-							pages += float64(e.buffers())
-						}
+					all := q.seen.list(q.lab)
+					for _, e := range append(claims(all), fetched(all)...) {
+						pages += float64(e.buffers())
 					}
 					return pages / calls, wal / calls
 				}

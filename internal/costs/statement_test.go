@@ -12,9 +12,10 @@ func claims(all []executed) (list []executed) {
 	return list
 }
 
-// isClaim also holds for a claim in a queue with rules, which is made by a function.
+// isClaim also holds for a claim in a queue with rules or by topics, which is made by a function.
 func (e executed) isClaim() bool {
-	return strings.Contains(e.Text, "SET status = 1") || strings.Contains(e.Text, `_claim_admitted"`)
+	return strings.Contains(e.Text, "SET status = 1") || strings.Contains(e.Text, `_claim_admitted"`) ||
+		strings.Contains(e.Text, `_claim_by_topic"`)
 }
 
 // isSettle holds for settles and renewals, which name the rows that they change.

@@ -96,7 +96,8 @@ BEGIN
         FROM pg_class AS t
         WHERE t.relkind = 'c' AND t.relowner <> '{{.Role "owner"}}'::regrole
           AND EXISTS (SELECT FROM pg_class AS c
-            WHERE c.relnamespace = t.relnamespace AND t.relname = (c.relname || '_fetched')::name AND c.oid = ANY (ARRAY[
+            WHERE c.relnamespace = t.relnamespace AND t.relname = (c.relname || '_fetched')::name
+              AND c.oid = ANY (ARRAY[
             {{.Literals .Relations}}
         ]::regclass[]))
     LOOP

@@ -20,7 +20,7 @@ var sqlEdits = []edit{
 		old: "attempts = t.attempts + 1", new: "attempts = t.attempts", suites: core("claim|waiting")},
 	{name: "the limit over all lanes is gone", file: "workqueue/sql/candidates.sql",
 		old: "    LIMIT @batch_size::int\n{{- end}}", new: "{{- end}}", suites: core("claim|waiting")},
-	{name: "rows of a topic with rows aside overtake them", file: "workqueue/sql/topics.sql",
+	{name: "rows of a topic with rows aside overtake them", file: "workqueue/sql/sort_out.sql",
 		old: " || own.lanes;", new: ";", suites: topical},
 	{name: "rows aside stay aside when they are claimed", file: "workqueue/sql/topics.sql",
 		old: "waiting = false,\\n    aside = NULL", new: "waiting = false", suites: topical},

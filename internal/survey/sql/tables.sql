@@ -1,6 +1,6 @@
 -- The core's tables in a schema, recognized by their comments, with facts from the catalog and the statistics. The
--- lanes are the parameters of the table's fetch between the first three and the last three, which every fetch has; the retention is the default of
--- its purge. The threshold of autovacuum is its fixed number plus its share of the rows.
+-- lanes are the parameters of the table's fetch between the first three and the last three, which every fetch has; the
+-- retention is the default of its purge. The threshold of autovacuum is its fixed number plus its share of the rows.
 SELECT c.relname::text AS name,
        EXISTS (SELECT FROM pg_class AS f
            WHERE f.relnamespace = c.relnamespace AND f.relrowsecurity

@@ -28,5 +28,5 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT $7::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT $7::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts,
-    t.headers::pg_catalog.text AS headers, false AS noted, t."region", t."priority", t."amount", t."order", t."due";
+RETURNING t.id, t.due_at, t.created_at, t.attempts,
+    t.max_attempts, t.headers::pg_catalog.text AS headers, false AS noted, t."region", t."priority", t."amount", t."order", t."due";

@@ -24,5 +24,5 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT $5::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT $5::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts,
-    t.headers::pg_catalog.text AS headers, false AS noted, t."topic", t."key", t."payload", t."dedup_key";
+RETURNING t.id, t.due_at, t.created_at, t.attempts,
+    t.max_attempts, t.headers::pg_catalog.text AS headers, false AS noted, t."topic", t."key", t."payload", t."dedup_key";
