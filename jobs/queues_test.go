@@ -452,16 +452,37 @@ func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 	claimed := func() int {
 		return ask[int](f, f.named("SELECT count(id) FROM %_fetch(gen_random_uuid(), '60 s', 10)"))
 	}
+	fetched := func(what string) string {
+		return ask[string](f, f.named("SELECT "+what+" FROM %_fetch(gen_random_uuid(), '60 s', 10) WHERE entry = 'end'"))
+	}
 	f.pause("default")
 	equal(t, "claimed by SQL from a queue that is paused", claimed(), 0)
+	equal(t, "what holds its jobs", fetched("held || ' ' || more || ' ' || again_in"), "paused false 60")
 	f.limit("default", jobs.Limits{MaxRunning: 3})
 	f.resume("default")
 	f.claimAdmitted(3)
 	equal(t, "claimed by SQL when the places are taken", claimed(), 0)
+	equal(t, "what holds the others", fetched("held || ' ' || more || ' ' || again_in"), "limit false 1")
 	f.limit("default", jobs.Limits{MaxRunning: 4})
 	equal(t, "claimed by SQL from one place", claimed(), 1)
 	f.claimAdmitted(0)
 	equal(t, "places that are taken", f.slots(), 4)
+	err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
+		var bound string
+		if _, err := tx.Exec(t.Context(), f.named("SELECT FROM %_fetch(gen_random_uuid(), '60 s', 1)")); err != nil {
+			return err
+		}
+		err := tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&bound)
+		equal(t, "how long a client may be idle that holds the queue's lock", bound, "1s")
+		return err
+	})
+	f.ok(err)
+	f.limit("default", jobs.Limits{Rate: slowly, Burst: 2})
+	f.enqueue(mail{})
+	f.enqueue(mail{})
+	f.enqueue(mail{})
+	equal(t, "claimed by SQL within the rate", claimed(), 2)
+	equal(t, "what holds the third", fetched("held"), "rate")
 }
 
 // A queue whose limits were removed still has a rule, but its claims do not take turns any more.
