@@ -127,8 +127,8 @@ func (p *presence) say(ctx context.Context, t *tableWork) {
 		return // another beat will follow, and an outage is logged by those whose work waits for the database
 	}
 	p.off.Store(true)
-	t.table.telemetry.Log(ctx, slog.LevelInfo, "the process does not say that it runs: 'txwork top' and 'txwork doctor' "+
-		"do not know it", slog.Any("error", err))
+	t.table.telemetry.Log(ctx, slog.LevelInfo, "the process does not say that it runs, so nothing names it as the holder "+
+		"of a row", slog.Any("error", err))
 }
 
 func (s *system) beat(ctx context.Context, schema string, p *presence) (err error) {

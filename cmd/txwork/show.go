@@ -14,6 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -68,6 +69,7 @@ type shownRow struct {
 	Headers    document   `db:"headers" json:"headers"`                   // by name, such as traceparent; what is no object is under the empty name
 	Retry      *document  `db:"retry" json:"retry,omitempty"`             // the row's own backoff
 	Held       *hold      `db:"-" json:"held,omitempty"`                  // what keeps it from starting: a pause of its queue or topic, or the rows of its topic that run
+	Process    *holder    `db:"-" json:"process,omitempty"`               // in progress: the process that runs it, if that says that it runs
 	Payloads   payloads   `db:"-" json:"payloads"`                        // by the name of the column
 
 	now    time.Time
@@ -110,6 +112,14 @@ func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, w
 		return nil, fmt.Errorf("%s has no row %s", t.Name(), id)
 	}
 	r.utc()
+	if err == nil && r.Status == rowStatus(workqueue.InProgress) && r.OwnerToken != nil {
+		token := r.OwnerToken.String()
+		found, err := survey.Processes(ctx, survey.Reader{From: d.pool, Limit: listTimeout}, d.schema, token)
+		if err != nil {
+			return nil, err
+		}
+		r.Process = holderOf(found, token)
+	}
 	return r, err
 }
 
@@ -190,6 +200,9 @@ func (a *app) printRow(r *shownRow) error {
 		g.add("running since", r.running())
 	}
 	g.add("owner token", idOrDash(r.OwnerToken))
+	if r.Status == rowStatus(workqueue.InProgress) {
+		g.add("process", r.Process.text())
+	}
 	if r.LostAlone+r.LostTogether > 0 {
 		g.add("lost leases", r.lost())
 	}

@@ -86,6 +86,7 @@ type topWhole struct {
 type topLease struct {
 	Table   string  `json:"table"`
 	Owner   string  `json:"owner_token"`             // owner token of one claim
+	Process *holder `json:"process,omitempty"`       // its process, if that says that it runs
 	About   string  `json:"about"`                   // topic or kind of one of its rows
 	Rows    int64   `json:"rows"`                    // rows that it holds
 	Expired int64   `json:"expired"`                 // of those, with an expired lease
@@ -171,6 +172,7 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 	}
 	f.sessions(ctx, reader)
 	f.trim()
+	f.processes(ctx, reader)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -295,8 +297,24 @@ func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts,
 		if c.Labels > 1 {
 			about += fmt.Sprintf(" and %d more", c.Labels-1)
 		}
-		f.Leases = append(f.Leases, topLease{t.Name, c.Owner, about, c.Rows, c.Expired, max(c.Longest, 0), more,
+		f.Leases = append(f.Leases, topLease{t.Name, c.Owner, nil, about, c.Rows, c.Expired, max(c.Longest, 0), more,
 			c.Ends})
+	}
+}
+
+// processes tells which processes hold the leases.
+func (f *topFrame) processes(ctx context.Context, r survey.Reader) {
+	var tokens []string
+	for _, l := range f.Leases {
+		tokens = append(tokens, l.Owner)
+	}
+	if len(tokens) == 0 {
+		return
+	}
+	found, err := survey.Processes(ctx, r, f.Schema, tokens...)
+	f.skip("processes", err)
+	for i := range f.Leases {
+		f.Leases[i].Process = holderOf(found, f.Leases[i].Owner)
 	}
 }
 

@@ -305,10 +305,14 @@ func (q topQueue) key() string { return "queue " + q.Table + " " + q.By + " " + 
 
 func (f *topFrame) leaseTable() topTable {
 	t := topTable{title: "LEASES, the first to expire", none: "no row is in progress", rest: f.More.Leases}
+	known := slices.ContainsFunc(f.Leases, func(l topLease) bool { return l.Process != nil })
 	t.columns = []topColumn{
 		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "ROWS"}, {head: "EXPIR"},
 		{head: "RUNS", beside: true}, {head: "LEASE", left: true},
-		{head: "OWNER TOKEN", left: true, grows: true},
+		{head: "OWNER TOKEN", left: true, grows: !known, beside: known},
+	}
+	if known {
+		t.columns = slices.Insert(t.columns, 6, topColumn{head: "PROCESS", left: true, grows: true})
 	}
 	for _, l := range f.Leases {
 		runs := "-"
@@ -317,6 +321,9 @@ func (f *topFrame) leaseTable() topTable {
 		}
 		r := topRow{cells: []string{l.Table, dashedName(l.About), brief(l.Rows, l.AtLeast), brief(l.Expired, l.AtLeast),
 			runs, lease(l.Ends), l.Owner}}
+		if known {
+			r.cells = slices.Insert(r.cells, 6, l.Process.brief())
+		}
 		if l.Expired > 0 {
 			r.style = alarm
 		}

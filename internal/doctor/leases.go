@@ -161,9 +161,14 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	if more {
 		f = x.expiredFinding(ctx, t, "at least "+plural(n, "lease"), oldest)
 	}
+	var tokens []string
 	for _, c := range claims {
-		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label,
-			"ids", c.IDs, "ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
+		tokens = append(tokens, c.Owner)
+	}
+	holder := x.holders(ctx, tokens)
+	for _, c := range claims {
+		f.Evidence = append(f.Evidence, append(evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label,
+			"ids", c.IDs, "ended_seconds", seconds(c.Ended), "attempts", c.Attempts), holder(c.Owner)...))
 	}
 	silent, err := x.silentSessions(ctx, t)
 	if len(silent) > 0 {

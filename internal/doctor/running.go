@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/txwork/txwork/internal/survey"
@@ -52,7 +51,11 @@ func notReturning(ctx context.Context, x *examination, t *table) ([]Finding, err
 	f := Finding{Title: fmt.Sprintf("%s: %s for longer than %s should, the longest, %s, for %s", t.Name,
 		running(longest.Rows, more), they(longest.Rows), t.named(longest.Label, longest.ID),
 		rough(seconds(longest.Ran)))}
-	var ids []string
+	var ids, tokens []string
+	for _, r := range list {
+		tokens = append(tokens, r.Owner)
+	}
+	holder := x.holders(ctx, tokens)
 	for _, r := range list {
 		if !r.Cancelled {
 			ids = append(ids, r.ID)
@@ -62,8 +65,9 @@ func notReturning(ctx context.Context, x *examination, t *table) ([]Finding, err
 			e = append(e, evidence(t.LaneNames[0], r.Lane[0])...)
 		}
 		f.Evidence = append(f.Evidence, append(e, evidence("running_seconds", seconds(r.Ran), "within_seconds",
-			seconds(r.Within), "owner_token", r.Owner, "process", process(r.Owner), "attempts", r.Attempts, "cancelled",
-			cancelled(r.Cancelled))...))
+			seconds(r.Within), "owner_token", r.Owner, "process", survey.ProcessOf(r.Owner), "attempts",
+			r.Attempts, "cancelled", cancelled(r.Cancelled))...))
+		f.Evidence[len(f.Evidence)-1] = append(f.Evidence[len(f.Evidence)-1], holder(r.Owner)...)
 	}
 	if longest.Rows > int64(len(list)) || more {
 		f.total(longest.Rows, more)
@@ -119,8 +123,15 @@ func (t *table) named(label, id string) string {
 	return fmt.Sprintf("%s of %s %q", id, t.LabelName(), bounded(label))
 }
 
-// process is the id of the process that made an owner token: its first 48 bits.
-func process(token string) string { return strings.ReplaceAll(token[:min(len(token), 13)], "-", "") }
+// holders returns, for an owner token, evidence of the process that made it, as far as the process says that it runs.
+// What cannot be read is left out, since no finding depends on it.
+func (x *examination) holders(ctx context.Context, tokens []string) func(token string) Evidence {
+	processes, _ := survey.Processes(ctx, x.reader(), x.Schema, tokens...)
+	return func(token string) Evidence {
+		p := processes[survey.ProcessOf(token)]
+		return evidence("host", p.Host, "language", p.Language, "version", p.Version, "serves", p.Serves)
+	}
+}
 
 func cancelled(is bool) string {
 	if is {

@@ -69,13 +69,15 @@ func TestHandlersThatDoNotReturn(t *testing.T) {
 	w.becomes("two rows that run for too long", func() bool {
 		return w.with("not-returning", []string{"2 rows"}) != nil
 	})
+	owner := ask[string](w, "SELECT owner_token::text FROM outbox WHERE id = $1", ids[0])
+	w.becomes("the relay says that it runs", func() bool { return ask[int](w, "SELECT count(*) FROM process") == 1 })
 	f := w.finds("not-returning", []string{"outbox: 2 rows run for longer than they should", `topic "hang"`,
 		ids[0].String(), ids[1].String(), "process", "txwork cancel outbox"})
-	owner := ask[string](w, "SELECT owner_token::text FROM outbox WHERE id = $1", ids[0])
 	for _, e := range f.Evidence {
 		ran, _ := e.Get("running_seconds").(float64)
 		if e.Get("within_seconds") != 2.0 || ran < 2 || ran > 600 || e.Get("topic") != "hang" ||
-			e.Get("process") != strings.ReplaceAll(owner[:13], "-", "") {
+			e.Get("process") != strings.ReplaceAll(owner[:13], "-", "") ||
+			e.Get("host") == nil || e.Get("serves") == nil {
 			t.Errorf("evidence %+v", e)
 		}
 	}
