@@ -58,7 +58,7 @@ func Roles(o RoleOptions) (string, error) {
 	for _, u := range units {
 		p.Relations = append(append(p.Relations, u.Tables...), u.Sequences...)
 		p.Functions = append(p.Functions, u.Functions()...)
-		p.AllWriters = append(p.AllWriters, u.Writers...)
+		p.ByName = append(append(p.ByName, u.Writers...), u.Several...)
 	}
 	var b strings.Builder
 	p.execute(&b, "roles.sql", p)
@@ -150,7 +150,7 @@ type roleName struct{ Name, Quoted, Login, For string }
 // A rolePrinter is the data of the templates.
 type rolePrinter struct {
 	RoleOptions
-	Relations, Functions, AllWriters []string
+	Relations, Functions, ByName []string
 }
 
 func (p rolePrinter) execute(b *strings.Builder, file string, data any) {

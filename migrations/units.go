@@ -12,6 +12,7 @@ type unit struct {
 	triggers  []string // functions that only triggers run, or the owner
 	Seen      []string // functions that policies call, or everybody
 	Writers   []string // functions that write rows, see workqueue.Writer: a name may have payloads of several types
+	Several   []string // functions of workers, of which a name has several signatures
 	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
 	core      bool     // it instantiates package workqueue
@@ -46,6 +47,21 @@ type unitView struct {
 	unit
 }
 
+// A grantView is functions that are granted by their names.
+type grantView struct {
+	rolePrinter
+	Functions []string
+	To        string
+}
+
+func (v unitView) GrantWriters() grantView {
+	return grantView{v.rolePrinter, v.Writers, v.Role("producer") + ", " + v.Role("worker")}
+}
+
+func (v unitView) GrantSeveral() grantView {
+	return grantView{v.rolePrinter, v.Several, v.Role("worker")}
+}
+
 // Functions hides rolePrinter.Functions, which lists those of all units.
 func (v unitView) Functions() []string { return v.unit.Functions() }
 
@@ -60,12 +76,13 @@ func migratedUnits() []unit {
 	return []unit{
 		core("outbox").withTopics().withKeys().withJoin().enqueued(),
 		core("inbox").withTopics().calls("begin", "strip").enqueued("inbox").writtenBy("receive"),
-		core("timers").runs("rearm", "disarm").enqueued("timers").writtenBy("set"),
+		core("timers").runs("rearm", "disarm").sees("get").several("cancel").enqueued("timers").writtenBy("set"),
 		core("timers_schedule"),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "given", "slot").
-			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep").
+			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "steps", "progress").
+			several("put_step", "output", "complete").
 			runs("free_key", "chain_key", "record", "forget", "give_slot", "policies").enqueued("jobs"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
@@ -129,6 +146,11 @@ func (u unit) enqueued(domain ...string) unit {
 
 func (u unit) writtenBy(suffix string) unit {
 	u.Writers = u.named([]string{suffix, suffix + "_many"})
+	return u
+}
+
+func (u unit) several(suffixes ...string) unit {
+	u.Several = append(u.Several, u.named(suffixes)...)
 	return u
 }
 

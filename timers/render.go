@@ -3,7 +3,6 @@ package timers
 import (
 	"embed"
 	"fmt"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -36,10 +35,11 @@ type view struct {
 	Schema, Table, Announce string
 	MaxAttempts             string
 	One                     bool // the statement sets one timer, within a function
+	spec                    workqueue.Spec
 }
 
 func newView(spec workqueue.Spec) view {
-	v := view{Schema: spec.Schema, MaxAttempts: fmt.Sprint(spec.MaxAttempts), Announce: spec.Announce()}
+	v := view{Schema: spec.Schema, MaxAttempts: fmt.Sprint(spec.MaxAttempts), Announce: spec.Announce(), spec: spec}
 	if v.Schema == "" {
 		v.Schema = workqueue.DefaultSchema
 	}
@@ -61,11 +61,34 @@ func setMany() string { return setIn(false, "%s") }
 
 func setIn(one bool, array string) string {
 	v := view{Table: "@table", Announce: "@announce", MaxAttempts: "@default_attempts", One: one}
-	lines := strings.Split(sqltext.Execute(sqlTemplates, "set", v), "\n")
-	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") })
 	var values []string
 	for i, p := range []string{"@key", "@topic", "@payload", "@headers", "@max_attempts", "@scheduled_at"} {
 		values = append(values, fmt.Sprintf("$%d", i+1), fmt.Sprintf(array, p))
 	}
-	return strings.NewReplacer(append(values, "$7", "ARRAY[NULL]")...).Replace(strings.Join(lines, "\n"))
+	return strings.NewReplacer(append(values, "$7", "ARRAY[NULL]")...).Replace(
+		sqltext.WithoutComments(sqltext.Execute(sqlTemplates, "set", v)))
+}
+
+// Inline is a statement with one parameter as functions execute it, and CancelIDs the core's cancel.
+func (v view) Inline(file, arg string) string {
+	text := sqltext.WithoutComments(sqltext.Execute(sqlTemplates, file, v))
+	return indented(strings.ReplaceAll(text, "$1", arg))
+}
+
+func (v view) CancelIDs(ids, reason string) string {
+	return indented(v.spec.Inline("cancel", map[string]string{"ids": ids, "reason": reason}))
+}
+
+func indented(text string) string { return "        " + strings.ReplaceAll(text, "\n", "\n        ") }
+
+// RefuseKeys and RefuseKey check the arguments of functions.
+func (view) RefuseKeys() string {
+	return sqltext.RefuseUnless("$1 IS NOT NULL AND array_position($1, NULL) IS NULL", "keys",
+		"must not be or have NULL", "Give an array of keys.") + "\n    " +
+		sqltext.RefuseUnless(fmt.Sprintf("cardinality($1) <= %d", workqueue.MaxBatch), "keys",
+			fmt.Sprintf("must have at most %d elements", workqueue.MaxBatch), "Cancel them by several calls.")
+}
+
+func (view) RefuseKey() string {
+	return sqltext.RefuseUnless("$1 IS NOT NULL", "key", "must not be NULL", "Give the timer's key.")
 }

@@ -38,7 +38,8 @@ func DDL(schema string) (up, down string, err error) {
 		return "", "", err
 	}
 	v := newView(Spec(schema))
-	up = coreUp + "\n" + sqltext.Execute(sqlTemplates, "table", v) + "\n\n" + scheduleUp
+	up = coreUp + "\n" + sqltext.Execute(sqlTemplates, "table", v) + "\n\n" +
+		sqltext.Execute(sqlTemplates, "functions", v) + "\n\n" + scheduleUp
 	down = scheduleDown + "\n" + coreDown + "\n" + sqltext.Execute(sqlTemplates, "table_down", v) + "\n"
 	return up, down, nil
 }

@@ -179,6 +179,7 @@ var unplanned = map[string]string{
 	"workqueue/sql/sort_out.sql":       ofLanes,
 	"workqueue/sql/topics.sql":         "an element is a topic, or a row that one claim sets aside",
 	"workqueue/sql/unlocked.sql":       looksUp,
+	"timers/sql/functions.sql":         looksUp,
 	"timers/sql/list.sql":              "an element is a state",
 	"reaper/sql/elect.sql":             ofTables,
 	"reaper/sql/unserved.sql":          ofTables,

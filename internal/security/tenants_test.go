@@ -61,7 +61,8 @@ var touches = []string{"_ack", "_abandon", "_fail", "_extend", "_claim_admitted"
 	"_join_settled", "_free_key", "_chain_key", "_record", "_give_slot", "_give_start", "_begin", "_strip", "_rearm",
 	"_disarm", "_purge", "_each", "_fold_step", "_fold", "_maintain", "_topics", "_topic_changed", "_enqueue",
 	"_receive", "_set", "owner_token", "process_beat",
-	"protocol", "require", "_enqueue_many", "_receive_many", "_set_many"}
+	"protocol", "require", "_enqueue_many", "_receive_many", "_set_many",
+	"_steps", "_put_step", "_progress", "_output", "_complete", "_cancel", "_get"}
 
 // Each function is known either to conclude nothing from absence, or to refuse a role that does not see all rows.
 func TestEveryFunctionIsKnownToConcludeOrNot(t *testing.T) {

@@ -28,9 +28,13 @@ func Execute(t *template.Template, file string, data any) string {
 // Statement renders a file for the server: [Qualified], and without its comment lines, which are for readers of the
 // file.
 func Statement(t *template.Template, file string, data any) string {
-	lines := strings.Split(Execute(t, file, data), "\n")
-	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") })
-	return Qualified(strings.Join(lines, "\n"))
+	return Qualified(WithoutComments(Execute(t, file, data)))
+}
+
+// WithoutComments leaves out the comment lines, for a statement within a function.
+func WithoutComments(text string) string {
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.HasPrefix(l, "--") })
+	return strings.Join(lines, "\n")
 }
 
 // Hides is a condition in SQL: row-level security hides rows of one of the tables from the current role. It looks at

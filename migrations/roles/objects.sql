@@ -21,6 +21,18 @@ GRANT EXECUTE ON ROUTINE {{.List .Calls}} TO {{.Role "worker"}};
 {{- end}}
 {{- if .Writers}}
 -- The functions through which any program writes rows: one for each type of payload. They run with the caller's rights.
+{{- template "byname" .GrantWriters}}
+{{- end}}
+{{- if .Several}}
+-- Functions of which there are several, with different parameters.
+{{- template "byname" .GrantSeveral}}
+{{- end}}
+{{- if .Seen}}
+-- Policies of the side tables call it, or everybody.
+GRANT EXECUTE ON FUNCTION {{.List .Seen}}
+TO {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
+{{- end}}
+{{- define "byname"}}
 DO $txwork$
 DECLARE
     command text;
@@ -29,17 +41,12 @@ BEGIN
         SELECT format(c.template, p.oid::regprocedure)
         FROM pg_proc AS p, (VALUES
             (1, 'REVOKE ALL ON FUNCTION %s FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}'),
-            (2, 'GRANT EXECUTE ON FUNCTION %s TO {{.Role "producer"}}, {{.Role "worker"}}')) AS c (n, template)
-        WHERE p.pronamespace = '"{{.Schema}}"'::regnamespace AND p.proname = ANY (ARRAY[{{.Names .Writers}}]::name[])
+            (2, 'GRANT EXECUTE ON FUNCTION %s TO {{.To}}')) AS c (n, template)
+        WHERE p.pronamespace = '"{{.Schema}}"'::regnamespace AND p.proname = ANY (ARRAY[{{.Names .Functions}}]::name[])
         ORDER BY p.oid, c.n
     LOOP
         EXECUTE command;
     END LOOP;
 END
 $txwork$;
-{{- end}}
-{{- if .Seen}}
--- Policies of the side tables call it, or everybody.
-GRANT EXECUTE ON FUNCTION {{.List .Seen}}
-TO {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
 {{- end}}

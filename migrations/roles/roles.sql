@@ -81,7 +81,7 @@ BEGIN
         UNION ALL
         SELECT format('ALTER ROUTINE %s OWNER TO {{.Role "owner"}}', p.oid::regprocedure)
         FROM pg_proc AS p
-        WHERE p.pronamespace = '"{{.Schema}}"'::regnamespace AND p.proname = ANY (ARRAY[{{.Names .AllWriters}}]::name[])
+        WHERE p.pronamespace = '"{{.Schema}}"'::regnamespace AND p.proname = ANY (ARRAY[{{.Names .ByName}}]::name[])
           AND p.proowner <> '{{.Role "owner"}}'::regrole
         UNION ALL
         SELECT format('ALTER DOMAIN %s OWNER TO {{.Role "owner"}}', d.oid::regtype)

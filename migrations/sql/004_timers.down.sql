@@ -45,3 +45,5 @@ DROP DOMAIN "{{schema}}"."timers_generation_value";
 
 DROP FUNCTION "{{schema}}"."timers_rearm"();
 DROP FUNCTION "{{schema}}"."timers_disarm"();
+DROP FUNCTION "{{schema}}"."timers_cancel"(text[]);
+DROP FUNCTION "{{schema}}"."timers_get"(text);

@@ -1785,6 +1785,122 @@ FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW
     AND NEW.status = 1)
 EXECUTE FUNCTION "{{schema}}"."timers_disarm"();
 
+-- Cancels timers by key, as Timers.Cancel does. There is a row for each key, in their order: the timer is cancelled, or
+-- cancelling if it fires and its handler was told to stop; it had ended before; or it is gone: no timer has the key.
+CREATE FUNCTION "{{schema}}"."timers_cancel"(keys text[]) RETURNS TABLE (key text, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    live text[] := '{}';
+    ids uuid[] := '{}';
+    was jsonb;
+    one record;
+BEGIN
+    IF ($1 IS NOT NULL AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'keys',
+            MESSAGE = 'keys must not be or have NULL',
+            HINT = 'Give an array of keys.';
+    END IF;
+    IF (cardinality($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'keys',
+            MESSAGE = 'keys must have at most 10000 elements',
+            HINT = 'Cancel them by several calls.';
+    END IF;
+    FOR one IN
+        WITH held AS (
+            SELECT t.id, t.key, t.rearm_at IS NOT NULL AS rearmed
+            FROM "{{schema}}"."timers" AS t
+            WHERE t.key = ANY ($1::text[]) AND t.completed_at IS NULL
+            ORDER BY t.key
+            FOR NO KEY UPDATE OF t
+        ), dropped AS (
+            UPDATE "{{schema}}"."timers" AS t
+            SET rearm_at = NULL,
+                rearm_topic = NULL,
+                rearm_payload = NULL,
+                rearm_headers = NULL,
+                rearm_max_attempts = NULL
+            FROM held AS h
+            WHERE t.id = h.id AND h.rearmed
+        )
+        SELECT held.id, held.key, held.rearmed FROM held
+    LOOP
+        live := live || one.key;
+        ids := ids || one.id;
+    END LOOP;
+    FOR one IN
+        WITH changed AS (
+            UPDATE "{{schema}}"."timers" AS t
+            SET cancelled_at = clock_timestamp(),
+                status = CASE WHEN t.status = 0 THEN 3 ELSE t.status END,
+                completed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+                failed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+                owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
+                last_error = 'cancelled: by its key'::text
+            WHERE t.id = ANY (ids::uuid[]) AND t.status IN (0, 1) AND t.cancelled_at IS NULL
+            RETURNING t.id, t.status
+        ), told AS (
+            SELECT array_agg(changed.id) AS ids
+            FROM changed
+            HAVING CASE WHEN bool_or(changed.status = 1) THEN pg_notify('{{schema}}.timers', 'cancel') IS NOT NULL ELSE true END
+        )
+        SELECT unnest(told.ids) AS id FROM told
+    LOOP
+    END LOOP;
+    was := jsonb_object(live, live);
+    RETURN QUERY
+    SELECT u.key, CASE
+        WHEN t.status IS NULL THEN 'gone'
+        WHEN NOT was ? u.key THEN 'ended'
+        WHEN t.status = 1 THEN 'cancelling'
+        ELSE 'cancelled' END
+    FROM unnest($1) WITH ORDINALITY AS u (key, ord)
+    LEFT JOIN LATERAL (SELECT t.status FROM "{{schema}}"."timers" AS t WHERE t.key = u.key OFFSET 0) AS t ON true
+    ORDER BY u.ord;
+END
+$txwork$;
+
+-- A timer by its key, as Timers.Get reads it; no row if no timer has the key.
+CREATE FUNCTION "{{schema}}"."timers_get"(
+    INOUT key text, OUT id uuid, OUT topic text, OUT payload bytea, OUT headers jsonb, OUT scheduled_at timestamptz,
+    OUT due_at timestamptz, OUT generation integer, OUT schedule text, OUT status integer, OUT attempts integer,
+    OUT max_attempts integer, OUT last_error text, OUT created_at timestamptz, OUT completed_at timestamptz,
+    OUT cancelled_at timestamptz, OUT rearm_at timestamptz
+) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key',
+            MESSAGE = 'key must not be NULL',
+            HINT = 'Give the timer''s key.';
+    END IF;
+    RETURN QUERY
+    SELECT g.key::text, g.id, g.topic, g.payload, g.headers::jsonb, g.fire_at::timestamptz, g.due_at::timestamptz,
+        g.generation::integer, g.schedule, g.status::integer, g.attempts, g.max_attempts, g.last_error,
+        g.created_at::timestamptz, g.completed_at::timestamptz, g.cancelled_at::timestamptz, g.rearm_at::timestamptz
+    FROM (
+        SELECT t.id, t.key, t.topic, t.payload, t.headers::text, t.fire_at, t.due_at, t.generation, t.schedule,
+               t.status, t.attempts, t.max_attempts, coalesce(t.last_error, ''), t.created_at, t.completed_at, t.cancelled_at,
+               t.rearm_at
+        FROM "{{schema}}"."timers" AS t
+        WHERE t.key = $1
+    ) AS g (id, key, topic, payload, headers, fire_at, due_at, generation, schedule, status, attempts, max_attempts,
+        last_error, created_at, completed_at, cancelled_at, rearm_at);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_cancel"(text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_get"(text) FROM PUBLIC;
+
 -- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
 -- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
 -- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers

@@ -2583,6 +2583,346 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_policies"() FROM PUBLIC;
 
+-- What a handler in another language does with its job while it holds the job's lease. Each function is guarded by the
+-- id and the owner token, as the settles are. A job that is lost is an error, SQLSTATE TXL01, but in put_step, which
+-- says so.
+
+-- The recorded steps of a job.
+CREATE FUNCTION "{{schema}}"."jobs_steps"(owner_token uuid, id uuid) RETURNS TABLE (name text, result bytea)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Give the token of the claim.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Give the id of the job.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = $2 AND t.owner_token = $1 AND t.status = 1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
+            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+    END IF;
+    RETURN QUERY
+    WITH job AS MATERIALIZED (
+        SELECT t.id, t.trail FROM "{{schema}}"."jobs" AS t WHERE t.id = $2::uuid
+    ), forgotten AS (
+        DELETE FROM "{{schema}}"."jobs_step" AS d USING job WHERE d.job_id = job.id AND NOT job.trail
+    )
+    SELECT s.name, s.result FROM "{{schema}}"."jobs_step" AS s JOIN job ON s.job_id = job.id AND job.trail;
+END
+$txwork$;
+
+-- Records a step: put, or kept if the step is on record, whose result is then the one that was recorded first.
+CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value bytea)
+RETURNS TABLE (result text, recorded bytea)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    held boolean;
+    put boolean;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Give the token of the claim.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Give the id of the job.';
+    END IF;
+    IF (octet_length($3) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 255 bytes',
+            HINT = 'Name the step, differently from the other steps of the job.';
+    END IF;
+    IF (octet_length($4) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'value',
+            MESSAGE = 'value must not be NULL, and have at most 1048576 bytes',
+            HINT = 'Keep larger data elsewhere, and its address here.';
+    END IF;
+    DELETE FROM "{{schema}}"."jobs_step" AS s -- those that a Replace has made void
+    WHERE s.job_id = $2 AND EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = $2 AND t.owner_token = $1 AND t.status = 1 AND NOT t.trail);
+    WITH held AS (
+        UPDATE "{{schema}}"."jobs" AS t
+        SET trail = true
+        WHERE t.id = $2::uuid AND t.owner_token = $1::uuid AND t.status = 1
+        RETURNING t.id
+    ), put AS (
+        INSERT INTO "{{schema}}"."jobs_step" AS s (job_id, name, result)
+        SELECT held.id, $3::text, $4::bytea FROM held
+        ON CONFLICT (job_id, name) DO NOTHING
+        RETURNING s.job_id
+    )
+    SELECT EXISTS (SELECT FROM held), EXISTS (SELECT FROM put) INTO held, put;
+    IF put OR NOT held THEN
+        RETURN QUERY SELECT CASE WHEN put THEN 'put' ELSE 'lost' END, CASE WHEN put THEN $4 END;
+    ELSE
+        RETURN QUERY SELECT 'kept', s.result FROM "{{schema}}"."jobs_step" AS s WHERE s.job_id = $2 AND s.name = $3;
+    END IF;
+END
+$txwork$;
+
+-- Says how far the job is, in per cent.
+CREATE FUNCTION "{{schema}}"."jobs_progress"(
+    owner_token uuid, id uuid, percent integer, note text DEFAULT NULL
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Give the token of the claim.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Give the id of the job.';
+    END IF;
+    IF ($3 BETWEEN 0 AND 100) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'percent',
+            MESSAGE = 'percent must be between 0 and 100',
+            HINT = 'Give per cent.';
+    END IF;
+    IF ($4 IS NULL OR octet_length($4) <= 1024) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'note',
+            MESSAGE = 'note must have at most 1024 bytes',
+            HINT = 'Shorten it.';
+    END IF;
+    UPDATE "{{schema}}"."jobs" AS t
+    SET progress = $3::smallint,
+        progress_note = $4::text
+    WHERE t.id = $2::uuid AND t.owner_token = $1::uuid AND t.status = 1;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
+            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+    END IF;
+END
+$txwork$;
+
+-- Records the job's output, in the place of one that was recorded before.
+CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output bytea) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Give the token of the claim.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Give the id of the job.';
+    END IF;
+    IF (octet_length($3) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'output',
+            MESSAGE = 'output must not be NULL, and have at most 1048576 bytes',
+            HINT = 'Keep larger data elsewhere, and its address here.';
+    END IF;
+    UPDATE "{{schema}}"."jobs" AS t
+    SET output = $3::bytea
+    WHERE t.id = $2::uuid AND t.owner_token = $1::uuid AND t.status = 1;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
+            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+    END IF;
+END
+$txwork$;
+
+-- InProgress -> Done, with the job's output; NULL is none, or the one that is recorded. A repetition after a lost reply
+-- finds what the first call left, and is no error.
+CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid, output bytea) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    done uuid;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Give the token of the claim.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Give the id of the job.';
+    END IF;
+    IF $3 IS NOT NULL THEN
+        IF (octet_length($3) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'output',
+            MESSAGE = 'output must not be NULL, and have at most 1048576 bytes',
+            HINT = 'Keep larger data elsewhere, and its address here.';
+    END IF;
+    UPDATE "{{schema}}"."jobs" AS t
+    SET output = $3::bytea
+    WHERE t.id = $2::uuid AND t.owner_token = $1::uuid AND t.status = 1;
+    END IF;
+    UPDATE "{{schema}}"."jobs" AS t
+    SET status = 2,
+        completed_at = clock_timestamp(),
+        locked_until = NULL,
+        "unique_key" = CASE WHEN t."unique_states" & 4 > 0 THEN t."unique_key" END
+    WHERE t.id = ANY (ARRAY[$2]::uuid[]) AND t.owner_token = $1::uuid AND coalesce(t.status = 1, false)
+    RETURNING t.id INTO done;
+    IF done IS NULL AND NOT EXISTS (
+        SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = $2 AND t.owner_token = $1 AND t.status = 2)
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
+            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+    END IF;
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value text) RETURNS TABLE (result text, recorded bytea)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    RETURN QUERY SELECT p.result, p.recorded FROM "{{schema}}"."jobs_put_step"($1, $2, $3, convert_to($4::text, 'UTF8')) AS p;
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output text) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM "{{schema}}"."jobs_output"($1, $2, convert_to($3::text, 'UTF8'));
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid, output text) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM "{{schema}}"."jobs_complete"($1, $2, convert_to($3::text, 'UTF8'));
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value json) RETURNS TABLE (result text, recorded bytea)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    RETURN QUERY SELECT p.result, p.recorded FROM "{{schema}}"."jobs_put_step"($1, $2, $3, convert_to($4::text, 'UTF8')) AS p;
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output json) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM "{{schema}}"."jobs_output"($1, $2, convert_to($3::text, 'UTF8'));
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid, output json) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM "{{schema}}"."jobs_complete"($1, $2, convert_to($3::text, 'UTF8'));
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value jsonb) RETURNS TABLE (result text, recorded bytea)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    RETURN QUERY SELECT p.result, p.recorded FROM "{{schema}}"."jobs_put_step"($1, $2, $3, convert_to($4::text, 'UTF8')) AS p;
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output jsonb) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM "{{schema}}"."jobs_output"($1, $2, convert_to($3::text, 'UTF8'));
+END
+$txwork$;
+
+-- The same for a value of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid, output jsonb) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM "{{schema}}"."jobs_complete"($1, $2, convert_to($3::text, 'UTF8'));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_steps"(uuid, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_progress"(uuid, uuid, integer, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, json) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, json) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, json) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, jsonb) FROM PUBLIC;
+
 -- A join counts how its members settle. Every UPDATE except the one that ends the join is heap-only, since it sets no
 -- indexed column: a join with many members updates one row often.
 --

@@ -15,6 +15,9 @@ DROP FUNCTION {{.Function "give_start"}}(text, integer);
 DROP FUNCTION {{.Function "give_slot"}}();
 DROP FUNCTION {{.Function "slot_sweep"}}(integer);
 DROP FUNCTION {{.Function "policies"}}();
+{{- range .WorkFunctions}}
+DROP FUNCTION {{$.Function .Name}}({{.Types}});
+{{- end}}
 DROP TABLE {{.Step}};
 DROP TABLE {{.Attempt}};
 DROP TABLE {{.Slot}};

@@ -6,3 +6,4 @@ GRANT SELECT, UPDATE (
     completed_at, failed_at, cancelled_at, last_error,
     rearm_at, rearm_topic, rearm_payload, rearm_headers, rearm_max_attempts
 ) ON {{.Q .Table}} TO {{.Role "producer"}};
+GRANT EXECUTE ON FUNCTION {{.Q "timers_cancel"}}(text[]) TO {{.Role "producer"}};

@@ -1,0 +1,78 @@
+package writers
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/postgres"
+)
+
+// A job that is worked on in SQL: steps, progress, output and its end, guarded by the token.
+func TestAJobIsWorkedOnInSQL(t *testing.T) {
+	f := newFixture(t)
+	id, _ := f.one(`txwork.jobs_enqueue('echo', '{}')`)
+	const token = "'0f0e0d0c-0b0a-8908-8706-050403020100'"
+	_, err := f.db.Pool.Exec(t.Context(), f.in("UPDATE txwork.jobs SET status = 1, attempts = 1, owner_token = "+token+
+		", locked_until = now() + interval '1 hour'"))
+	f.ok(err)
+	call := func(call string) (string, error) {
+		call = strings.NewReplacer("TOKEN", token, "ID", "'"+id.String()+"'").Replace(f.in(call))
+		var got *string
+		err := f.db.Pool.QueryRow(t.Context(), call, pgx.QueryExecModeSimpleProtocol).Scan(&got)
+		if got == nil {
+			return "", err
+		}
+		return *got, err
+	}
+	put := func(value string) string {
+		return "SELECT result || ' ' || convert_from(recorded, 'UTF8') FROM txwork.jobs_put_step(TOKEN, ID, 'charge', " +
+			value + ")"
+	}
+	for _, c := range []struct{ call, want string }{
+		{put(`'{"id": 1}'`), `put {"id": 1}`},
+		{put(`'{"id": 2}'::jsonb`), `kept {"id": 1}`},
+		{put(`'\x00'::bytea`), `kept {"id": 1}`},
+		{"SELECT string_agg(name || ' ' || convert_from(result, 'UTF8'), ',') FROM txwork.jobs_steps(TOKEN, ID)",
+			`charge {"id": 1}`},
+		{"SELECT txwork.jobs_progress(TOKEN, ID, 40, 'charged')::text", ""},
+		{"SELECT progress || progress_note FROM txwork.jobs", "40charged"},
+		{"SELECT txwork.jobs_output(TOKEN, ID, '7')::text", ""},
+		{"SELECT convert_from(output, 'UTF8') FROM txwork.jobs", "7"},
+		// Steps that a Replace has made void are neither read nor kept.
+		{"WITH u AS (UPDATE txwork.jobs SET trail = false RETURNING id) SELECT id::text FROM u", id.String()},
+		{put(`'"new"'::json`), `put "new"`},
+		{"SELECT txwork.jobs_complete(TOKEN, ID, '{\"n\": 8}'::jsonb)::text", ""},
+		{"SELECT status || convert_from(output, 'UTF8') FROM txwork.jobs", `2{"n": 8}`},
+		{"SELECT txwork.jobs_complete(TOKEN, ID, NULL::text)::text", ""}, // a repetition
+	} {
+		if got, err := call(c.call); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v, want %q", c.call, got, err, c.want)
+		}
+	}
+	for text, state := range map[string]string{
+		"SELECT txwork.jobs_steps(gen_random_uuid(), ID)::text":              "TXL01",
+		"SELECT txwork.jobs_progress(gen_random_uuid(), ID, 1)::text":        "TXL01",
+		"SELECT txwork.jobs_output(gen_random_uuid(), ID, '1')::text":        "TXL01",
+		"SELECT txwork.jobs_complete(gen_random_uuid(), ID, '1')::text":      "TXL01",
+		"SELECT txwork.jobs_complete(TOKEN, gen_random_uuid(), '1')::text":   "TXL01",
+		"SELECT txwork.jobs_progress(TOKEN, ID, 101)::text":                  "22023",
+		"SELECT txwork.jobs_progress(TOKEN, ID, NULL)::text":                 "22023",
+		"SELECT txwork.jobs_progress(TOKEN, ID, 1, repeat('x', 1025))::text": "22023",
+		"SELECT txwork.jobs_progress(NULL, ID, 1)::text":                     "22023",
+		"SELECT txwork.jobs_steps(TOKEN, NULL)::text":                        "22023",
+		"SELECT txwork.jobs_put_step(TOKEN, ID, '', '1')::text":              "22023",
+		"SELECT txwork.jobs_put_step(TOKEN, ID, 's', NULL::text)::text":      "22023",
+		"SELECT txwork.jobs_output(TOKEN, ID, NULL::jsonb)::text":            "22023",
+		"SELECT txwork.jobs_output(TOKEN, ID, repeat('x', 1048577))::text":   "22023",
+		"SELECT txwork.jobs_complete(TOKEN, ID, repeat('x', 1048577))::text": "22023",
+	} {
+		if _, err := call(text); postgres.State(err) != state {
+			t.Errorf("%s: %v, want SQLSTATE %s", text, err, state)
+		}
+	}
+	if got, err := call("SELECT result FROM txwork.jobs_put_step(gen_random_uuid(), ID, 'late', '1')"); got != "lost" {
+		t.Errorf("a step under another token: %q, %v", got, err)
+	}
+}
