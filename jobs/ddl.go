@@ -25,7 +25,7 @@ var (
 
 // schemaFiles are ordered so that each depends only on those before it.
 var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "give_start", "slot",
-	"slot_sweep", "policies", "work"}
+	"slot_sweep", "policies", "work", "rules"}
 
 // DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that drop them.
 // These are the statements that txwork's own migrations run. The schema has to exist.

@@ -83,6 +83,12 @@ func (v view) Value(param, name string) string {
 		"Keep larger data elsewhere, and its address here.")
 }
 
+// QueueName checks the name of a queue.
+func (v view) QueueName() string {
+	return v.Refuse(fmt.Sprintf("octet_length($1) BETWEEN 1 AND %d", MaxQueue), "queue",
+		fmt.Sprintf("must have 1 to %d bytes", MaxQueue), "Give the queue's name.")
+}
+
 // MaxStep and MaxNote are the constants for the template.
 func (view) MaxStep() int { return MaxStep }
 func (view) MaxNote() int { return MaxNote }

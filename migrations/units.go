@@ -81,7 +81,8 @@ func migratedUnits() []unit {
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "given", "slot").
-			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "steps", "progress").
+			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "steps", "progress", "pause", "resume",
+				"limit").
 			several("put_step", "output", "complete").
 			runs("free_key", "chain_key", "record", "forget", "give_slot", "policies").enqueued("jobs"),
 		core("jobs_schedule"),

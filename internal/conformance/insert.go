@@ -48,7 +48,11 @@ func insertDefaults(s *suite) {
 	a := s.newlyInserted(e, func() uuid.UUID { return s.ready(1)[0] })
 	b := s.newlyInserted(e, func() uuid.UUID { return s.ready(1)[0] })
 	equal(s, "version of the id", a.Version(), 7)
-	equal(s, "ids grow", a.String() < b.String(), true)
+	length := len(a.String())
+	if s.way.functions { // ids of one millisecond have no order among several calls
+		length = len("01234567-89ab")
+	}
+	equal(s, "ids grow", a.String()[:length] <= b.String()[:length], true)
 }
 
 func insertFields(s *suite) {

@@ -8,9 +8,12 @@ import (
 // protocol are calls of the functions of a domain, with the roles that may make them. They are of rows that are not
 // there, so whoever may call them gets no row, or the error of a row that is lost.
 var protocol = map[string][]string{
-	"timers_cancel('{none}')":                                             {"producer", "worker"},
-	"timers_get('none')":                                                  {"producer", "worker", "viewer"},
-	"jobs_steps(gen_random_uuid(), gen_random_uuid())":                    {"worker"},
+	"timers_cancel('{none}')":                          {"producer", "worker"},
+	"timers_get('none')":                               {"producer", "worker", "viewer"},
+	"jobs_pause('none')":                               {"worker"},
+	"jobs_resume('none')":                              {"worker"},
+	"jobs_limit('none', 1)":                            {"worker"},
+	"jobs_steps(gen_random_uuid(), gen_random_uuid())": {"worker"},
 	"jobs_put_step(gen_random_uuid(), gen_random_uuid(), 's', '1')":       {"worker"},
 	"jobs_put_step(gen_random_uuid(), gen_random_uuid(), 's', ''::bytea)": {"worker"},
 	"jobs_progress(gen_random_uuid(), gen_random_uuid(), 1)":              {"worker"},

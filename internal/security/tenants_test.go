@@ -48,6 +48,7 @@ var concludes = map[string]string{
 	"_resume":         "a pause that it does not see would be taken for ended",
 	"_admit":          "more jobs than the limit of a queue would run",
 	"_take":           "jobs would run without a slot",
+	"_limit":          "the limit of a queue would hold for jobs that it does not see",
 	"_slot_sweep":     "the slots of running jobs would be deleted",
 	"jobs_forget":     "attempts and steps would outlive their job",
 	"_maintain_step":  "a table would be noted as maintained; the procedure maintain calls it first",

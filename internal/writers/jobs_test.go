@@ -1,12 +1,15 @@
 package writers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // A job that is worked on in SQL: steps, progress, output and its end, guarded by the token.
@@ -74,5 +77,36 @@ func TestAJobIsWorkedOnInSQL(t *testing.T) {
 	}
 	if got, err := call("SELECT result FROM txwork.jobs_put_step(gen_random_uuid(), ID, 'late', '1')"); got != "lost" {
 		t.Errorf("a step under another token: %q, %v", got, err)
+	}
+}
+
+// The rules of a queue that SQL sets are those that Go sets.
+func TestRulesOfQueuesAreThoseOfGo(t *testing.T) {
+	f := newFixture(t)
+	client, err := jobs.Open(jobs.Options{Schema: f.db.Schema, Telemetry: quiet})
+	f.ok(err)
+	for _, call := range []string{"jobs_pause('paused')", "jobs_pause('resumed')", "jobs_resume('resumed')",
+		"jobs_limit('limit', 3)", "jobs_limit('rate', rate => 2.5)", "jobs_limit('both', 1, 0.5, 7)",
+		"jobs_limit('none', 1, 2)", "jobs_limit('none')"} {
+		_, err := f.db.Pool.Exec(t.Context(), f.in("SELECT txwork."+call))
+		f.ok(err)
+	}
+	want := []jobs.QueueInfo{{Name: "both", Limits: jobs.Limits{MaxRunning: 1, Rate: 0.5, Burst: 7}},
+		{Name: "limit", Limits: jobs.Limits{MaxRunning: 3}}, {Name: "none"}, {Name: "paused", Paused: true},
+		{Name: "rate", Limits: jobs.Limits{Rate: 2.5, Burst: 3}}, {Name: "resumed"}}
+	f.ok(workqueue.InTx(t.Context(), f.db.Pool, func(tx workqueue.Tx) error {
+		got, err := client.Queues(t.Context(), tx)
+		if !slices.Equal(got, want) {
+			t.Errorf("the queues are %+v, want %+v", got, want)
+		}
+		return err
+	}))
+	for _, call := range []string{"jobs_pause(NULL)", "jobs_pause('')", "jobs_resume(repeat('q', 256))",
+		"jobs_limit('q', 0)", "jobs_limit('q', rate => 0)", "jobs_limit('q', rate => 'NaN')",
+		"jobs_limit('q', burst => 1)", "jobs_limit('q', 1, 1, 0)", "jobs_limit(NULL)"} {
+		_, err := f.db.Pool.Exec(t.Context(), f.in("SELECT txwork."+call))
+		if postgres.State(err) != "22023" {
+			t.Errorf("%s: %v", call, err)
+		}
 	}
 }

@@ -2923,6 +2923,107 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, jsonb) FRO
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, jsonb) FROM PUBLIC;
 
+-- Pauses a queue, ends its pause, or replaces its limits, as Client.Pause, Resume and SetLimits do. The caller has to
+-- see all rows, since a rule is for the jobs of all.
+CREATE FUNCTION "{{schema}}"."jobs_pause"(queue text) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'queue',
+            MESSAGE = 'queue must have 1 to 255 bytes',
+            HINT = 'Give the queue''s name.';
+    END IF;
+    INSERT INTO "{{schema}}"."jobs_queue" AS q (name, paused) VALUES ($1::text, true::boolean)
+    ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = clock_timestamp();
+END
+$txwork$;
+
+CREATE FUNCTION "{{schema}}"."jobs_resume"(queue text) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'queue',
+            MESSAGE = 'queue must have 1 to 255 bytes',
+            HINT = 'Give the queue''s name.';
+    END IF;
+    INSERT INTO "{{schema}}"."jobs_queue" AS q (name, paused) VALUES ($1::text, false::boolean)
+    ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, changed_at = clock_timestamp();
+END
+$txwork$;
+
+-- NULL is no limit. A burst that is not given is the starts of one second.
+CREATE FUNCTION "{{schema}}"."jobs_limit"(
+    queue text, max_running integer DEFAULT NULL, rate double precision DEFAULT NULL, burst integer DEFAULT NULL
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'queue',
+            MESSAGE = 'queue must have 1 to 255 bytes',
+            HINT = 'Give the queue''s name.';
+    END IF;
+    IF ($2 IS NULL OR $2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_running',
+            MESSAGE = 'max_running must be at least 1',
+            HINT = 'NULL is no limit.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN 1e-09 AND 1e+09) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rate',
+            MESSAGE = 'rate must be between 1e-09 and 1e+09',
+            HINT = 'Give starts a second; NULL is no limit.';
+    END IF;
+    IF ($4 IS NULL OR $4 >= 1 AND $3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'burst',
+            MESSAGE = 'burst must be at least 1, and needs a rate',
+            HINT = 'NULL is the starts of one second.';
+    END IF;
+    $4 := CASE WHEN $3 IS NOT NULL THEN coalesce($4, greatest(1, ceil(least($3, 2147483647)))::integer) END;
+    INSERT INTO "{{schema}}"."jobs_queue" AS q (name, max_running, rate, burst, adopt)
+    VALUES ($1::text, $2::integer, $3::float8, $4::integer, $2::integer IS NOT NULL)
+    ON CONFLICT (name) DO UPDATE
+    SET max_running = excluded.max_running,
+        rate = excluded.rate,
+        burst = excluded.burst,
+        adopt = excluded.adopt AND (q.adopt OR q.max_running IS NULL),
+        changed_at = clock_timestamp();
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_pause"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_resume"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_limit"(text, integer, double precision, integer) FROM PUBLIC;
+
 -- A join counts how its members settle. Every UPDATE except the one that ends the join is heap-only, since it sets no
 -- indexed column: a join with many members updates one row often.
 --

@@ -15,6 +15,9 @@ DROP FUNCTION {{.Function "give_start"}}(text, integer);
 DROP FUNCTION {{.Function "give_slot"}}();
 DROP FUNCTION {{.Function "slot_sweep"}}(integer);
 DROP FUNCTION {{.Function "policies"}}();
+DROP FUNCTION {{.Function "pause"}}(text);
+DROP FUNCTION {{.Function "resume"}}(text);
+DROP FUNCTION {{.Function "limit"}}(text, integer, double precision, integer);
 {{- range .WorkFunctions}}
 DROP FUNCTION {{$.Function .Name}}({{.Types}});
 {{- end}}
