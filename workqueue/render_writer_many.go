@@ -24,6 +24,7 @@ type manyView struct {
 	Guarded  string // the insert for others
 	Changes  string // ChangeMany
 	Find     string // what sets the holders of rows that were not written
+	Missing  string // the places of rows without a holder, in the order in which they are written
 }
 
 // A manyParam is a parameter: its column in a record, with its value, and its array.
@@ -70,7 +71,7 @@ func (v view) many() manyView {
 	if len(m.Unique) == 0 || m.Held != "" {
 		m.Plain = m.insert(false)
 	}
-	m.Find = m.find()
+	m.Find, m.Missing = m.find()
 	return m
 }
 
@@ -174,21 +175,28 @@ func (m *manyView) insert(guarded bool) string {
 		travels("held", "holders", "uuid")
 		in.only = "s.held IS NULL"
 	}
-	if guarded { // so that two writers of the same values meet at the first that they share, and cannot deadlock
-		for _, value := range m.inOrder("s") {
-			if m.Key != "" { // rows of keys keep their order
-				value = "CASE WHEN NOT keyed THEN " + value + " END"
-			}
-			in.Order = append(in.Order, value)
-		}
+	if guarded {
+		in.Order = m.order()
 	}
 	text := m.replaced(m.bodyOf("insert", in), "insert", arrays)
 	return "            " + strings.ReplaceAll(text, "\n", "\n            ")
 }
 
+// order is the order in which rows are written: that of their unique values, so that two writers of the same values
+// meet at the first that they share, and cannot deadlock. Rows of keys keep their order.
+func (m *manyView) order() (list []string) {
+	for _, value := range m.inOrder("s") {
+		if m.Key != "" {
+			value = "CASE WHEN NOT keyed THEN " + value + " END"
+		}
+		list = append(list, value)
+	}
+	return list
+}
+
 // find is the statement that sets the holders: of a row that was not written, the row with its unique values, unless
 // the function for one row has to look at it.
-func (m *manyView) find() string {
+func (m *manyView) find() (find, missing string) {
 	arrays, aliases := []string{m.IDs}, []string{"id"}
 	for _, p := range m.Params {
 		if p.Name != writerID {
@@ -207,9 +215,15 @@ func (m *manyView) find() string {
 		holder = fmt.Sprintf("(SELECT t.id FROM %s AS t WHERE NOT s.alone AND %s)", m.Table,
 			strings.Join(same, " AND "))
 	}
-	return fmt.Sprintf(`        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE %s END ORDER BY s.ord) INTO holders
-        FROM unnest(%s, written, alone) WITH ORDINALITY
-            AS s (%s, written, alone, ord)`, holder, strings.Join(arrays, ", "), strings.Join(aliases, ", "))
+	from := func(more ...string) string {
+		return fmt.Sprintf("FROM unnest(%s) WITH ORDINALITY\n            AS s (%s, ord)",
+			strings.Join(append(arrays, more...), ", "), strings.Join(append(aliases, more...), ", "))
+	}
+	find = fmt.Sprintf("        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE %s END ORDER BY s.ord) INTO holders\n"+
+		"        %s", holder, from("written", "alone"))
+	missing = fmt.Sprintf("SELECT s.ord %s\n            WHERE s.holders IS NULL ORDER BY %s", from("holders"),
+		strings.Join(append(m.order(), "s.ord"), ", "))
+	return find, missing
 }
 
 // Record are the fields as the columns of a record, and Fields their names there.

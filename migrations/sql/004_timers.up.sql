@@ -1196,7 +1196,11 @@ LEFT JOIN changed AS c ON c.key = w.key
         SELECT array_agg(CASE WHEN s.written THEN s.id ELSE s.held END ORDER BY s.ord) INTO holders
         FROM unnest(a7, a1, a2, a3, a4, a5, a6, holders, written, alone) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, held, written, alone, ord);
-        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+        FOR i IN
+            SELECT s.ord FROM unnest(a7, a1, a2, a3, a4, a5, a6, holders, holders) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, held, holders, ord)
+            WHERE s.holders IS NULL ORDER BY (s.c1) COLLATE "C", s.ord
+        LOOP
             SELECT w.* INTO one
             FROM "{{schema}}"."timers_set"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i]) AS w;
             holders[i] := one.id;

@@ -1496,7 +1496,11 @@ BEGIN
         SELECT array_agg(CASE WHEN s.written THEN s.id ELSE (SELECT t.id FROM "{{schema}}"."jobs" AS t WHERE NOT s.alone AND t."unique_key" = (concat('u:', s.c1, chr(31)) || s.c5)) END ORDER BY s.ord) INTO holders
         FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, written, alone) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, written, alone, ord);
-        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+        FOR i IN
+            SELECT s.ord FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, holders) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, holders, ord)
+            WHERE s.holders IS NULL ORDER BY CASE WHEN NOT keyed THEN (concat('u:', s.c1, chr(31)) || s.c5) COLLATE "C" END, s.ord
+        LOOP
             SELECT w.* INTO one
             FROM "{{schema}}"."jobs_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i]::text[], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i], a14[i], a15[i], a16[i]) AS w;
             holders[i] := one.id;

@@ -147,7 +147,9 @@ BEGIN
                 UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
         WHERE g.ord IS NOT NULL;
 {{.Find}};
-        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+        FOR i IN
+            {{.Missing}}
+        LOOP
             SELECT w.* INTO one
             FROM {{.Function}}({{range $i, $p := .Params}}{{if $i}}, {{end}}{{.Element}}{{end}}) AS w;
             holders[i] := one.id;

@@ -1056,7 +1056,11 @@ BEGIN
         SELECT array_agg(CASE WHEN s.written THEN s.id ELSE (SELECT t.id FROM "billing"."invoices" AS t WHERE NOT s.alone AND t."number" = (s.c1)) END ORDER BY s.ord) INTO holders
         FROM unnest(a8, a1, a2, a3, a4, a5, a6, a7, written, alone) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, written, alone, ord);
-        FOR i IN SELECT s.ord FROM unnest(holders) WITH ORDINALITY AS s (id, ord) WHERE s.id IS NULL ORDER BY s.ord LOOP
+        FOR i IN
+            SELECT s.ord FROM unnest(a8, a1, a2, a3, a4, a5, a6, a7, holders) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, holders, ord)
+            WHERE s.holders IS NULL ORDER BY (s.c1) COLLATE "C", s.ord
+        LOOP
             SELECT w.* INTO one
             FROM "billing"."invoices_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i]) AS w;
             holders[i] := one.id;
