@@ -55,8 +55,8 @@ func (f *fixture) object(call string) (function, object string) {
 	var fields []string
 	for i, arg := range args {
 		p := params[i]
-		if name, value, named := strings.Cut(arg, " => "); named {
-			p = params[slices.IndexFunc(params, func(p parameter) bool { return p.Name == name })]
+		if name, value, named := strings.Cut(arg, "=>"); named {
+			p = params[slices.IndexFunc(params, func(p parameter) bool { return p.Name == strings.TrimSpace(name) })]
 			arg = value
 		}
 		value := fmt.Sprintf("to_jsonb((%s)::%s)", arg, p.Type)
