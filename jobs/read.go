@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -73,9 +74,7 @@ func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, e
 	if f.Limit < 0 || f.Limit > MaxPage {
 		return nil, validate.Errorf("Limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
-	if f.Limit == 0 {
-		f.Limit = MaxPage
-	}
+	f.Limit = cmp.Or(f.Limit, MaxPage)
 	for _, s := range f.State {
 		if _, err := workqueue.ParseState(string(s)); err != nil {
 			return nil, err

@@ -135,9 +135,7 @@ func (w *Worker) check() error {
 func (w *Worker) addQueues() error {
 	var names []string
 	for _, q := range w.options.Queues {
-		if q.Name == "" {
-			q.Name = DefaultQueue
-		}
+		q.Name = cmp.Or(q.Name, DefaultQueue)
 		if slices.Contains(names, q.Name) {
 			return validate.Errorf("Queues", "name %q twice", q.Name)
 		}
@@ -292,9 +290,7 @@ func (w *Worker) dispatch(ctx context.Context, d *Delivery) error {
 		return w.unknown(ctx, d)
 	}
 	timeout := k.timeout
-	if timeout == 0 {
-		timeout = w.options.HandlerTimeout
-	}
+	timeout = cmp.Or(timeout, w.options.HandlerTimeout)
 	d.RunsWithin(cmp.Or(k.runsWithin, w.options.RunsWithin, workqueue.RunsWithin(timeout)))
 	if timeout <= 0 {
 		return k.handle(ctx, d)

@@ -179,8 +179,7 @@ func (p *plan) inserts() []Insert {
 
 // name puts the task's name into an error about an item, instead of its index.
 func (p *plan) name(err error) error {
-	var refused *workqueue.ItemError
-	if errors.As(err, &refused) && refused.Index < len(p.tasks) {
+	if refused, ok := errors.AsType[*workqueue.ItemError](err); ok && refused.Index < len(p.tasks) {
 		return &partError{fmt.Sprintf("task %q", p.tasks[refused.Index].name), refused.Err}
 	}
 	return nameContinuation(err, len(p.tasks), p.OnComplete)

@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -76,12 +77,8 @@ func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
 		return nil, validate.Errorf("lock timeout",
 			"is %v, it must be whole milliseconds, at most %v, or 0 for the default", o.LockTimeout, maxLockTimeout)
 	}
-	if o.LockTimeout == 0 {
-		o.LockTimeout = DefaultLockTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.LockTimeout = cmp.Or(o.LockTimeout, DefaultLockTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	logger := o.Logger.With("schema", schema)
 	m := &Migrator{
 		pool: pool, schema: schema, domains: slices.Clone(o.Domains), lockTimeout: o.LockTimeout, logger: logger,

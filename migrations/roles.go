@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
@@ -75,12 +76,8 @@ func Roles(o RoleOptions) (string, error) {
 }
 
 func (o RoleOptions) withDefaults() RoleOptions {
-	if o.Schema == "" {
-		o.Schema = workqueue.DefaultSchema
-	}
-	if o.Prefix == "" {
-		o.Prefix = DefaultRolePrefix
-	}
+	o.Schema = cmp.Or(o.Schema, workqueue.DefaultSchema)
+	o.Prefix = cmp.Or(o.Prefix, DefaultRolePrefix)
 	return o
 }
 

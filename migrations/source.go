@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -120,9 +121,7 @@ func versionTableName(schema string) string { return `"` + schema + `"."schema_v
 
 // schemaOrDefault checks the schema's name, including the names that are derived from it.
 func schemaOrDefault(schema string) (string, error) {
-	if schema == "" {
-		schema = workqueue.DefaultSchema
-	}
+	schema = cmp.Or(schema, workqueue.DefaultSchema)
 	if strings.HasPrefix(schema, "pg_") || schema == "information_schema" {
 		return "", &workqueue.InvalidError{Field: "schema",
 			Reason: fmt.Sprintf("%q is a name that PostgreSQL keeps for itself", schema)}

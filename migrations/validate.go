@@ -28,7 +28,7 @@ func (m *Migrator) Validate(ctx context.Context) error {
 		return err
 	}
 	err = all.Err()
-	if wrong := (*SchemaError)(nil); errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*SchemaError](err); ok {
 		wrong.advice = m.command("validate")
 	}
 	return m.failed("validate", err)

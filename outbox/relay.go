@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"cmp"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
@@ -43,9 +45,7 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) 
 	if o == nil {
 		return nil, validate.Errorf("outbox", "is nil")
 	}
-	if opts.ClaimLimit == 0 {
-		opts.ClaimLimit = DefaultClaimLimit
-	}
+	opts.ClaimLimit = cmp.Or(opts.ClaimLimit, DefaultClaimLimit)
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
 		Domain: workqueue.Domain[Delivery]{Table: o.table, Columns: (*Delivery).columns},
 		Name:   "outbox",

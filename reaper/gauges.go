@@ -151,12 +151,8 @@ func (o GaugeOptions) withDefaults() GaugeOptions {
 	o.Timeout = cmp.Or(o.Timeout, DefaultObservationTimeout)
 	o.StatementTimeout = cmp.Or(o.StatementTimeout, DefaultGaugeStatementTimeout)
 	o.Freshness = cmp.Or(o.Freshness, DefaultFreshness)
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.MeterProvider = cmp.Or(o.MeterProvider, otel.GetMeterProvider())
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o
 }
 

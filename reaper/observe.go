@@ -331,8 +331,7 @@ func (l *look) transactions(ctx context.Context) error {
 // table has no such figures.
 func (l *look) leaders(ctx context.Context, tables []survey.Facts) error {
 	leaders, err := survey.Leaders(ctx, l.reader, l.schemas[0])
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42P01" {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42P01" {
 		return nil
 	}
 	for _, leader := range leaders {

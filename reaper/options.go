@@ -1,6 +1,7 @@
 package reaper
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -81,27 +82,13 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Schema == "" {
-		o.Schema = workqueue.DefaultSchema
-	}
-	if o.Interval == 0 {
-		o.Interval = DefaultInterval
-	}
-	if o.Lease == 0 {
-		o.Lease = max(2*o.Interval, workqueue.MinLease)
-	}
-	if o.BatchSize == 0 {
-		o.BatchSize = DefaultBatchSize
-	}
-	if o.PurgeLimit == 0 {
-		o.PurgeLimit = DefaultPurgeLimit
-	}
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Schema = cmp.Or(o.Schema, workqueue.DefaultSchema)
+	o.Interval = cmp.Or(o.Interval, DefaultInterval)
+	o.Lease = cmp.Or(o.Lease, max(2*o.Interval, workqueue.MinLease))
+	o.BatchSize = cmp.Or(o.BatchSize, DefaultBatchSize)
+	o.PurgeLimit = cmp.Or(o.PurgeLimit, DefaultPurgeLimit)
+	o.MeterProvider = cmp.Or(o.MeterProvider, otel.GetMeterProvider())
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o
 }
 

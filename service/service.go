@@ -100,9 +100,7 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	s := &Service{pool: pool, options: o, runtime: runtime, started: make(chan struct{})}
 	for _, p := range parts {
 		if _, err := s.enter(p); err != nil {

@@ -2,6 +2,7 @@ package timers
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -53,11 +54,7 @@ func (t *Timers) cancelChunk(ctx context.Context, tx workqueue.Tx, keys []string
 	if err != nil || len(byID) == 0 {
 		return nil, err
 	}
-	ids := make([]uuid.UUID, 0, len(byID))
-	for id := range byID {
-		ids = append(ids, id)
-	}
-	changed, err := t.table.In(tx).Cancel(ctx, ids, cancelReason)
+	changed, err := t.table.In(tx).Cancel(ctx, slices.Collect(maps.Keys(byID)), cancelReason)
 	for _, id := range changed {
 		done[byID[id]] = true
 	}

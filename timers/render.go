@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"strings"
@@ -40,9 +41,7 @@ type view struct {
 
 func newView(spec workqueue.Spec) view {
 	v := view{Schema: spec.Schema, MaxAttempts: fmt.Sprint(spec.MaxAttempts), Announce: spec.Announce(), spec: spec}
-	if v.Schema == "" {
-		v.Schema = workqueue.DefaultSchema
-	}
+	v.Schema = cmp.Or(v.Schema, workqueue.DefaultSchema)
 	v.Schema = `"` + v.Schema + `"`
 	v.Table = v.Schema + `."` + spec.Table + `"`
 	return v

@@ -33,8 +33,7 @@ func isConnectionLoss(err error) bool {
 	if err == nil {
 		return false
 	}
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "57P") // connection, shutdown
 	}
 	var network net.Error

@@ -72,8 +72,7 @@ func (r *run) process(d *workqueue.Drain) error {
 
 func lostIn(err error) map[uuid.UUID]bool {
 	lost := map[uuid.UUID]bool{}
-	var settle *workqueue.SettleError
-	if errors.As(err, &settle) {
+	if settle, ok := errors.AsType[*workqueue.SettleError](err); ok {
 		for _, id := range settle.Lost {
 			lost[id] = true
 		}

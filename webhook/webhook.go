@@ -11,6 +11,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -122,9 +123,7 @@ func (s *Signer) Verify(h http.Header, body []byte, tolerance time.Duration) (id
 	if !isID(id) || err != nil || !s.matches(only(h, HeaderSignature), id, timestamp, body) {
 		return "", ErrSignature
 	}
-	if tolerance == 0 {
-		tolerance = DefaultTolerance
-	}
+	tolerance = cmp.Or(tolerance, DefaultTolerance)
 	if time.Since(time.Unix(seconds, 0)).Abs() > tolerance {
 		return "", ErrStale
 	}

@@ -108,8 +108,7 @@ func (s Spec) labelColumns() (c labelColumns) {
 }
 
 func refusedRows(err error) (lost, gone []uuid.UUID) {
-	var refused *SettleError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*SettleError](err); ok {
 		return refused.Lost, refused.Gone
 	}
 	return nil, nil

@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 	if pool == nil {
 		return nil, invalid("pool", "is nil")
 	}
-	setDefault(&o.Connections, DefaultConnections)
+	o.Connections = cmp.Or(o.Connections, DefaultConnections)
 	if o.Connections < minConnections || o.Connections > maxConnections {
 		return nil, invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections,
 			maxConnections)

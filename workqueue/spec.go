@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -207,24 +208,12 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) withDefaults() Spec {
-	if s.Schema == "" {
-		s.Schema = DefaultSchema
-	}
-	if s.Version == 0 {
-		s.Version = 1
-	}
-	if s.OldestTable == 0 {
-		s.OldestTable = s.Version
-	}
-	if s.OldestProgram == 0 {
-		s.OldestProgram = s.Version
-	}
-	if s.MaxAttempts == 0 {
-		s.MaxAttempts = DefaultMaxAttempts
-	}
-	if s.Retention == 0 {
-		s.Retention = DefaultRetention
-	}
+	s.Schema = cmp.Or(s.Schema, DefaultSchema)
+	s.Version = cmp.Or(s.Version, 1)
+	s.OldestTable = cmp.Or(s.OldestTable, s.Version)
+	s.OldestProgram = cmp.Or(s.OldestProgram, s.Version)
+	s.MaxAttempts = cmp.Or(s.MaxAttempts, DefaultMaxAttempts)
+	s.Retention = cmp.Or(s.Retention, DefaultRetention)
 	if s.Retry == (Retry{}) {
 		s.Retry = DefaultRetry
 	}

@@ -159,7 +159,7 @@ func (e *election) end(ctx context.Context) {
 // fatal drops errors of statements that the server has refused, such as for a table that is gone: the session goes on
 // listening.
 func (e *election) fatal(err error) error {
-	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && !e.conn.IsClosed() {
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok && !e.conn.IsClosed() {
 		return nil
 	}
 	return err

@@ -93,26 +93,19 @@ type WorkerOptions struct {
 }
 
 func (o WorkerOptions) withDefaults() WorkerOptions {
-	setDefault(&o.Concurrency, DefaultConcurrency)
-	setDefault(&o.ClaimLimit, DefaultClaimLimit)
-	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.PollInterval, dispatch.DefaultPollInterval)
-	setDefault(&o.SettleLinger, DefaultSettleLinger)
-	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
-	setDefault(&o.RunsWithin, RunsWithin(o.HandlerTimeout))
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.ClaimLimit = cmp.Or(o.ClaimLimit, DefaultClaimLimit)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.PollInterval = cmp.Or(o.PollInterval, dispatch.DefaultPollInterval)
+	o.SettleLinger = cmp.Or(o.SettleLinger, DefaultSettleLinger)
+	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, DefaultShutdownTimeout)
+	o.RunsWithin = cmp.Or(o.RunsWithin, RunsWithin(o.HandlerTimeout))
 	return o
 }
 
 func (o WorkerOptions) handling() handling {
 	return handling{Lease: o.Lease, SettleLinger: o.SettleLinger, HandlerTimeout: o.HandlerTimeout,
 		RunsWithin: o.RunsWithin, TxLimits: o.TxLimits, Redact: o.Redact}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // maxConcurrency bounds the goroutines of one worker.

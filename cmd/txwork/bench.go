@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"time"
@@ -47,9 +48,7 @@ func newBenchWorkload(a *app, use, short string, define func(*cobra.Command) rea
 
 func (a *app) runBench(cmd *cobra.Command, w bench.Workload, asJSON bool) error {
 	o := bench.Options{DatabaseURL: a.databaseURL, Logger: a.benchLogger(), Process: benchWorkers}
-	if o.DatabaseURL == "" {
-		o.DatabaseURL = a.getenv(databaseURLEnv)
-	}
+	o.DatabaseURL = cmp.Or(o.DatabaseURL, a.getenv(databaseURLEnv))
 	if _, err := parseURL(o.DatabaseURL); o.DatabaseURL != "" && err != nil {
 		return err
 	}

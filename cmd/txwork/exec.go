@@ -98,7 +98,7 @@ func (c *commander) outcome(ctx context.Context, err error, said *said) error {
 		return fmt.Errorf("%w: %w", errAttempt, err)
 	}
 	code, failure := 0, fmt.Errorf("exit status 0%s", said)
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		code, failure = exit.ExitCode(), fmt.Errorf("%s%s", exit, said)
 	}
 	verdict := httppost.Retry // for a signal, which the command did not choose

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -270,9 +271,7 @@ func (a *app) printMigrations(all []migrations.Status) error {
 	g := newGrid(a.stdout, "VERSION", "DOMAIN", "NAME", "APPLIED")
 	for _, s := range all {
 		name, applied := s.Name, "pending"
-		if name == "" {
-			name = "(unknown to this version of txwork)"
-		}
+		name = cmp.Or(name, "(unknown to this version of txwork)")
 		if s.Applied {
 			applied = stamp(s.AppliedAt, time.Now())
 		}

@@ -110,7 +110,7 @@ func (a *app) runOn(ctx context.Context, url string, command *exec.Cmd) error {
 				_ = command.Process.Signal(s) // it fails only if the command has ended
 			}
 		case err := <-ended:
-			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 				return exitCode(shellCode(exit.ProcessState))
 			}
 			return err

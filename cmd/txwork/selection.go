@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -119,9 +120,7 @@ func (d *database) now(ctx context.Context) (now time.Time, err error) {
 // first.
 func (l listing) before(t time.Time) listing {
 	column := l.since
-	if column == "" {
-		column = "created_at"
-	}
+	column = cmp.Or(column, "created_at")
 	l.where += fmt.Sprintf(" AND r.%s <= timestamptz '%s'", column, t.UTC().Format("2006-01-02T15:04:05.999999Z"))
 	l.down = false
 	return l

@@ -63,8 +63,7 @@ func (e *badLine) Error() string { return fmt.Sprintf("line %d %s", e.number, de
 
 // detail returns the reason of a refusal, without the prefix of the library's errors.
 func detail(err error) string {
-	var invalid *workqueue.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*workqueue.InvalidError](err); ok {
 		return fmt.Sprintf("is refused: its %s %s", invalid.Field, invalid.Reason)
 	}
 	return err.Error()

@@ -75,9 +75,7 @@ func (a *app) topOnce(ctx context.Context, reader *topReader, o topOptions) erro
 		}
 		colours = a.colours()
 	}
-	if width == 0 {
-		width = topWidth
-	}
+	width = cmp.Or(width, topWidth)
 	var b strings.Builder
 	for _, l := range f.lines(width) {
 		b.WriteString(l.paint(colours) + "\n")

@@ -15,8 +15,7 @@ var passing = []string{"08", "40", "53", "57"}
 
 // unavailable reports whether a function failed because the database was unavailable, and not because of itself.
 func unavailable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && len(pg.Code) == 5 {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && len(pg.Code) == 5 {
 		return slices.Contains(passing, pg.Code[:2])
 	}
 	return errors.As(err, new(*pgconn.ConnectError)) || errors.Is(err, pgconn.ErrConnClosed) ||

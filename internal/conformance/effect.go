@@ -3,6 +3,7 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -192,9 +193,7 @@ func (s *suite) status(id uuid.UUID) workqueue.Status {
 func (e effect) with(changes effect) effect {
 	all := effect{}
 	for _, part := range []effect{e, changes} {
-		for column, w := range part {
-			all[column] = w
-		}
+		maps.Copy(all, part)
 	}
 	return all
 }

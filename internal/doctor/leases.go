@@ -78,8 +78,7 @@ type leaders struct {
 func (x *examination) readLeaders(ctx context.Context) ([]survey.Leader, error) {
 	if x.leaders == nil {
 		all, err := survey.Leaders(ctx, x.reader(), x.Schema)
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == "42P01" {
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42P01" {
 			// Without the migrations there is no such table, and so no leader.
 			if ours, why := x.migrated(ctx); why == nil && !ours {
 				err = nil

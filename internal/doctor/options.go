@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -74,15 +75,9 @@ var defaultThresholds = Thresholds{
 }
 
 func (o Options) withDefaults() Options {
-	if o.Schema == "" {
-		o.Schema = workqueue.DefaultSchema
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.StatementTimeout == 0 {
-		o.StatementTimeout = DefaultStatementTimeout
-	}
+	o.Schema = cmp.Or(o.Schema, workqueue.DefaultSchema)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.StatementTimeout = cmp.Or(o.StatementTimeout, DefaultStatementTimeout)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/txwork/txwork/internal/survey"
@@ -93,12 +94,7 @@ func (x *examination) returning(t *table, ids []string) Remedy {
 
 // hides reports whether rows in progress may lie behind the rows that were read.
 func hides(heads []survey.Head) bool {
-	for _, h := range heads {
-		if h.More {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(heads, func(h survey.Head) bool { return h.More })
 }
 
 func running(n int64, more bool) string {

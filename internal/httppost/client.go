@@ -135,8 +135,7 @@ func (c *Client) Do(ctx context.Context, request *http.Request) (Answer, error) 
 
 // WithoutURL removes the URL from an error, since it may contain a secret.
 func WithoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

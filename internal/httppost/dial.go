@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 )
 
@@ -61,10 +62,5 @@ func public(a netip.Addr) bool {
 	if a.Is6() && !globalUnicast.Contains(a) {
 		return false
 	}
-	for _, block := range special {
-		if block.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(special, func(block netip.Prefix) bool { return block.Contains(a) })
 }

@@ -57,8 +57,7 @@ func fill(f *Facts, total int, read func(*Facts) ([]Head, error)) ([]Head, error
 		return heads, nil
 	}
 	all, err := read(&again)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "57014" {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "57014" {
 		return heads, nil
 	}
 	again.cut(all)

@@ -41,8 +41,7 @@ func newConductor(l *lab, names []string, seed uint64) *conductor {
 func (c *conductor) each(step func(fault) error) error {
 	for _, name := range slices.Clone(c.names) {
 		err := step(c.faults[name])
-		var s skipped
-		if errors.As(err, &s) {
+		if s, ok := errors.AsType[skipped](err); ok {
 			c.drop(name, s.reason)
 		} else if err != nil {
 			return fmt.Errorf("fault %s: %w", name, err)
@@ -113,8 +112,7 @@ func (c *conductor) strike(run context.Context, name string) {
 	if run.Err() != nil {
 		return // the error comes from the interruption
 	}
-	var none skipped
-	if errors.As(err, &none) {
+	if none, ok := errors.AsType[skipped](err); ok {
 		c.lab.say("%s does not strike this time: %s", name, none.reason)
 		return
 	}

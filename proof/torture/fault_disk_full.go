@@ -82,8 +82,7 @@ func (l *lab) runOut(ctx context.Context) error {
 		}
 		return err
 	})
-	var full *pgconn.PgError
-	if errors.As(err, &full) && full.Code == "53100" {
+	if full, ok := errors.AsType[*pgconn.PgError](err); ok && full.Code == "53100" {
 		return nil
 	}
 	return fmt.Errorf("the disk was not full: %w", err)

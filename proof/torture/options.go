@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -76,21 +77,11 @@ const (
 var ErrViolated = errors.New("txwork did not keep its word")
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Duration == 0 {
-		o.Duration = time.Minute
-	}
-	if o.Pause == 0 {
-		o.Pause = DefaultPause
-	}
-	if o.Poll == 0 {
-		o.Poll = DefaultPoll
-	}
-	if o.Workers == 0 {
-		o.Workers = defaultWorkers
-	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
+	o.Duration = cmp.Or(o.Duration, time.Minute)
+	o.Pause = cmp.Or(o.Pause, DefaultPause)
+	o.Poll = cmp.Or(o.Poll, DefaultPoll)
+	o.Workers = cmp.Or(o.Workers, defaultWorkers)
+	o.Progress = cmp.Or(o.Progress, io.Discard)
 	if len(o.Faults) == 0 {
 		o.Faults = Faults()
 	}

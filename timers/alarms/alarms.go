@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -36,12 +37,8 @@ func (o Options) withDefaults() (Options, error) {
 	case o.MaxPayload < 0:
 		return o, validate.Errorf("max payload", "is %d, it cannot be negative", o.MaxPayload)
 	}
-	if o.MaxFailures == 0 {
-		o.MaxFailures = DefaultMaxFailures
-	}
-	if o.MaxPayload == 0 {
-		o.MaxPayload = DefaultMaxPayload
-	}
+	o.MaxFailures = cmp.Or(o.MaxFailures, DefaultMaxFailures)
+	o.MaxPayload = cmp.Or(o.MaxPayload, DefaultMaxPayload)
 	return o, nil
 }
 

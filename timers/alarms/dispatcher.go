@@ -104,9 +104,7 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 		return nil, validate.Errorf("waker", "is nil")
 	}
 	logger := a.options.Telemetry.Logger
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger = cmp.Or(logger, slog.Default())
 	d := &Dispatcher{store: a.On(pool), waker: waker, options: o.withDefaults(),
 		logger: logger.With("table", a.timers.Table().Name())}
 	var err error

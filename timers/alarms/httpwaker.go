@@ -129,8 +129,7 @@ func verdict(status int) httppost.Verdict {
 // explainWake hides from the alarm's owner what a failed request reveals about the receiver. Other errors, such as an
 // exceeded limit, reveal nothing and stay unchanged.
 func explainWake(err error) error {
-	var failed *httppost.TransportError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*httppost.TransportError](err); ok {
 		return hidingTarget(failed.Err)
 	}
 	return err

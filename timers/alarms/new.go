@@ -44,9 +44,7 @@ type New struct {
 
 // complete returns the alarm with its defaults filled in.
 func (n New) complete(o Options) New {
-	if n.MaxFailures == 0 {
-		n.MaxFailures = o.MaxFailures
-	}
+	n.MaxFailures = cmp.Or(n.MaxFailures, o.MaxFailures)
 	if len(n.Payload) == 0 {
 		n.Payload = json.RawMessage("{}")
 	}

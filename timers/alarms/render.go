@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"cmp"
 	"embed"
 	"text/template"
 
@@ -63,9 +64,7 @@ type view struct {
 }
 
 func newView(schema string) view {
-	if schema == "" {
-		schema = workqueue.DefaultSchema
-	}
+	schema = cmp.Or(schema, workqueue.DefaultSchema)
 	return view{
 		Table:       `"` + schema + `"."` + table + `"`,
 		Timers:      `"` + schema + `"."` + timers.Spec(schema).Table + `"`,

@@ -175,8 +175,7 @@ func explainJSON(err error) error {
 	if errors.Is(err, workqueue.ErrInvalid) {
 		return err
 	}
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
 			return validate.Errorf("body", "is a JSON %s, it must be an object", wrong.Value)
 		}

@@ -135,9 +135,7 @@ func (s *Server) routes() *http.ServeMux {
 	allowed := map[string][]string{}
 	for _, r := range s.table() {
 		pattern := strings.TrimSuffix(r.path, "/") // only "/" ends with a slash, and it must not match other paths
-		if pattern == "" {
-			pattern = "/{$}"
-		}
+		pattern = cmp.Or(pattern, "/{$}")
 		mux.HandleFunc(r.method+" "+pattern, r.handle)
 		allowed[pattern] = append(allowed[pattern], r.method)
 	}

@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,8 +120,6 @@ func storable(cause error) error {
 	if len(text) > maxError {
 		text = strings.ToValidUTF8(text[:maxError], "") + "…"
 	}
-	if text == "" {
-		text = "no reason given"
-	}
+	text = cmp.Or(text, "no reason given")
 	return errors.New(text)
 }

@@ -39,8 +39,7 @@ func detail(err error) (shown error) {
 			shown = storable(err)
 		}
 	}()
-	var hidden *wakeError
-	if errors.As(err, &hidden) {
+	if hidden, ok := errors.AsType[*wakeError](err); ok {
 		return hidden.cause
 	}
 	return err

@@ -2,6 +2,7 @@ package join
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,10 +56,8 @@ func checkMembers(members []uuid.UUID) error {
 // checkNoneOf refuses a join one of whose members is also its continuation.
 func checkNoneOf(members, continuations []uuid.UUID) error {
 	for _, id := range members {
-		for _, c := range continuations {
-			if id == c {
-				return validate.Errorf("members", "has %s, which continues the join: it would wait for itself", id)
-			}
+		if slices.Contains(continuations, id) {
+			return validate.Errorf("members", "has %s, which continues the join: it would wait for itself", id)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
@@ -79,9 +80,7 @@ func newView(spec workqueue.Spec) (view, error) {
 		return view{}, validate.Errorf("columns", "of %s lack join.Column: its triggers could not tell the steps of "+
 			"joins from other rows", spec.Name())
 	}
-	if spec.Schema == "" {
-		spec.Schema = workqueue.DefaultSchema
-	}
+	spec.Schema = cmp.Or(spec.Schema, workqueue.DefaultSchema)
 	if !slices.Contains(spec.Folds, Fold) {
 		return view{}, validate.Errorf("folds", "of %s lack join.Fold: nobody would count what its steps come to",
 			spec.Name())

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -44,9 +45,7 @@ type ListOptions struct {
 
 // List reads joins in descending order of their ids: the newest first, if Start generated the ids.
 func (j *Joins) List(ctx context.Context, tx workqueue.Tx, o ListOptions) ([]State, error) {
-	if o.Limit == 0 {
-		o.Limit = 100
-	}
+	o.Limit = cmp.Or(o.Limit, 100)
 	if o.Limit < 1 || o.Limit > workqueue.MaxBatch {
 		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d", o.Limit, workqueue.MaxBatch)
 	}

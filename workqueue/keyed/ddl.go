@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
@@ -70,9 +71,7 @@ type view struct {
 
 func newView(spec workqueue.Spec) view {
 	schema := spec.Schema
-	if schema == "" {
-		schema = workqueue.DefaultSchema
-	}
+	schema = cmp.Or(schema, workqueue.DefaultSchema)
 	return view{schema, spec.Table, spec}
 }
 

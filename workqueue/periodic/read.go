@@ -33,9 +33,7 @@ func (p *Plan) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, err
 	if f.Limit < 0 || f.Limit > MaxPage {
 		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
-	if f.Limit == 0 {
-		f.Limit = MaxPage
-	}
+	f.Limit = cmp.Or(f.Limit, MaxPage)
 	if err := cmp.Or(validate.Text("prefix", f.Prefix), validate.Text("after", f.After)); err != nil {
 		return nil, err
 	}

@@ -76,12 +76,8 @@ func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, 
 	if p == nil {
 		return nil, validate.Errorf("plan", "is nil")
 	}
-	if o.Concurrency == 0 {
-		o.Concurrency = DefaultConcurrency
-	}
-	if o.Lease == 0 {
-		o.Lease = DefaultLease
-	}
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	if o.TxLimits == (workqueue.TxLimits{}) {
 		limit := min(o.Lease, DefaultLease).Truncate(time.Millisecond)
 		o.TxLimits = workqueue.TxLimits{Idle: limit, Statement: limit, Lock: min(limit, DefaultLockWait)}

@@ -2,6 +2,7 @@
 package exportertest
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -53,9 +54,7 @@ func (w *Ward) Export(o reaper.GaugeOptions) {
 	if o.Timeout == 0 {
 		o.Timeout, o.StatementTimeout = time.Minute, time.Minute
 	}
-	if o.Freshness == 0 {
-		o.Freshness = time.Nanosecond
-	}
+	o.Freshness = cmp.Or(o.Freshness, time.Nanosecond)
 	e, err := exporter.New(w.Pool, o)
 	w.Must(err)
 	w.Cleanup(func() { w.Must(e.Close()) })

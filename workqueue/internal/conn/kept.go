@@ -54,8 +54,7 @@ func keepSettingsOf(ctx context.Context, conn *pgx.Conn) error {
 		" AND pg_catalog.int4eq(pg_catalog.pg_backend_pid(), " + strconv.FormatUint(uint64(conn.PgConn().PID()), 10) + ")"
 	results, err := conn.PgConn().Exec(ctx, text).ReadAll()
 	err = fault.Explain(err)
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && !errors.Is(err, fault.ErrSession) && !conn.IsClosed() {
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok && !errors.Is(err, fault.ErrSession) && !conn.IsClosed() {
 		return nil
 	}
 	if err == nil && len(results) == 1 && len(results[0].Rows) == 1 {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -168,15 +169,9 @@ type Recorder struct {
 
 // New returns the telemetry of a table. Providers and a logger that are nil are the global ones.
 func New(o Options) (*Recorder, error) {
-	if o.TracerProvider == nil {
-		o.TracerProvider = otel.GetTracerProvider()
-	}
-	if o.MeterProvider == nil {
-		o.MeterProvider = otel.GetMeterProvider()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.TracerProvider = cmp.Or(o.TracerProvider, otel.GetTracerProvider())
+	o.MeterProvider = cmp.Or(o.MeterProvider, otel.GetMeterProvider())
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	r := &Recorder{
 		table: o.Table, lane: o.Lane, labels: o.Labels, subscriber: o.Subscriber, refused: o.Refused,
 		tracer: scope.Tracer(o.TracerProvider, "workqueue"),

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,9 +40,7 @@ func openLab(ctx context.Context, o Options) (*lab, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	name := schemaPrefix + strings.ToLower(rand.Text())
 	l := &lab{Options: o, url: o.DatabaseURL, schema: name, session: name}
 	if err := l.open(ctx); err != nil {

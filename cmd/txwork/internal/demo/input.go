@@ -161,8 +161,7 @@ func (in *input) wrong(format string, args ...any) error {
 
 // explain gives a CSV error the same form as the other errors.
 func (in *input) explain(err error) error {
-	var parse *csv.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%s:%d: %w", in.name, parse.Line, parse.Err)
 	}
 	if errors.Is(err, io.EOF) {

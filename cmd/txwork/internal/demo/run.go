@@ -65,8 +65,7 @@ func mark(err error) error {
 }
 
 func leftBehind(err error) error {
-	var left cleanupError
-	if errors.As(err, &left) {
+	if left, ok := errors.AsType[cleanupError](err); ok {
 		return left
 	}
 	return nil

@@ -106,8 +106,7 @@ func Read(name string, text []byte, getenv func(string) (string, bool)) (*File, 
 func parse(text []byte) (ast.Node, *Problem) {
 	tree, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		var syntax yaml.Error
-		if errors.As(err, &syntax) && syntax.GetToken() != nil {
+		if syntax, ok := errors.AsType[yaml.Error](err); ok && syntax.GetToken() != nil {
 			at := syntax.GetToken().Position
 			return nil, &Problem{Line: at.Line, Column: at.Column, Message: syntax.GetMessage()}
 		}
