@@ -38,12 +38,12 @@ func TestJobsConform(t *testing.T) {
 			return values
 		},
 		Samples: map[string]conformance.Sample{
-			"kind":          {Value: "kept.kind"},
+			"kind":          {Value: "kept.kind", With: map[string]any{"unique_key": nil}},
 			"queue":         {Value: "kept"},
 			"priority":      {Value: int64(jobs.Low)},
 			"args":          {Value: []byte{0, 0xff, '\\', '"', 1}, Unbounded: "each program sets its own MaxArgs"},
-			"unique_key":    {Value: "u:kept", Unbounded: "Go and jobs_enqueue bound it, by ADR 0021"},
-			"freed_key":     {Value: "u:freed", Unbounded: "a trigger moves a unique_key there"},
+			"unique_key":    {Value: "u:mail.send\x1fkept", Over: "u:other\x1fkept"},
+			"freed_key":     {Value: "u:mail.send\x1ffreed", Unbounded: "a trigger moves a unique_key there"},
 			"unique_states": {Value: 12},
 			"schedule":      {Value: "nightly", Unbounded: "a scheduler writes the name of a schedule, which is bounded"},
 			"slot":          {Value: true},

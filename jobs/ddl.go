@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"embed"
+	"fmt"
 	"strings"
 	"text/template"
 
@@ -24,8 +25,8 @@ var (
 )
 
 // schemaFiles are ordered so that each depends only on those before it.
-var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "give_start", "slot",
-	"slot_sweep", "policies", "work", "rules"}
+var schemaFiles = []string{"table", "queue", "unique", "unique_hash", "record", "forget", "admit", "take",
+	"give_start", "slot", "slot_sweep", "policies", "work", "rules"}
 
 // DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that drop them.
 // These are the statements that txwork's own migrations run. The schema has to exist.
@@ -51,6 +52,7 @@ func render(spec workqueue.Spec) (up, down string, err error) {
 // view is what the templates see of a Spec.
 type view struct {
 	spec workqueue.Spec
+	One  bool // for the function that writes one job
 }
 
 func newView(spec workqueue.Spec) view {
@@ -112,6 +114,15 @@ func (v view) MaxAttempts() int { return v.spec.MaxAttempts }
 // HeldUntilStart is the value of unique_states for a key that is free when the job starts.
 func (v view) HeldUntilStart() int { return int(heldUntilStart) }
 
+// KindEnd is the character that ends the kind in a unique key, and MaxKey what a key has at most.
+func (view) KindEnd() string { return sqlKindEnd }
+func (view) MaxKey() int     { return MaxKey }
+
+// UniqueStates are the values that unique_states has beside a key.
+func (view) UniqueStates() string {
+	return fmt.Sprintf("0, %d, %d, %d, %d", heldUntilStart, WhileDone, WhileFailed, WhileDone|WhileFailed)
+}
+
 // Name is the table's name, for locks.
 func (v view) Name() string { return v.spec.Name() }
 
@@ -124,6 +135,18 @@ func (v view) MaxQueue() int { return MaxQueue }
 // MinRate and MaxRate bound the rate of a queue. They are the bounds for a key's rate, too.
 func (v view) MinRate() float64 { return keyed.MinRate }
 func (v view) MaxRate() float64 { return keyed.MaxRate }
+
+// The limits of unique fields.
+func (view) MaxFields() int      { return MaxFields }
+func (view) MaxFieldName() int   { return MaxFieldName }
+func (view) MaxFieldText() int   { return MaxFieldText }
+func (view) MaxFieldDigits() int { return MaxFieldDigits }
+
+// RefuseFields refuses unique fields unless a condition is true.
+func (view) RefuseFields(condition, message string) string {
+	return sqltext.RefuseUnless(condition, "unique_fields", message, "Give 1 to 16 texts, numbers, true, false or null "+
+		"by name, such as {\"customer\": 7}; docs/sql.md has the rules.")
+}
 
 // Bounded refuses a number of rows that the Go API would refuse, see [sqltext.Bounded].
 func (view) Bounded(param, name string) string {

@@ -46,9 +46,10 @@
 // # Unique jobs
 //
 // [Unique] prevents a job from being enqueued while another job holds its key. Within a kind, the key is the args, a
-// text that you choose, or what [KindOptions].UniqueKey derives from the args, such as the id of an order. A unique
-// index of the table decides, so it holds across transactions and processes. A key is taken while its job is ready or
-// in progress, and in those ended states that you name. A [Conflict] decides what happens to the second job: it is
+// text or fields that you choose, or what [KindOptions].UniqueKey or UniqueFields derives from the args, such as the id
+// of an order. Texts and fields are the same key in SQL, in any language; encoded args are Go's own. A unique index of
+// the table decides, so it holds across transactions and processes. A key is taken while its job is ready or in
+// progress, and in those ended states that you name. A [Conflict] decides what happens to the second job: it is
 // dropped, it replaces the first if that has not started, or it is an error. With [UntilStart] a key is taken only
 // until its job starts, so that a change which arrives later leads to another run; with [UntilStartInTurn] that run
 // comes after this one. In [Delivery.Tx] a job may enqueue its successor under its own key.

@@ -71,7 +71,10 @@ func (c *Client) record(ctx context.Context, kind string, i Insert) (record, err
 		return r, err
 	}
 	plain, err := payload.Plain(c.codec, c.envelope(o, argsField), r.args)
-	r.uniqueKey = i.Unique.text(kind, plain)
+	if err != nil {
+		return r, err
+	}
+	r.uniqueKey, err = i.Unique.text(kind, plain)
 	if i.Unique.Until == UntilStartInTurn {
 		r.byKey = inTurn(r.uniqueKey)
 	}

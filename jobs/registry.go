@@ -64,9 +64,12 @@ type KindOptions[T Args] struct {
 	Unique *Unique
 
 	// UniqueKey returns the unique key of a job with these args, such as the id of an order: 1 to [MaxKey] bytes. It
-	// makes jobs of the kind unique also if Unique is nil. Unique.Key must be empty then. The Key of a job's own Unique
-	// overrides UniqueKey. It is called concurrently. Default: the key is that of Unique.
+	// makes jobs of the kind unique also if Unique is nil. Unique.Key must be empty then. The Key or Fields of a job's
+	// own Unique override UniqueKey. It is called concurrently. Default: the key is that of Unique.
 	UniqueKey func(args T) string
+
+	// UniqueFields is UniqueKey for [Unique].Fields, in place of it. Default: none.
+	UniqueFields func(args T) map[string]any
 
 	// ByKey returns the rule of a job with these args, [keyed.Ordered] or [keyed.Limited]; nil is none. Default: none.
 	ByKey func(args T) keyed.Rule
@@ -86,8 +89,11 @@ type kind struct {
 	retry       workqueue.Retry
 	unique      *Unique
 	uniqueKey   func(Args) (string, error)
-	byKey       func(Args) (keyed.Rule, error)
-	handle      Handler // nil: the kind is only declared
+
+	uniqueFields func(Args) (map[string]any, error)
+
+	byKey  func(Args) (keyed.Rule, error)
+	handle Handler // nil: the kind is only declared
 }
 
 // Register registers the handler of the kind of T. Like [net/http.ServeMux] it panics on mistakes of the program: an
@@ -117,9 +123,9 @@ func newKind[T Args](o KindOptions[T]) *kind {
 	k := &kind{
 		name: kindOf[T](), queue: o.Queue, priority: o.Priority, timeout: o.Timeout, runsWithin: o.RunsWithin,
 		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, uniqueKey: ofArgs("UniqueKey", o.UniqueKey),
-		byKey: ofArgs("ByKey", o.ByKey),
+		uniqueFields: ofArgs("UniqueFields", o.UniqueFields), byKey: ofArgs("ByKey", o.ByKey),
 	}
-	if k.uniqueKey != nil {
+	if k.uniqueKey != nil || k.uniqueFields != nil {
 		k.unique = cmp.Or(k.unique, &Unique{})
 	}
 	if err := k.check(); err != nil {
@@ -176,8 +182,13 @@ func (k *kind) check() error {
 }
 
 func (k *kind) checkUniqueKey() error {
-	if k.uniqueKey != nil && k.unique.Key != "" {
-		return validate.Errorf("UniqueKey", "is set, and so is Unique.Key: set one of them")
+	derives := k.uniqueKey != nil || k.uniqueFields != nil
+	switch {
+	case k.uniqueKey != nil && k.uniqueFields != nil:
+		return validate.Errorf("UniqueFields", "is set, and so is UniqueKey: set one of them")
+	case derives && (k.unique.Key != "" || k.unique.Fields != nil):
+		return validate.Errorf("Unique", "has a Key or Fields, and the kind has a UniqueKey or UniqueFields: set one "+
+			"of them")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func Spec(schema string) workqueue.Spec {
 		FreedColumn: "freed_key",
 		KeptColumn:  "unique_states",
 
-		Writer: writer,
+		Writer: writer(),
 
 		MaxAttempts: DefaultMaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,

@@ -2,8 +2,6 @@ package jobs
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"strings"
 
@@ -27,9 +25,17 @@ import (
 // enqueue its successor. If the transaction does not commit, the job still holds its key.
 type Unique struct {
 	// Key is what no two jobs of one kind may have in common: at most [MaxKey] bytes. A constant allows one job of the
-	// kind. Default: what [KindOptions].UniqueKey returns or, if the kind has none, the encoded args, before
-	// encryption. The kind of a unique job may not have the character U+001F.
+	// kind. Default: Fields, or what [KindOptions].UniqueKey or UniqueFields returns or, if the kind has neither, the
+	// encoded args, before encryption. The kind of a unique job may not have the character U+001F.
+	//
+	// Jobs that programs in other languages enqueue, too, need a Key or Fields: encoded args are Go's own.
 	Key string
+	// Fields are what no two jobs of one kind may have in common: 1 to [MaxFields] values by name, in place of a Key.
+	// Names have 1 to [MaxFieldName] bytes. A value is a text of at most [MaxFieldText] bytes, a number with at most
+	// [MaxFieldDigits] digits on each side of its point, true, false or nil. Numbers are compared by their decimal
+	// value, a float by the shortest decimal that stands for it, so 1.50 is 1.5; the number 7 and the text "7" differ,
+	// and so do nil and a field that is missing. The same fields are the same key in every language, see docs/sql.md.
+	Fields map[string]any
 	// While names the ended states in which the key stays taken. Default: none.
 	While States
 	// Until says whether the key is free already when the job starts. Default: [UntilEnd].
@@ -94,21 +100,37 @@ func (u *Unique) check() error {
 	case u.OnConflict > Reject:
 		return validate.Errorf("Unique.OnConflict", "is %d, want Keep, Replace or Reject", u.OnConflict)
 	}
-	return checkOptionalName("Unique.Key", u.Key, MaxKey)
+	return cmp.Or(checkOptionalName("Unique.Key", u.Key, MaxKey), u.checkFields())
+}
+
+func (u *Unique) checkFields() error {
+	if u.Fields == nil {
+		return nil
+	}
+	if u.Key != "" {
+		return validate.Errorf("Unique.Fields", "are set, and so is Unique.Key: set one of them")
+	}
+	_, err := canonical(u.Fields)
+	return err
 }
 
 // unique returns the job's Unique or, if it has none, its kind's, with the key that the kind derives from the args.
 func (i Insert) unique(k *kind) (*Unique, error) {
 	u := cmp.Or(i.Unique, k.unique)
-	if u == nil || u.Key != "" || k.uniqueKey == nil {
+	if u == nil || u.Key != "" || u.Fields != nil {
 		return u, nil
 	}
-	key, err := k.uniqueKey(i.Args)
-	if err == nil {
-		err = input.Name(fmt.Sprintf("UniqueKey of kind %q", k.name), key, MaxKey)
+	derived, err := *u, error(nil)
+	switch {
+	case k.uniqueKey != nil:
+		if derived.Key, err = k.uniqueKey(i.Args); err == nil {
+			err = input.Name(fmt.Sprintf("UniqueKey of kind %q", k.name), derived.Key, MaxKey)
+		}
+	case k.uniqueFields != nil:
+		if derived.Fields, err = k.uniqueFields(i.Args); err == nil {
+			_, err = canonical(derived.Fields) // also if there are none
+		}
 	}
-	derived := *u
-	derived.Key = key
 	return &derived, err
 }
 
@@ -128,15 +150,15 @@ func (u *Unique) checkKind(kind string) error {
 }
 
 // text returns the unique key in its stored form. The first letter keeps the scopes apart.
-func (u *Unique) text(kind string, args []byte) string {
+func (u *Unique) text(kind string, args []byte) (string, error) {
 	switch {
-	case u == nil:
-		return ""
 	case u.Key != "":
-		return "u:" + kind + kindEnd + u.Key
+		return "u:" + kind + kindEnd + u.Key, nil
+	case u.Fields != nil:
+		form, err := canonical(u.Fields)
+		return "f:" + kind + kindEnd + hash(form), err
 	}
-	hash := sha256.Sum256(args)
-	return "a:" + kind + kindEnd + base64.RawURLEncoding.EncodeToString(hash[:])
+	return "a:" + kind + kindEnd + hash(args), nil
 }
 
 // states are how the row stores While and Until.
@@ -147,11 +169,12 @@ func (u *Unique) states() States {
 	return u.While
 }
 
+const inTurnPrefix = "unique/"
+
 // inTurn is the rule of jobs that run one at a time, by their stored unique key. It is hashed because a concurrency key
 // is shorter.
 func inTurn(uniqueKey string) keyed.Rule {
-	hash := sha256.Sum256([]byte(uniqueKey))
-	return keyed.Ordered{Key: "unique/" + base64.RawURLEncoding.EncodeToString(hash[:]), OnFailure: keyed.Skip}
+	return keyed.Ordered{Key: inTurnPrefix + hash([]byte(uniqueKey)), OnFailure: keyed.Skip}
 }
 
 // checkInTurn refuses another rule beside that of UntilStartInTurn.

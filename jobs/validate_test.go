@@ -128,7 +128,7 @@ func TestRegisterPanicsWhereTheProgramCannotHaveMeantIt(t *testing.T) {
 		"two unique keys": {func(r *jobs.Registry) {
 			jobs.Declare(r, jobs.KindOptions[mail]{Unique: &jobs.Unique{Key: "k"},
 				UniqueKey: func(mail) string { return "k" }})
-		}, "txwork: UniqueKey is set, and so is Unique.Key: set one of them"},
+		}, "txwork: Unique has a Key or Fields, and the kind has a UniqueKey or UniqueFields: set one of them"},
 		"unique states": {func(r *jobs.Registry) {
 			jobs.Register(r, nothing[mail], jobs.KindOptions[mail]{Unique: &jobs.Unique{While: 1}})
 		}, "txwork: Unique.While is 1, want WhileDone, WhileFailed or both"},

@@ -11,7 +11,7 @@ type unit struct {
 	Calls     []string // functions that a role calls, itself or through a trigger's function
 	triggers  []string // functions that only triggers run, or the owner
 	Seen      []string // functions that policies call, or everybody
-	Writers   []string // functions that write rows, see workqueue.Writer: a name may have payloads of several types
+	Writers   []string // names of functions that write rows, see workqueue.Writer, and of those that they call
 	Several   []string // functions of workers, of which a name has several signatures
 	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
@@ -81,10 +81,11 @@ func migratedUnits() []unit {
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "given", "slot").
-			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "steps", "progress", "pause", "resume",
-				"limit").
+			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "chain_key", "steps", "progress",
+				"pause", "resume", "limit").
 			several("put_step", "output", "complete").
-			runs("free_key", "chain_key", "record", "forget", "give_slot", "policies").enqueued("jobs"),
+			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
+			writtenBy("enqueue", "unique_hash"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
@@ -145,8 +146,8 @@ func (u unit) enqueued(domain ...string) unit {
 	return u.writtenBy("enqueue")
 }
 
-func (u unit) writtenBy(suffix string) unit {
-	u.Writers = u.named([]string{suffix, suffix + "_many"})
+func (u unit) writtenBy(suffix string, calls ...string) unit {
+	u.Writers = u.named(append([]string{suffix, suffix + "_many"}, calls...))
 	return u
 }
 

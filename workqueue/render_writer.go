@@ -25,6 +25,7 @@ type writerView struct {
 	Types      string // those of its signature
 	Fields     []writerField
 	Checks     []string
+	Begin      string
 	Held       string // the condition that the row has unique values; empty if it always has, or the table has none
 	Key        string // the value of the key column, if there is one
 	ID         string // the parameter of the id
@@ -66,10 +67,16 @@ func (v view) writer() writerView {
 	for i, p := range v.spec.writerParams() {
 		positions[p.Name] = fmt.Sprintf("$%d", i+1)
 	}
+	for _, name := range v.spec.Writer.Calls {
+		positions[name] = v.Function(name)
+	}
 	in := func(text string) string { return v.replaced(text, "enqueue", positions) }
 	values := map[string]string{}
-	for _, f := range v.spec.writerValues() {
+	for i, f := range v.spec.writerValues() {
 		w.Fields = append(w.Fields, writerField{f.Quoted, in(f.Value)})
+		if i < len(coreFields) {
+			values[f.Quoted] = in(f.Value)
+		}
 	}
 	for _, c := range v.Columns {
 		if as := c.written().As; as != "" {
@@ -83,6 +90,10 @@ func (v view) writer() writerView {
 		w.Unique, w.Held = nil, ""
 	}
 	w.Key, w.ID = values[v.spec.KeyColumn], positions[writerID]
+	w.Begin = in(v.spec.Writer.Begin)
+	for name, value := range values {
+		positions[newPrefix+name] = "(" + value + ")"
+	}
 	maps.Copy(positions, map[string]string{
 		"id":               v.Named(v.spec.writerName()) + ".id",
 		"table":            v.Table,

@@ -17,8 +17,9 @@ import (
 // type, and a parameter of a driver that names no type, is text, whose bytes are stored as UTF-8.
 //
 // SQL in a Writer and in [Written] names a parameter as @name, and runs with search_path = pg_catalog. In Found and
-// Change @id is the id that the function returns, @table the table, @announce the call that wakes its workers, and
-// @default_attempts the table's MaxAttempts.
+// Change @id is the id that the function returns, @table the table, @announce the call that wakes its workers,
+// @default_attempts the table's MaxAttempts, and @new_<column> the value that a new row has in a column. @name of a
+// function in Calls is that function.
 type Writer struct {
 	// Name is the end of the function's name. Default: enqueue. `txwork roles` gives rights on the functions of tables
 	// of your own if they have the default.
@@ -31,8 +32,17 @@ type Writer struct {
 	// one.
 	Payload string
 
+	// Params are further parameters, with defaults, after all others.
+	Params []Param
+
 	// Checks refuse rows, after the first one that is violated.
 	Checks []Check
+
+	// Calls are the functions <table>_<name> that its SQL calls.
+	Calls []string
+
+	// Begin are statements in PL/pgSQL that run after the checks, before anything is written. They may set parameters.
+	Begin string
 
 	// Results are parameters that are returned beside id and duplicate. They are set by Found.
 	Results []Param
@@ -120,6 +130,7 @@ func (s Spec) writerParams() []Param {
 			params = append(params, p)
 		}
 	}
+	params = append(params, s.Writer.Params...)
 	payload := s.writerPayload(params)
 	rank := func(p Param) int {
 		switch {
@@ -148,6 +159,12 @@ func (s Spec) writerPayload(params []Param) string {
 	return ""
 }
 
+// coreFields are the columns of the core that every writer writes. newPrefix is before the name of a column whose new
+// value is meant.
+var coreFields = []string{"due_at", "max_attempts", "headers"}
+
+const newPrefix = "new_"
+
 // maxParams is how many parameters a function of PostgreSQL may have, with what it returns.
 const maxParams = 100
 
@@ -174,12 +191,21 @@ func (s Spec) validateWriter() error {
 	if err := s.validateMany(); err != nil {
 		return err
 	}
+	names = append(names, s.Writer.Calls...)
+	for _, name := range coreFields {
+		names = append(names, newPrefix+name)
+	}
+	for _, c := range s.Columns {
+		if c.written().As != "" {
+			names = append(names, newPrefix+c.Name)
+		}
+	}
 	return s.validateWriterSQL(append(names, "table", "table_name", "announce", "default_attempts"))
 }
 
 // validateWriterSQL refuses SQL that names a parameter which the function does not have.
 func (s Spec) validateWriterSQL(names []string) error {
-	texts := []string{s.Writer.Found, s.Writer.Change, s.Writer.ChangeMany, s.Writer.Alone}
+	texts := []string{s.Writer.Begin, s.Writer.Found, s.Writer.Change, s.Writer.ChangeMany, s.Writer.Alone}
 	for _, c := range s.writerChecks() {
 		if !slices.Contains(names, c.Parameter) || c.Message == "" || c.Hint == "" {
 			return invalid("writer", "of table %q has a check of %q without a parameter, a message or a hint", s.Table,

@@ -15,7 +15,7 @@ var needed = []struct{ trigger, function, side string }{
 	{"key_move", "key_move", ""},
 	{"key_gone_all", "key_forget", ""}, {"key_lost_all", "key_forget", "_key_note"},
 	{"join_settle", "join_settled", ""}, {"join_delete", "join_settled", ""},
-	{"free_key", "free_key", ""}, {"start_key", "free_key", ""}, {"chain_key", "chain_key", ""},
+	{"free_key", "free_key", ""}, {"start_key", "free_key", ""}, {"check_key", "check_key", ""},
 	{"record", "record", ""}, {"forget", "forget", ""},
 	{"give_slot", "give_slot", ""}, {"drop_slot", "give_slot", ""},
 	{"rearm", "rearm", ""}, {"disarm", "disarm", ""},

@@ -126,7 +126,7 @@ func (g *generic) fill(others int) {
 		"outbox": "(topic, payload, dedup_key) SELECT 'other', '', 'other/' || i",
 		"inbox":  "(consumer, source, message_id, topic, payload) SELECT 'other', 's', i::text, 't', ''",
 		"timers": "(key, topic, payload, fire_at, generation) SELECT 'other/' || i, 't', '', now(), 1",
-		"jobs":   "(kind, queue, priority, args, unique_key) SELECT 'other', 'other', 2, '{}', 'other/' || i",
+		"jobs":   "(kind, queue, priority, args, unique_key) SELECT 'other', 'other', 2, '{}', 'u:other' || chr(31) || i",
 	} {
 		if others > 0 {
 			_, err := g.pool.Exec(g.Context(), "INSERT INTO "+table+" "+columns+

@@ -48,7 +48,8 @@ func TestEverybodyAsksForTheProtocol(t *testing.T) {
 }
 
 // writers are the functions that write rows, by the end of their names.
-var writers = map[string]string{"_enqueue": "rows", "_receive": "messages", "timers_set": "timers"}
+var writers = map[string]string{"_enqueue": "rows", "_receive": "messages", "timers_set": "timers",
+	"_unique_hash": "keys of rows"}
 
 func TestAViewerChangesNothing(t *testing.T) {
 	f := newFixture(t)

@@ -112,6 +112,17 @@ func (f *fixture) pairs() map[string]pair {
 				unique_while => '{failed, done}')`},
 		"a job that is unique while it is live": {"jobs", job(jobs.Insert{Unique: &jobs.Unique{Key: "live"}}),
 			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', unique_key => 'live')`},
+		"a job that is unique by fields": {"jobs", job(jobs.Insert{Unique: &jobs.Unique{
+			Fields: map[string]any{"customer": 7, "price": 1.5, "name": "ü", "paid": true, "note": nil}}}),
+			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', unique_fields =>
+				'{"name": "\u00fc", "note": null, "price": 1.50, "customer": 70e-1, "paid": true}')`},
+		"a job that is unique until it starts": {"jobs", job(jobs.Insert{Unique: &jobs.Unique{Key: "k",
+			Until: jobs.UntilStart}}),
+			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', unique_key => 'k', unique_until => 'start')`},
+		"a job that is unique until it starts, in turn": {"jobs", job(jobs.Insert{Unique: &jobs.Unique{
+			Fields: map[string]any{"a": 1}, Until: jobs.UntilStartInTurn}}),
+			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', unique_fields => '{"a": 1}',
+				unique_until => 'start_in_turn')`},
 		"an ordered job": {"jobs", job(jobs.Insert{ByKey: keyed.Ordered{Key: "k", OnFailure: keyed.Park}}),
 			`jobs_enqueue('thumbnail', '{"picture":"cat.png"}', ordered_key => 'k', on_failure => 'park')`},
 		"a limited job": {"jobs", job(jobs.Insert{ByKey: keyed.Limited{Key: "k", MaxRunning: 3}}),

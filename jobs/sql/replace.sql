@@ -49,4 +49,4 @@ WITH locked AS MATERIALIZED (
     FROM changed
     HAVING CASE WHEN count(*) > 0 THEN {{.Announce}} IS NOT NULL END
 )
-SELECT unnest(told.ids) AS id FROM told
+SELECT {{if .One}}true{{else}}unnest(told.ids) AS id{{end}} FROM told

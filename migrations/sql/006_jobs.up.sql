@@ -994,7 +994,11 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
     INOUT "id" uuid DEFAULT NULL,
-    OUT duplicate boolean
+    "unique_fields" jsonb DEFAULT NULL,
+    "unique_until" text DEFAULT 'end',
+    "on_conflict" text DEFAULT 'keep',
+    OUT duplicate boolean,
+    OUT "replaced" boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1072,7 +1076,7 @@ BEGIN
             MESSAGE = 'unique_key must have 1 to 255 bytes',
             HINT = 'NULL is a job that is not unique.';
     END IF;
-    IF ($5 IS NULL OR strpos($1, chr(31)) = 0) IS NOT TRUE THEN
+    IF (num_nonnulls($5, $17) = 0 OR strpos($1, chr(31)) = 0) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'kind',
             MESSAGE = 'kind must not have the character U+001F, which ends the kind in the key of a unique job',
             HINT = 'Take another kind.';
@@ -1087,11 +1091,51 @@ BEGIN
             MESSAGE = 'headers must have at most 65536 bytes',
             HINT = 'Put what is larger into the payload.';
     END IF;
+    replaced := false;
+    IF num_nonnulls($5, $17) = 0 THEN
+    IF ($18 = 'end' AND $19 = 'keep') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_key',
+            MESSAGE = 'unique_key or unique_fields must be given beside unique_until and on_conflict',
+            HINT = 'Give one, or leave these out.';
+    END IF;
+    ELSE
+    IF (num_nonnulls($5, $17) = 1) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
+            MESSAGE = 'unique_fields must not be given beside unique_key',
+            HINT = 'Give one of them.';
+    END IF;
+    IF ($18 IN ('end', 'start', 'start_in_turn')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_until',
+            MESSAGE = 'unique_until must be end, start or start_in_turn',
+            HINT = 'Give one of them, or leave it out.';
+    END IF;
+    IF ($19 IN ('keep', 'replace', 'reject')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_conflict',
+            MESSAGE = 'on_conflict must be keep, replace or reject',
+            HINT = 'Give one of them, or leave it out.';
+    END IF;
+    IF ($18 = 'end' OR cardinality($6) = 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_while',
+            MESSAGE = 'unique_while must be empty beside unique_until, by which the key is free before the job ends',
+            HINT = 'Leave one of them out.';
+    END IF;
+    IF ($18 <> 'start_in_turn' OR num_nonnulls($7, $9) = 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_until',
+            MESSAGE = 'unique_until must not be start_in_turn for a job with ordered_key or limited_key, since it sets these',
+            HINT = 'Use start for a job with a key of its own.';
+    END IF;
+        $5 := CASE WHEN $5 IS NULL THEN concat('f:', $1, chr(31), "{{schema}}"."jobs_unique_hash"($17))
+            ELSE concat('u:', $1, chr(31), $5) END;
+        IF $18 = 'start_in_turn' THEN
+            $7 := 'unique/' || translate(encode(sha256(convert_to($5, 'UTF8')), 'base64'), '+/=', '-_');
+            $8 := 'skip';
+        END IF;
+    END IF;
     IF (coalesce($7, $9)) IS NOT NULL THEN
         PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
     END IF;
     duplicate := false;
-    IF NOT ((concat('u:', $1, chr(31)) || $5) IS NOT NULL) THEN
+    IF NOT (($5) IS NOT NULL) THEN
         id := own;
         INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
         VALUES (id,
@@ -1102,8 +1146,8 @@ BEGIN
             $3,
             $4::smallint,
             $2,
-            concat('u:', $1, chr(31)) || $5,
-            CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END, 0) END,
+            $5,
+            CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END + CASE WHEN $18 = 'end' THEN 0 ELSE 2 END, 0) END,
             coalesce($7, $9),
             CASE WHEN $7 IS NOT NULL THEN 0 WHEN $9 IS NOT NULL THEN coalesce($10, 2147483647) END,
             CASE WHEN $7 IS NOT NULL THEN CASE $8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN $9 IS NOT NULL THEN 0 END,
@@ -1127,8 +1171,8 @@ BEGIN
             $3,
             $4::smallint,
             $2,
-            concat('u:', $1, chr(31)) || $5,
-            CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END, 0) END,
+            $5,
+            CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END + CASE WHEN $18 = 'end' THEN 0 ELSE 2 END, 0) END,
             coalesce($7, $9),
             CASE WHEN $7 IS NOT NULL THEN 0 WHEN $9 IS NOT NULL THEN coalesce($10, 2147483647) END,
             CASE WHEN $7 IS NOT NULL THEN CASE $8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN $9 IS NOT NULL THEN 0 END,
@@ -1141,9 +1185,57 @@ BEGIN
         END IF;
         SELECT t.id INTO id
         FROM "{{schema}}"."jobs" AS t
-        WHERE t."unique_key" = (concat('u:', $1, chr(31)) || $5);
+        WHERE t."unique_key" = ($5);
         IF FOUND THEN
             duplicate := true;
+            IF $19 = 'reject' THEN
+                RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'unique_key',
+                    MESSAGE = format('unique_key is held by job %s', "jobs_enqueue".id),
+                    HINT = 'Roll back, or use another on_conflict.';
+            ELSIF $19 = 'replace' THEN
+WITH locked AS MATERIALIZED (
+    SELECT t.id FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY (ARRAY["jobs_enqueue".id]::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
+), changed AS (
+    UPDATE "{{schema}}"."jobs" AS t
+    SET args = s.args,
+        queue = s.queue,
+        priority = s.priority,
+        due_at = greatest(s.due_at, now()),
+        headers = s.headers::jsonb,
+        max_attempts = coalesce(s.max_attempts, 30),
+        retry = s.retry::jsonb,
+        unique_states = s.unique_states,
+        schedule = s.schedule,
+        concurrency_key = s.concurrency_key,
+        key_limit = s.key_limit,
+        key_policy = s.key_policy,
+        key_rate = s.key_rate,
+        key_burst = s.key_burst,
+        attempts = 0,
+        last_error = NULL,
+        trail = CASE WHEN t.trail IS NOT NULL OR t.attempts > 0 THEN false END,
+        progress = NULL,
+        progress_note = NULL,
+        output = NULL
+    FROM ROWS FROM (unnest(ARRAY["jobs_enqueue".id]::uuid[]), unnest(ARRAY[($5)]::text[]), unnest(ARRAY[($2)]::bytea[]), unnest(ARRAY[($4::smallint)]::bigint[]),
+            unnest(ARRAY[(greatest($13, now()))]::timestamptz[]), unnest(ARRAY[(nullif($14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'))]::text[]), unnest(ARRAY[(coalesce($15, 30))]::bigint[]), unnest(ARRAY[NULL]::text[]),
+            unnest(ARRAY[(CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END + CASE WHEN $18 = 'end' THEN 0 ELSE 2 END, 0) END)]::bigint[]), unnest(ARRAY[($3)]::text[]), unnest(ARRAY[NULL]::text[]), unnest(ARRAY[(coalesce($7, $9))]::text[]), unnest(ARRAY[(CASE WHEN $7 IS NOT NULL THEN 0 WHEN $9 IS NOT NULL THEN coalesce($10, 2147483647) END)]::bigint[]),
+            unnest(ARRAY[(CASE WHEN $7 IS NOT NULL THEN CASE $8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN $9 IS NOT NULL THEN 0 END)]::bigint[]), unnest(ARRAY[($11)]::double precision[]), unnest(ARRAY[(CASE WHEN $11 IS NOT NULL THEN coalesce($12, greatest(1, ceil(least($11, 2147483647)))::integer) END)]::bigint[]),
+            generate_subscripts('{}'::int[], 1))
+        AS s (id, unique_key, args, priority, due_at, headers, max_attempts, retry, unique_states, queue, schedule,
+            concurrency_key, key_limit, key_policy, key_rate, key_burst)
+    WHERE t.id = ANY (ARRAY(SELECT l.id FROM locked AS l)) AND t.id = s.id AND t.unique_key = s.unique_key
+      AND coalesce(t.status = 0, false)
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+)
+SELECT true FROM told
+                INTO replaced;
+                replaced := FOUND;
+            END IF;
             RETURN;
         END IF;
     END LOOP;
@@ -1153,7 +1245,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, bytea, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, bytea, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid, jsonb, text, text) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
@@ -1173,20 +1265,24 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
     INOUT "id" uuid DEFAULT NULL,
-    OUT duplicate boolean
+    "unique_fields" jsonb DEFAULT NULL,
+    "unique_until" text DEFAULT 'end',
+    "on_conflict" text DEFAULT 'keep',
+    OUT duplicate boolean,
+    OUT "replaced" boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    SELECT w.id, w.duplicate
-    INTO id, duplicate
-    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS w;
+    SELECT w.id, w.duplicate, w."replaced"
+    INTO id, duplicate, "replaced"
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, text, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, text, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid, jsonb, text, text) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
@@ -1206,20 +1302,24 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
     INOUT "id" uuid DEFAULT NULL,
-    OUT duplicate boolean
+    "unique_fields" jsonb DEFAULT NULL,
+    "unique_until" text DEFAULT 'end',
+    "on_conflict" text DEFAULT 'keep',
+    OUT duplicate boolean,
+    OUT "replaced" boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    SELECT w.id, w.duplicate
-    INTO id, duplicate
-    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS w;
+    SELECT w.id, w.duplicate, w."replaced"
+    INTO id, duplicate, "replaced"
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, json, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, json, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid, jsonb, text, text) FROM PUBLIC;
 
 -- The same for a payload of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
@@ -1239,20 +1339,24 @@ CREATE FUNCTION "{{schema}}"."jobs_enqueue"(
     "headers" jsonb DEFAULT NULL,
     "max_attempts" integer DEFAULT NULL,
     INOUT "id" uuid DEFAULT NULL,
-    OUT duplicate boolean
+    "unique_fields" jsonb DEFAULT NULL,
+    "unique_until" text DEFAULT 'end',
+    "on_conflict" text DEFAULT 'keep',
+    OUT duplicate boolean,
+    OUT "replaced" boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 BEGIN
-    SELECT w.id, w.duplicate
-    INTO id, duplicate
-    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS w;
+    SELECT w.id, w.duplicate, w."replaced"
+    INTO id, duplicate, "replaced"
+    FROM "{{schema}}"."jobs_enqueue"($1, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) AS w;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, jsonb, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_enqueue"(text, jsonb, text, integer, text, text[], text, text, text, integer, double precision, integer, timestamptz, jsonb, integer, uuid, jsonb, text, text) FROM PUBLIC;
 
 -- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
 -- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
@@ -1290,6 +1394,9 @@ DECLARE
     a14 jsonb[];
     a15 integer[];
     a16 uuid[];
+    a17 jsonb[];
+    a18 text[];
+    a19 text[];
     size integer;
     bad bigint;
     keyed boolean;
@@ -1316,12 +1423,12 @@ BEGIN
     END IF;
     SELECT min(e.ord) INTO bad
     FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
-    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['kind', 'args', 'args_text', 'args_base64', 'queue', 'priority', 'unique_key', 'unique_while', 'ordered_key', 'on_failure', 'limited_key', 'max_running', 'rate', 'burst', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'args')::int + (e.value ? 'args_text')::int + (e.value ? 'args_base64')::int > 1 ELSE true END;
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['kind', 'args', 'args_text', 'args_base64', 'queue', 'priority', 'unique_key', 'unique_while', 'ordered_key', 'on_failure', 'limited_key', 'max_running', 'rate', 'burst', 'scheduled_at', 'headers', 'max_attempts', 'id', 'unique_fields', 'unique_until', 'on_conflict'] <> '{}' OR (e.value ? 'args')::int + (e.value ? 'args_text')::int + (e.value ? 'args_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
             MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
                 left($1 ->> (bad - 1)::integer, 100)),
-            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
     END IF;
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + CASE
@@ -1338,12 +1445,12 @@ BEGIN
                 WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 11
                 WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 12
                 WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 13
-                WHEN (r.c5 IS NULL OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 14
+                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 14
                 WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 15
                 WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 16 END),
-            bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((concat('u:', r.c1, chr(31)) || r.c5) IS NOT NULL),
+            bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
             array_agg(DISTINCT CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END ORDER BY CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
-            array_agg(false), NULL,
+            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'), NULL,
             array_agg(r.c1),
             array_agg(r.c2),
             array_agg(r.c3),
@@ -1359,8 +1466,11 @@ BEGIN
             array_agg(r.c13),
             array_agg(r.c14),
             array_agg(r.c15),
-            array_agg(r.id)
-        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16
+            array_agg(r.id),
+            array_agg(r.c17),
+            array_agg(r.c18),
+            array_agg(r.c19)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19
         FROM (
             SELECT f.ord,
                 f.f1 AS c1,
@@ -1378,14 +1488,17 @@ BEGIN
                 f.f15 AS c13,
                 f.f16 AS c14,
                 f.f17 AS c15,
-                coalesce(f.f18, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
-            FROM ROWS FROM (jsonb_to_recordset($1) AS ("kind" text, "args" jsonb, "args_text" text, "args_base64" text, "queue" text, "priority" integer, "unique_key" text, "unique_while" text[], "ordered_key" text, "on_failure" text, "limited_key" text, "max_running" integer, "rate" double precision, "burst" integer, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
-                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, ord)
+                coalesce(f.f18, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id,
+                f.f19 AS c17,
+                coalesce(f.f20, 'end') AS c18,
+                coalesce(f.f21, 'keep') AS c19
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ("kind" text, "args" jsonb, "args_text" text, "args_base64" text, "queue" text, "priority" integer, "unique_key" text, "unique_while" text[], "ordered_key" text, "on_failure" text, "limited_key" text, "max_running" integer, "rate" double precision, "burst" integer, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid, "unique_fields" jsonb, "unique_until" text, "on_conflict" text))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, ord)
             OFFSET 0) AS r;
     EXCEPTION WHEN data_exception THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
             MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
@@ -1406,7 +1519,7 @@ BEGIN
                 'must not have the character U+001F, which ends the kind in the key of a unique job',
                 'may have done and failed',
                 'must have at most 65536 bytes'])[bad % 1000]),
-            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
     END IF;
     IF size = 0 THEN
         RETURN;
@@ -1426,7 +1539,7 @@ BEGIN
     IF holds THEN
         WITH w AS (
             INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
-            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, concat('u:', s.c1, chr(31)) || s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
             FROM unnest(
                 a16::uuid[],
                 a1::text[],
@@ -1444,10 +1557,13 @@ BEGIN
                 a13::timestamptz[],
                 a14::jsonb[],
                 a15::integer[],
+                a17::jsonb[],
+                a18::text[],
+                a19::text[],
                 alone::boolean[]
-            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, alone, ord)
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c17, c18, c19, alone, ord)
             WHERE NOT s.alone
-            ORDER BY CASE WHEN NOT keyed THEN (concat('u:', s.c1, chr(31)) || s.c5) COLLATE "C" END, s.ord
+            ORDER BY CASE WHEN NOT keyed THEN (s.c5) COLLATE "C" END, s.ord
             ON CONFLICT ("unique_key")
                 WHERE "unique_key" IS NOT NULL DO NOTHING
             RETURNING id
@@ -1456,7 +1572,7 @@ BEGIN
     ELSE
         WITH w AS (
             INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
-            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, concat('u:', s.c1, chr(31)) || s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
             FROM unnest(
                 a16::uuid[],
                 a1::text[],
@@ -1474,8 +1590,11 @@ BEGIN
                 a13::timestamptz[],
                 a14::jsonb[],
                 a15::integer[],
+                a17::jsonb[],
+                a18::text[],
+                a19::text[],
                 alone::boolean[]
-            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, alone, ord)
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c17, c18, c19, alone, ord)
             WHERE NOT s.alone
             ORDER BY s.ord
             RETURNING id
@@ -1493,22 +1612,23 @@ BEGIN
             FROM (SELECT s.id, s.ord FROM unnest(a16) WITH ORDINALITY AS s (id, ord)
                 UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
         WHERE g.ord IS NOT NULL;
-        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE (SELECT t.id FROM "{{schema}}"."jobs" AS t WHERE NOT s.alone AND t."unique_key" = (concat('u:', s.c1, chr(31)) || s.c5)) END ORDER BY s.ord) INTO holders
-        FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, written, alone) WITH ORDINALITY
-            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, written, alone, ord);
+        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE NULL END ORDER BY s.ord) INTO holders
+        FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a17, a18, a19, written, alone) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c17, c18, c19, written, alone, ord);
         FOR i IN
-            SELECT s.ord FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, holders) WITH ORDINALITY
-            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, holders, ord)
-            WHERE s.holders IS NULL ORDER BY CASE WHEN NOT keyed THEN (concat('u:', s.c1, chr(31)) || s.c5) COLLATE "C" END, s.ord
+            SELECT s.ord FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a17, a18, a19, holders) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c17, c18, c19, holders, ord)
+            WHERE s.holders IS NULL ORDER BY CASE WHEN NOT keyed THEN (s.c5) COLLATE "C" END, s.ord
         LOOP
             SELECT w.* INTO one
-            FROM "{{schema}}"."jobs_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i]::text[], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i], a14[i], a15[i], a16[i]) AS w;
+            FROM "{{schema}}"."jobs_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i]::text[], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i], a14[i], a15[i], a16[i], a17[i], a18[i], a19[i]) AS w;
             holders[i] := one.id;
             written[i] := NOT one.duplicate;
+            replaces[i] := one."replaced";
         END LOOP;
     END IF;
     RETURN QUERY
-    SELECT s.ord::integer, s.id, NOT s.written, false
+    SELECT s.ord::integer, s.id, NOT s.written, coalesce(replaces[s.ord], false)
     FROM unnest(holders, written) WITH ORDINALITY
         AS s (id, written, ord)
     ORDER BY s.ord;
@@ -2160,7 +2280,7 @@ EXECUTE FUNCTION "{{schema}}"."jobs_free_key"();
 -- successor. The transaction is marked with the id of the job that it settles. Until it commits, the index has others
 -- that want the key wait; if it does not, the job still holds its key. The job's row is locked only from here on, so
 -- that its lease is renewed as long as possible.
-CREATE FUNCTION "{{schema}}"."jobs_chain_key"() RETURNS trigger
+CREATE FUNCTION "{{schema}}"."jobs_chain_key"(key text) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2171,16 +2291,112 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL, freed_key = t.unique_key
-    WHERE t.unique_key = NEW.unique_key AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
+    WHERE t.unique_key = $1 AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_chain_key"(text) FROM PUBLIC;
+
+-- Refuses a key that is in none of the forms of Go and jobs_enqueue, whoever writes it: it would meet no other. The
+-- condition of the trigger is all that it costs a job without a key, and is therefore no longer than this.
+CREATE FUNCTION "{{schema}}"."jobs_check_key"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    own CONSTANT text := substr(NEW.unique_key, length(NEW.kind) + 4);
+BEGIN
+    IF (strpos(NEW.kind, chr(31)) = 0
+        AND substr(NEW.unique_key, 3, length(NEW.kind) + 1) = NEW.kind || chr(31)
+        AND CASE left(NEW.unique_key, 2)
+            WHEN 'u:' THEN octet_length(own) BETWEEN 1 AND 255
+            WHEN 'f:' THEN own ~ '^[A-Za-z0-9_-]{43}$'
+            WHEN 'a:' THEN own ~ '^[A-Za-z0-9_-]{43}$'
+        END) IS NOT TRUE
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key',
+            MESSAGE = 'unique_key of {{schema}}.jobs must be u:, f: or a:, the kind, the character U+001F, and a key or hash',
+            HINT = 'Enqueue the job by {{schema}}.jobs_enqueue, which makes the key of unique_key or unique_fields.';
+    END IF;
+    IF coalesce(NEW.unique_states, 0) NOT IN (0, 2, 4, 8, 12) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_states',
+            MESSAGE = format('unique_states of {{schema}}.jobs is %s, which is no set of states', NEW.unique_states),
+            HINT = 'Enqueue the job by {{schema}}.jobs_enqueue, which takes unique_while and unique_until.';
+    END IF;
+    IF current_setting('txwork.claim_tx', true) <> '' THEN
+        PERFORM "{{schema}}"."jobs_chain_key"(NEW.unique_key);
+    END IF;
     RETURN NEW;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_chain_key"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_check_key"() FROM PUBLIC;
 
-CREATE TRIGGER "jobs_chain_key" BEFORE INSERT ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (NEW.unique_key IS NOT NULL AND pg_catalog.current_setting('txwork.claim_tx', true) <> '')
-EXECUTE FUNCTION "{{schema}}"."jobs_chain_key"();
+CREATE TRIGGER "jobs_check_key" BEFORE INSERT ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.unique_key IS NOT NULL)
+EXECUTE FUNCTION "{{schema}}"."jobs_check_key"();
+
+-- The hash of unique fields, which is the same in every language: the SHA-256 of their canonical form in base64url. The
+-- form is all fields, sorted by the bytes of their names, each as length:name type length:value. docs/sql.md describes
+-- it. It must never change, since the keys of jobs are made of it.
+CREATE FUNCTION "{{schema}}"."jobs_unique_hash"(fields jsonb) RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    field record;
+    value bytea;
+    letter text;
+    form bytea := '';
+BEGIN
+    IF (jsonb_typeof(fields) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
+            MESSAGE = 'unique_fields must be a JSON object',
+            HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
+    END IF;
+    IF ((SELECT count(*) FROM jsonb_each(fields)) BETWEEN 1 AND 16) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
+            MESSAGE = 'unique_fields must have 1 to 16 fields',
+            HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
+    END IF;
+    FOR field IN
+        SELECT convert_to(e.key, 'UTF8') AS name, jsonb_typeof(e.value) AS type, e.value #>> '{}' AS text
+        FROM jsonb_each(fields) AS e ORDER BY 1
+    LOOP
+        letter := CASE field.type WHEN 'string' THEN 's' WHEN 'number' THEN 'n' WHEN 'boolean' THEN 'b'
+            WHEN 'null' THEN 'z' END;
+        IF (letter IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
+            MESSAGE = 'unique_fields must have no arrays and objects',
+            HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
+    END IF;
+        IF (octet_length(field.name) BETWEEN 1 AND 63) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
+            MESSAGE = 'unique_fields must have names of 1 to 63 bytes',
+            HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
+    END IF;
+        IF letter = 'n' THEN
+            IF (abs(field.text::numeric) < 1e38 AND scale(trim_scale(field.text::numeric)) <= 38) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
+            MESSAGE = 'unique_fields must have numbers of at most 38 digits before and behind the point',
+            HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
+    END IF;
+            field.text := trim_scale(field.text::numeric);
+        END IF;
+        value := convert_to(coalesce(field.text, ''), 'UTF8');
+        IF (octet_length(value) <= 1024) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
+            MESSAGE = 'unique_fields must have texts of at most 1024 bytes',
+            HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
+    END IF;
+        form := form || convert_to(octet_length(field.name) || ':', 'UTF8') || field.name
+            || convert_to(letter || octet_length(value) || ':', 'UTF8') || value;
+    END LOOP;
+    RETURN translate(encode(sha256(form), 'base64'), '+/=', '-_');
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_unique_hash"(jsonb) FROM PUBLIC;
 
 -- Records an attempt that did not succeed: a reported failure, a lost lease or a cancel. A snooze, a shutdown or a
 -- lease lost together with others gives the attempt back, so it is not recorded, and a success is stored in the job's
@@ -2628,6 +2844,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_steps"(uuid, uuid) FROM PUBLIC;
+
 -- Records a step: put, or kept if the step is on record, whose result is then the one that was recorded first.
 CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value bytea)
 RETURNS TABLE (result text, recorded bytea)
@@ -2686,6 +2904,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, bytea) FROM PUBLIC;
+
 -- Says how far the job is, in per cent.
 CREATE FUNCTION "{{schema}}"."jobs_progress"(
     owner_token uuid, id uuid, percent integer, note text DEFAULT NULL
@@ -2732,6 +2952,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_progress"(uuid, uuid, integer, text) FROM PUBLIC;
+
 -- Records the job's output, in the place of one that was recorded before.
 CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output bytea) RETURNS void
 LANGUAGE plpgsql
@@ -2769,6 +2991,8 @@ BEGIN
     END IF;
 END
 $txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, bytea) FROM PUBLIC;
 
 -- InProgress -> Done, with the job's output; NULL is none, or the one that is recorded. A repetition after a lost reply
 -- finds what the first call left, and is no error.
@@ -2822,6 +3046,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, bytea) FROM PUBLIC;
+
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value text) RETURNS TABLE (result text, recorded bytea)
 LANGUAGE plpgsql
@@ -2831,6 +3057,8 @@ BEGIN
     RETURN QUERY SELECT p.result, p.recorded FROM "{{schema}}"."jobs_put_step"($1, $2, $3, convert_to($4::text, 'UTF8')) AS p;
 END
 $txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, text) FROM PUBLIC;
 
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output text) RETURNS void
@@ -2842,6 +3070,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, text) FROM PUBLIC;
+
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid, output text) RETURNS void
 LANGUAGE plpgsql
@@ -2851,6 +3081,8 @@ BEGIN
     PERFORM "{{schema}}"."jobs_complete"($1, $2, convert_to($3::text, 'UTF8'));
 END
 $txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, text) FROM PUBLIC;
 
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value json) RETURNS TABLE (result text, recorded bytea)
@@ -2862,6 +3094,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, json) FROM PUBLIC;
+
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output json) RETURNS void
 LANGUAGE plpgsql
@@ -2871,6 +3105,8 @@ BEGIN
     PERFORM "{{schema}}"."jobs_output"($1, $2, convert_to($3::text, 'UTF8'));
 END
 $txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, json) FROM PUBLIC;
 
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid, output json) RETURNS void
@@ -2882,6 +3118,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, json) FROM PUBLIC;
+
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_put_step"(owner_token uuid, id uuid, name text, value jsonb) RETURNS TABLE (result text, recorded bytea)
 LANGUAGE plpgsql
@@ -2891,6 +3129,8 @@ BEGIN
     RETURN QUERY SELECT p.result, p.recorded FROM "{{schema}}"."jobs_put_step"($1, $2, $3, convert_to($4::text, 'UTF8')) AS p;
 END
 $txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, jsonb) FROM PUBLIC;
 
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_output"(owner_token uuid, id uuid, output jsonb) RETURNS void
@@ -2902,6 +3142,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, jsonb) FROM PUBLIC;
+
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid, output jsonb) RETURNS void
 LANGUAGE plpgsql
@@ -2912,19 +3154,6 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_steps"(uuid, uuid) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_progress"(uuid, uuid, integer, text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, bytea) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, bytea) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, bytea) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, json) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, json) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, json) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_put_step"(uuid, uuid, text, jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_output"(uuid, uuid, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_complete"(uuid, uuid, jsonb) FROM PUBLIC;
 
 -- Pauses a queue, ends its pause, or replaces its limits, as Client.Pause, Resume and SetLimits do. The caller has to

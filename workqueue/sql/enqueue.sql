@@ -20,6 +20,9 @@ BEGIN
     {{- range .Checks}}
     {{.}}
     {{- end}}
+    {{- with .Begin}}
+    {{.}}
+    {{- end}}
     {{- if .Key}}
     IF ({{.Key}}) IS NOT NULL THEN
         PERFORM WHERE {{.RunsTriggers}};

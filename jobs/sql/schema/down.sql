@@ -1,12 +1,14 @@
 DROP TRIGGER {{.Named "free_key"}} ON {{.Table}};
 DROP TRIGGER {{.Named "start_key"}} ON {{.Table}};
-DROP TRIGGER {{.Named "chain_key"}} ON {{.Table}};
+DROP TRIGGER {{.Named "check_key"}} ON {{.Table}};
 DROP TRIGGER {{.Named "record"}} ON {{.Table}};
 DROP TRIGGER {{.Named "forget"}} ON {{.Table}};
 DROP TRIGGER {{.Named "give_slot"}} ON {{.Table}};
 DROP TRIGGER {{.Named "drop_slot"}} ON {{.Table}};
 DROP FUNCTION {{.Function "free_key"}}();
-DROP FUNCTION {{.Function "chain_key"}}();
+DROP FUNCTION {{.Function "check_key"}}();
+DROP FUNCTION {{.Function "chain_key"}}(text);
+DROP FUNCTION {{.Function "unique_hash"}}(jsonb);
 DROP FUNCTION {{.Function "record"}}();
 DROP FUNCTION {{.Function "forget"}}();
 DROP FUNCTION {{.Function "admit"}}(text, integer);

@@ -35,19 +35,53 @@ EXECUTE FUNCTION {{.Function "free_key"}}();
 -- successor. The transaction is marked with the id of the job that it settles. Until it commits, the index has others
 -- that want the key wait; if it does not, the job still holds its key. The job's row is locked only from here on, so
 -- that its lease is renewed as long as possible.
-CREATE FUNCTION {{.Function "chain_key"}}() RETURNS trigger
+CREATE FUNCTION {{.Function "chain_key"}}(key text) RETURNS void
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
     UPDATE {{.Table}} AS t SET unique_key = NULL, freed_key = t.unique_key
-    WHERE t.unique_key = NEW.unique_key AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
+    WHERE t.unique_key = $1 AND t.id::text = current_setting('txwork.claim_tx') AND t.status = 1;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "chain_key"}}(text) FROM PUBLIC;
+
+-- Refuses a key that is in none of the forms of Go and jobs_enqueue, whoever writes it: it would meet no other. The
+-- condition of the trigger is all that it costs a job without a key, and is therefore no longer than this.
+CREATE FUNCTION {{.Function "check_key"}}() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    own CONSTANT text := substr(NEW.unique_key, length(NEW.kind) + 4);
+BEGIN
+    IF (strpos(NEW.kind, {{.KindEnd}}) = 0
+        AND substr(NEW.unique_key, 3, length(NEW.kind) + 1) = NEW.kind || {{.KindEnd}}
+        AND CASE left(NEW.unique_key, 2)
+            WHEN 'u:' THEN octet_length(own) BETWEEN 1 AND {{.MaxKey}}
+            WHEN 'f:' THEN own ~ '^[A-Za-z0-9_-]{43}$'
+            WHEN 'a:' THEN own ~ '^[A-Za-z0-9_-]{43}$'
+        END) IS NOT TRUE
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_key',
+            MESSAGE = 'unique_key of {{.Name}} must be u:, f: or a:, the kind, the character U+001F, and a key or hash',
+            HINT = 'Enqueue the job by {{.Name}}_enqueue, which makes the key of unique_key or unique_fields.';
+    END IF;
+    IF coalesce(NEW.unique_states, 0) NOT IN ({{.UniqueStates}}) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', COLUMN = 'unique_states',
+            MESSAGE = format('unique_states of {{.Name}} is %s, which is no set of states', NEW.unique_states),
+            HINT = 'Enqueue the job by {{.Name}}_enqueue, which takes unique_while and unique_until.';
+    END IF;
+    IF current_setting('txwork.claim_tx', true) <> '' THEN
+        PERFORM {{.Function "chain_key"}}(NEW.unique_key);
+    END IF;
     RETURN NEW;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Function "chain_key"}}() FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Function "check_key"}}() FROM PUBLIC;
 
-CREATE TRIGGER {{.Named "chain_key"}} BEFORE INSERT ON {{.Table}}
-FOR EACH ROW WHEN (NEW.unique_key IS NOT NULL AND pg_catalog.current_setting('txwork.claim_tx', true) <> '')
-EXECUTE FUNCTION {{.Function "chain_key"}}();
+CREATE TRIGGER {{.Named "check_key"}} BEFORE INSERT ON {{.Table}}
+FOR EACH ROW WHEN (NEW.unique_key IS NOT NULL)
+EXECUTE FUNCTION {{.Function "check_key"}}();

@@ -18,6 +18,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION {{.Function "steps"}}(uuid, uuid) FROM PUBLIC;
+
 -- Records a step: put, or kept if the step is on record, whose result is then the one that was recorded first.
 CREATE FUNCTION {{.Function "put_step"}}(owner_token uuid, id uuid, name text, value bytea)
 RETURNS TABLE (result text, recorded bytea)
@@ -44,6 +46,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION {{.Function "put_step"}}(uuid, uuid, text, bytea) FROM PUBLIC;
+
 -- Says how far the job is, in per cent.
 CREATE FUNCTION {{.Function "progress"}}(
     owner_token uuid, id uuid, percent integer, note text DEFAULT NULL
@@ -64,6 +68,8 @@ BEGIN
 END
 $txwork$;
 
+REVOKE ALL ON FUNCTION {{.Function "progress"}}(uuid, uuid, integer, text) FROM PUBLIC;
+
 -- Records the job's output, in the place of one that was recorded before.
 CREATE FUNCTION {{.Function "output"}}(owner_token uuid, id uuid, output bytea) RETURNS void
 LANGUAGE plpgsql
@@ -79,6 +85,8 @@ BEGIN
     END IF;
 END
 $txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "output"}}(uuid, uuid, bytea) FROM PUBLIC;
 
 -- InProgress -> Done, with the job's output; NULL is none, or the one that is recorded. A repetition after a lost reply
 -- finds what the first call left, and is no error.
@@ -103,6 +111,8 @@ BEGIN
     END IF;
 END
 $txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "complete"}}(uuid, uuid, bytea) FROM PUBLIC;
 {{range .Overloads}}
 -- The same for a value of another type, which is stored as text in UTF-8.
 CREATE FUNCTION {{$.Function .Name}}({{.Parameters}}) RETURNS {{.Returns}}
@@ -113,7 +123,6 @@ BEGIN
     {{.Call}}
 END
 $txwork$;
-{{end}}
-{{- range .WorkFunctions}}
+
 REVOKE ALL ON FUNCTION {{$.Function .Name}}({{.Types}}) FROM PUBLIC;
-{{- end}}
+{{end}}
