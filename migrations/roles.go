@@ -44,9 +44,9 @@ type RoleTable struct {
 	Topics bool // its Spec has [workqueue.Topics]
 }
 
-// Roles returns plain SQL that creates the roles owner, migrator, producer, worker and viewer, gives the tables to
-// the role owner, and grants every role the rights that its work needs and no more. The tables have to exist. The
-// SQL can be run again, and has to be after every migration, because only its owner has rights on a new object.
+// Roles returns plain SQL that creates the roles owner, migrator, producer, worker, viewer and operator, gives the
+// tables to the role owner, and grants every role the rights that its work needs and no more. The tables have to exist.
+// The SQL can be run again, and has to be after every migration, because only its owner has rights on a new object.
 // docs/security.md says what each role can do.
 //
 // The text does not begin or commit a transaction: run it in one.
@@ -59,7 +59,7 @@ func Roles(o RoleOptions) (string, error) {
 	for _, u := range units {
 		p.Relations = append(append(p.Relations, u.Tables...), u.Sequences...)
 		p.Functions = append(p.Functions, u.Functions()...)
-		p.ByName = append(append(p.ByName, u.Writers...), u.Several...)
+		p.ByName = slices.Concat(p.ByName, u.Writers, u.Several, u.Operated)
 	}
 	var b strings.Builder
 	p.execute(&b, "roles.sql", p)
@@ -67,6 +67,9 @@ func Roles(o RoleOptions) (string, error) {
 		b.WriteString("\n")
 		view := unitView{p, u}
 		p.execute(&b, "objects.sql", view)
+		if len(u.Operated) > 0 {
+			p.execute(&b, "operator.sql", view)
+		}
 		for _, file := range u.producer {
 			p.execute(&b, file+".sql", view)
 		}
@@ -189,6 +192,7 @@ func (p rolePrinter) Roles() []roleName {
 		role("producer", "LOGIN", "enqueues"),
 		role("worker", "LOGIN", "claims and settles"),
 		role("viewer", "LOGIN", "reads"),
+		role("operator", "LOGIN", "reads, and decides about rows"),
 	}
 }
 

@@ -11,6 +11,7 @@ type unit struct {
 	Calls     []string // functions that a role calls, itself or through a trigger's function
 	triggers  []string // functions that only triggers run, or the owner
 	Seen      []string // functions that policies call, or everybody
+	Operated  []string // functions that operators call, beside the worker
 	Writers   []string // names of functions that write rows, see workqueue.Writer, and of those that they call
 	Several   []string // functions of workers, of which a name has several signatures
 	ReadOnly  bool     // only the owner may write it
@@ -62,6 +63,11 @@ func (v unitView) GrantSeveral() grantView {
 	return grantView{v.rolePrinter, v.Several, v.Role("worker")}
 }
 
+// GrantOperated is for Operated.
+func (v unitView) GrantOperated() grantView {
+	return grantView{v.rolePrinter, v.Operated, v.Role("worker") + ", " + v.Role("operator")}
+}
+
 // Functions hides rolePrinter.Functions, which lists those of all units.
 func (v unitView) Functions() []string { return v.unit.Functions() }
 
@@ -70,13 +76,18 @@ func (v unitView) Tables() []string { return v.unit.Tables }
 
 func (u unit) Functions() []string { return slices.Concat(u.Calls, u.triggers, u.Seen) }
 
+func (u unit) operated(suffixes ...string) unit {
+	u.Operated = append(u.Operated, u.named(suffixes)...)
+	return u
+}
+
 // migratedUnits returns the units that the migrations create. Producers get no rights on the tables of schedules,
 // because workers carry out what a schedule says.
 func migratedUnits() []unit {
 	return []unit{
 		core("outbox").withTopics().withKeys().withJoin().enqueued(),
 		core("inbox").withTopics().calls("begin", "strip").enqueued("inbox").writtenBy("receive"),
-		core("timers").runs("rearm", "disarm").sees("get").several("cancel").enqueued("timers").writtenBy("set"),
+		core("timers").runs("rearm", "disarm").sees("get").enqueued("timers").writtenBy("set"),
 		core("timers_schedule"),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
@@ -115,21 +126,23 @@ func (t RoleTable) unit() unit {
 // core returns the unit of a table with the objects that every core table has.
 func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, core: true}
-	return u.calls("fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
-		"purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce")
+	return u.calls("fetch", "ack", "abandon", "fail", "extend", "reap_expired", "purge", "fold_step", "fold", "each",
+		"maintain_step", "maintain").runs("announce").
+		operated("run_now", "reschedule", "redrive", "cancel", "discard", "delete")
 }
 
 func (u unit) withTopics() unit {
 	u.Topics = true
-	return u.with("topic").calls("claim_by_topic", "pause", "resume").sees("topics").
+	return u.with("topic").calls("claim_by_topic").operated("pause", "resume").sees("topics").
 		runs("topic_changed", "topic_policies")
 }
 
 func (u unit) withKeys() unit {
 	u.Keyed, u.Sequences = true, append(u.Sequences, u.Table+"_key_seq")
 	return u.with("key_note", "key_state", "key_cursor").
-		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_unblock", "key_sweep", "key_look").
-		runs("key_enter", "key_come", "key_back", "key_wait", "key_note", "key_move", "key_forget", "key_policies")
+		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_sweep", "key_look").
+		runs("key_enter", "key_come", "key_back", "key_wait", "key_note", "key_move", "key_forget", "key_policies").
+		operated("key_unblock")
 }
 
 func (u unit) withJoin() unit {

@@ -150,7 +150,7 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 				"search_path=pg_catalog, pg_temp; enable_seqscan=off"}},
 		"whose rights a function has": {
 			[]string{"ALTER FUNCTION outbox_redrive SECURITY DEFINER STABLE STRICT PARALLEL SAFE"},
-			[]string{"function {schema}.outbox_redrive(uuid[]) has the volatility STABLE, needs VOLATILE; is STRICT; " +
+			[]string{"function {schema}.outbox_redrive(uuid[], text) has the volatility STABLE, needs VOLATILE; is STRICT; " +
 				"is SECURITY DEFINER; has the parallel safety SAFE, needs UNSAFE"}},
 		"a function's arguments": {
 			[]string{"DROP FUNCTION outbox_ack", "CREATE FUNCTION outbox_ack(token uuid, rows uuid[]) RETURNS " +

@@ -27,7 +27,7 @@ func (s Spec) DDL() (up, down string, err error) {
 	fetching := v
 	fetching.Fetches = true
 	parts = append(parts, v.execute("fetch", fetching))
-	for _, f := range v.Functions() {
+	for _, f := range slices.Concat(v.Functions(), v.Verbs()) {
 		parts = append(parts, v.renderFunction(f))
 	}
 	parts = append(parts, v.writersUp()...)
@@ -46,6 +46,7 @@ type sqlFunction struct {
 	returns    string
 	checks     []string
 	expression map[string]string // for each of the statement's parameters
+	verb       bool              // it is one of Verbs
 	wrap       string            // selects what the function returns from the statement's rows
 }
 
@@ -178,12 +179,6 @@ func (v view) Functions() []sqlFunction {
 			checks:     []string{refuseCount("$1", "max_rows")},
 			expression: map[string]string{"max_rows": "$1"},
 		},
-		{
-			Name: "redrive", file: "redrive", returns: "SETOF uuid",
-			params:     []sqlParam{idsParam},
-			checks:     []string{refuseIDs("$1")},
-			expression: map[string]string{"ids": "$1", "actor": "NULL"},
-		},
 	}
 }
 
@@ -209,6 +204,9 @@ func (v view) RuleArgument() string {
 func (v view) functionBody(f sqlFunction) string {
 	v.WholeRows = true
 	body := v.inline(f.file, f.expression)
+	if f.verb {
+		body = hits(body)
+	}
 	if f.wrap != "" {
 		body = fmt.Sprintf(f.wrap, body)
 	}

@@ -240,8 +240,8 @@ func (c *cli) as(rights ...string) *cli {
 	c.t.Cleanup(func() {
 		defer rolesMade.Unlock()
 		ctx := context.Background()
-		for _, name := range []string{role, "txwork_viewer", "txwork_worker", "txwork_producer", "txwork_migrator",
-			"txwork_owner"} {
+		for _, name := range []string{role, "txwork_operator", "txwork_viewer", "txwork_worker", "txwork_producer",
+			"txwork_migrator", "txwork_owner"} {
 			if contained := name != role && strings.Contains(strings.Join(before, " "), name); contained {
 				continue // somebody else's
 			}

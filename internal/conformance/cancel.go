@@ -16,11 +16,11 @@ import (
 // cancel cancels rows and checks which it changed.
 func (s *suite) cancel(ids, changed []uuid.UUID) {
 	s.Helper()
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-		got, err := q.Cancel(ctx, ids, "not any more")
+	s.do(func(ctx context.Context, o ops) error {
+		got, err := o.cancel(ctx, ids, "not any more")
 		s.sameIDs(got, changed)
 		return err
-	}))
+	})
 }
 
 func cancelReady(s *suite) {

@@ -178,7 +178,22 @@ func (o functionOps) reap(ctx context.Context, limit int) (r workqueue.Reaped, e
 }
 
 func (o functionOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return o.ids(ctx, "redrive", ids)
+	return o.verb(ctx, "redrive", ids)
+}
+
+func (o functionOps) cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error) {
+	return o.verb(ctx, "cancel", ids, reason)
+}
+
+// verb calls a function of operators, and returns the ids that it changed.
+func (o functionOps) verb(ctx context.Context, function string, ids []uuid.UUID, more ...any) ([]uuid.UUID, error) {
+	args := append([]any{append([]uuid.UUID{}, ids...)}, more...)
+	rows, err := o.tx.Query(ctx, "SELECT DISTINCT v.id FROM "+o.call(function, len(args))+" AS v WHERE v.changed",
+		described(args)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

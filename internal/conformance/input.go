@@ -344,8 +344,9 @@ func functionsRefuseNullIDs(s *suite) {
 }
 
 // coreFunctions are the functions of every table, whatever its domain adds.
-var coreFunctions = []string{"fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive", "announce",
-	"purge", "fold_step", "fold", "each", "maintain_step", "maintain"}
+var coreFunctions = []string{"fetch", "ack", "abandon", "fail", "extend", "reap_expired", "redrive", "run_now",
+	"reschedule", "cancel", "discard", "delete", "announce", "purge", "fold_step", "fold", "each", "maintain_step",
+	"maintain"}
 
 // A role that may log in may not yet do work: no function, not even a domain's, is executable by PUBLIC, and each is
 // safe from the caller's search_path.

@@ -59,6 +59,7 @@ type ops interface {
 	extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
 	reap(ctx context.Context, limit int) (workqueue.Reaped, error)
 	redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
+	cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error)
 }
 
 // queueOps are the operations of the Go API.
@@ -120,6 +121,10 @@ func (o queueOps) reap(ctx context.Context, limit int) (workqueue.Reaped, error)
 
 func (o queueOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	return o.Redrive(ctx, ids, "")
+}
+
+func (o queueOps) cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error) {
+	return o.Cancel(ctx, ids, reason)
 }
 
 // inTx returns the operations in an application's transaction.

@@ -379,6 +379,10 @@ func (g *generic) settles(table, some string) {
 		_, err := q.In(tx).Redrive(ctx, ids, "somebody")
 		return err
 	})
+	for _, call := range []string{"reschedule($1, now() + interval '1 day')", "run_now($1)", "cancel($1, 'why')",
+		"redrive($1)", "cancel($1, 'why')", "discard($1, 'why')", "delete($1)"} {
+		g.sql(table+" "+call, "SELECT * FROM "+table+"_"+call, ids)
+	}
 }
 
 func (g *generic) inboxSteps() {

@@ -209,7 +209,7 @@ func TestRolesWithFewRights(t *testing.T) {
 	must(t, err)
 	w.exec(roles)
 	t.Cleanup(func() {
-		for _, s := range []string{"viewer", "worker", "producer", "migrator", "owner"} {
+		for _, s := range []string{"operator", "viewer", "worker", "producer", "migrator", "owner"} {
 			name := role + "_" + s
 			_, err := w.Pool.Exec(context.Background(), "REASSIGN OWNED BY "+name+" TO CURRENT_USER; DROP OWNED BY "+
 				name+"; DROP ROLE "+name)

@@ -37,7 +37,7 @@ const password = "not-a-secret"
 
 var quiet = workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 
-// A fixture is a schema with all tables and its five roles.
+// A fixture is a schema with all tables and its six roles.
 type fixture struct {
 	t      *testing.T
 	db     *pgtest.DB // as the superuser that created it
@@ -60,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 	f.openDomains()
 	t.Cleanup(f.dropRoles)
 	f.grant(f.db.Pool)
-	for _, role := range []string{"migrator", "producer", "worker", "viewer"} {
+	for _, role := range []string{"migrator", "producer", "worker", "viewer", "operator"} {
 		f.exec(f.db.Pool, "ALTER ROLE "+f.role(role)+" PASSWORD '"+password+"'")
 	}
 	return f
@@ -138,7 +138,7 @@ func (f *fixture) role(name string) string { return f.prefix + "_" + name }
 
 func (f *fixture) dropRoles() {
 	ctx := context.Background()
-	for _, name := range []string{"viewer", "worker", "producer", "migrator", "owner"} {
+	for _, name := range []string{"operator", "viewer", "worker", "producer", "migrator", "owner"} {
 		for _, statement := range []string{"DROP OWNED BY " + f.role(name) + " CASCADE", "DROP ROLE " + f.role(name)} {
 			if _, err := f.db.Pool.Exec(ctx, statement); err != nil {
 				f.t.Errorf("%s: %v", statement, err)

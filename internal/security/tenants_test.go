@@ -57,14 +57,15 @@ var concludes = map[string]string{
 
 // touches are the functions that only touch rows which the role sees, or which it is told of by the row of a trigger.
 var touches = []string{"_ack", "_abandon", "_fail", "_extend", "_claim_admitted", "_fetch", "_reap_expired",
-	"_redrive", "_announce", "_key_enter", "_key_come", "_key_back", "_key_wait",
+	"_redrive", "_run_now", "_reschedule", "_cancel", "_discard", "_delete",
+	"_announce", "_key_enter", "_key_come", "_key_back", "_key_wait",
 	"_key_note", "_key_move", "_key_unblock", "_policies",
 	"_join_settled", "_free_key", "_check_key", "_chain_key", "_unique_hash",
 	"_record", "_give_slot", "_give_start", "_begin", "_strip", "_rearm",
 	"_disarm", "_purge", "_each", "_fold_step", "_fold", "_maintain", "_topics", "_topic_changed", "_enqueue",
 	"_receive", "_set", "owner_token", "process_beat",
 	"protocol", "require", "_enqueue_many", "_receive_many", "_set_many",
-	"_steps", "_put_step", "_progress", "_output", "_complete", "_cancel", "_get"}
+	"_steps", "_put_step", "_progress", "_output", "_complete", "_get"}
 
 // Each function is known either to conclude nothing from absence, or to refuse a role that does not see all rows.
 func TestEveryFunctionIsKnownToConcludeOrNot(t *testing.T) {

@@ -1,22 +1,22 @@
 -- {{.Title}}
 REVOKE ALL ON TABLE {{.List .Tables}}
-FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
+FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
 GRANT {{if .ReadOnly}}SELECT{{else}}SELECT, INSERT, UPDATE, DELETE{{end}} ON TABLE {{.List .Tables}}
 TO {{.Role "worker"}};
-GRANT SELECT ON TABLE {{.List .Tables}} TO {{.Role "viewer"}};
+GRANT SELECT ON TABLE {{.List .Tables}} TO {{.Role "viewer"}}, {{.Role "operator"}};
 {{- if .Sequences}}
 REVOKE ALL ON SEQUENCE {{.List .Sequences}}
-FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
+FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
 {{- if not .ReadOnly}}
 GRANT USAGE ON SEQUENCE {{.List .Sequences}} TO {{.Role "worker"}};
 {{- end}}
-GRANT SELECT ON SEQUENCE {{.List .Sequences}} TO {{.Role "viewer"}};
+GRANT SELECT ON SEQUENCE {{.List .Sequences}} TO {{.Role "viewer"}}, {{.Role "operator"}};
 {{- end}}
 {{- if .Calls}}
 -- Trigger functions run for every role that changes a row, without a right to execute them. The role needs the right to
 -- execute only the functions that they call with its rights.
 REVOKE ALL ON ROUTINE {{.List .Functions}}
-FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
+FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
 GRANT EXECUTE ON ROUTINE {{.List .Calls}} TO {{.Role "worker"}};
 {{- end}}
 {{- if .Writers}}
@@ -26,6 +26,10 @@ GRANT EXECUTE ON ROUTINE {{.List .Calls}} TO {{.Role "worker"}};
 {{- if .Several}}
 -- Functions of which there are several, with different parameters.
 {{- template "byname" .GrantSeveral}}
+{{- end}}
+{{- if .Operated}}
+-- What operators decide. Of cancel there may be several.
+{{- template "byname" .GrantOperated}}
 {{- end}}
 {{- if .Seen}}
 -- Policies of the side tables call it, or everybody.
@@ -40,7 +44,8 @@ BEGIN
     FOR command IN
         SELECT format(c.template, p.oid::regprocedure)
         FROM pg_proc AS p, (VALUES
-            (1, 'REVOKE ALL ON FUNCTION %s FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}'),
+            (1, 'REVOKE ALL ON FUNCTION %s FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, '
+                '{{.Role "operator"}}'),
             (2, 'GRANT EXECUTE ON FUNCTION %s TO {{.To}}')) AS c (n, template)
         WHERE p.pronamespace = '"{{.Schema}}"'::regnamespace AND p.proname = ANY (ARRAY[{{.Names .Functions}}]::name[])
         ORDER BY p.oid, c.n

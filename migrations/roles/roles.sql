@@ -8,6 +8,7 @@
 -- {{.Name "producer"}} enqueues. It reads what enqueueing needs of other rows, and cannot claim, settle or delete.
 -- {{.Name "worker"}} claims, settles, repairs and enqueues; it cannot run DDL or truncate.
 -- {{.Name "viewer"}} reads.
+-- {{.Name "operator"}} reads, and runs, moves, redrives, cancels, discards and deletes rows that are there.
 --
 -- The roles have no passwords: set one for each, or grant the roles to your own users.
 SET LOCAL search_path = pg_catalog, pg_temp;

@@ -737,7 +737,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_reap_expired"(integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."timers_redrive"(ids uuid[]) RETURNS SETOF uuid
+CREATE FUNCTION "{{schema}}"."timers_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -758,6 +758,152 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers" AS t
+    SET due_at = now()::timestamptz
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 0
+      AND (t.due_at > now()::timestamptz OR t.due_at < now()::timestamptz AND NOT true::boolean)
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.waiting THEN 'waiting' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 0 AND t.waiting THEN 'it is due, and waits for its key, a join or its topic'
+           WHEN t.status = 0 THEN 'it is due already' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_run_now"(uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_reschedule"(ids uuid[], at timestamptz) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
+            MESSAGE = 'at must be a time between the years 1 and 9999',
+            HINT = 'Give the time, or call run_now.';
+    END IF;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers" AS t
+    SET due_at = $2::timestamptz
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 0
+      AND (t.due_at > $2::timestamptz OR t.due_at < $2::timestamptz AND NOT false::boolean)
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.waiting THEN 'waiting' WHEN $2 > clock_timestamp() THEN 'scheduled' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 0 THEN 'it is due at that time already' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_reschedule"(uuid[], timestamptz) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_redrive"(ids uuid[], actor text DEFAULT NULL) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    actor := left(nullif(actor, ''), 1024);
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
@@ -771,7 +917,7 @@ WITH changed AS (
         owner_token = NULL,
         headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
             ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
-            'txwork-redriven-by', coalesce(NULL::text, session_user::text),
+            'txwork-redriven-by', coalesce($2::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
     RETURNING t.id
@@ -779,12 +925,263 @@ WITH changed AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
     HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
 )
-SELECT unnest(told.ids) AS id FROM told;
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN false THEN 'waiting' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."timers_redrive"(uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_redrive"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_cancel"(ids uuid[], reason text) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
+            MESSAGE = 'reason must not be NULL',
+            HINT = 'Say why; an empty text says nothing.';
+    END IF;
+    reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers" AS t
+    SET cancelled_at = clock_timestamp(),
+        status = CASE WHEN t.status = 0 THEN 3 ELSE t.status END,
+        completed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+        failed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+        owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
+        last_error = $2::text
+    WHERE t.id = ANY ($1::uuid[]) AND t.status IN (0, 1) AND t.cancelled_at IS NULL
+    RETURNING t.id, t.status
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN bool_or(changed.status = 1) THEN pg_notify('{{schema}}.timers', 'cancel') IS NOT NULL ELSE true END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.status = 0 THEN 'cancelled' ELSE 'in_progress' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 1 THEN 'its cancel was asked for before' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_cancel"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_discard"(ids uuid[], reason text) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
+            MESSAGE = 'reason must not be NULL',
+            HINT = 'Say why; an empty text says nothing.';
+    END IF;
+    reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    RETURN QUERY
+WITH hit AS (
+UPDATE "{{schema}}"."timers" AS t
+SET cancelled_at = clock_timestamp(),
+    last_error = left(concat_ws('; ', $2::text, t.last_error), 2048)
+WHERE t.id = ANY ($1::uuid[]) AND t.status = 3 AND t.cancelled_at IS NULL
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN 'cancelled' ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status IN (0, 1) THEN 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END || ': cancel it' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_discard"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_delete"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR UPDATE;
+    RETURN QUERY
+WITH hit AS (
+DELETE FROM "{{schema}}"."timers" AS t
+WHERE t.id = ANY ($1::uuid[]) AND t.status IN (2, 3)
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN 'deleted' ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status IN (0, 1) THEN 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END || ': cancel it first' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_delete"(uuid[]) FROM PUBLIC;
 
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
@@ -2666,7 +3063,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_reap_expired"(integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."timers_schedule_redrive"(ids uuid[]) RETURNS SETOF uuid
+CREATE FUNCTION "{{schema}}"."timers_schedule_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2687,6 +3084,152 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers_schedule" AS t
+    SET due_at = now()::timestamptz
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 0
+      AND (t.due_at > now()::timestamptz OR t.due_at < now()::timestamptz AND NOT true::boolean)
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.waiting THEN 'waiting' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 0 AND t.waiting THEN 'it is due, and waits for its key, a join or its topic'
+           WHEN t.status = 0 THEN 'it is due already' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_run_now"(uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_reschedule"(ids uuid[], at timestamptz) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
+            MESSAGE = 'at must be a time between the years 1 and 9999',
+            HINT = 'Give the time, or call run_now.';
+    END IF;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers_schedule" AS t
+    SET due_at = $2::timestamptz
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 0
+      AND (t.due_at > $2::timestamptz OR t.due_at < $2::timestamptz AND NOT false::boolean)
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.waiting THEN 'waiting' WHEN $2 > clock_timestamp() THEN 'scheduled' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 0 THEN 'it is due at that time already' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_reschedule"(uuid[], timestamptz) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_redrive"(ids uuid[], actor text DEFAULT NULL) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    actor := left(nullif(actor, ''), 1024);
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
@@ -2700,7 +3243,7 @@ WITH changed AS (
         owner_token = NULL,
         headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
             ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
-            'txwork-redriven-by', coalesce(NULL::text, session_user::text),
+            'txwork-redriven-by', coalesce($2::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
     WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
     RETURNING t.id
@@ -2708,12 +3251,263 @@ WITH changed AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
     HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
 )
-SELECT unnest(told.ids) AS id FROM told;
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN false THEN 'waiting' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_redrive"(uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_redrive"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_cancel"(ids uuid[], reason text) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
+            MESSAGE = 'reason must not be NULL',
+            HINT = 'Say why; an empty text says nothing.';
+    END IF;
+    reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers_schedule" AS t
+    SET cancelled_at = clock_timestamp(),
+        status = CASE WHEN t.status = 0 THEN 3 ELSE t.status END,
+        completed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+        failed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+        owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
+        last_error = $2::text
+    WHERE t.id = ANY ($1::uuid[]) AND t.status IN (0, 1) AND t.cancelled_at IS NULL
+    RETURNING t.id, t.status
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN bool_or(changed.status = 1) THEN pg_notify('{{schema}}.timers_schedule', 'cancel') IS NOT NULL ELSE true END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.status = 0 THEN 'cancelled' ELSE 'in_progress' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 1 THEN 'its cancel was asked for before' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_cancel"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_discard"(ids uuid[], reason text) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
+            MESSAGE = 'reason must not be NULL',
+            HINT = 'Say why; an empty text says nothing.';
+    END IF;
+    reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    RETURN QUERY
+WITH hit AS (
+UPDATE "{{schema}}"."timers_schedule" AS t
+SET cancelled_at = clock_timestamp(),
+    last_error = left(concat_ws('; ', $2::text, t.last_error), 2048)
+WHERE t.id = ANY ($1::uuid[]) AND t.status = 3 AND t.cancelled_at IS NULL
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN 'cancelled' ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status IN (0, 1) THEN 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END || ': cancel it' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_discard"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_delete"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR UPDATE;
+    RETURN QUERY
+WITH hit AS (
+DELETE FROM "{{schema}}"."timers_schedule" AS t
+WHERE t.id = ANY ($1::uuid[]) AND t.status IN (2, 3)
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN 'deleted' ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status IN (0, 1) THEN 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END || ': cancel it first' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_delete"(uuid[]) FROM PUBLIC;
 
 -- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
 -- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which

@@ -11,6 +11,7 @@ DROP FUNCTION {{.Function "fold_step"}}(integer, text, integer);
 );
 {{end}}{{if .HasTopics}}{{range .TopicFunctions}}{{if not .OfTable}}DROP FUNCTION {{$.Function .Name}}({{.Types}});
 {{end}}{{end}}{{end}}{{range .Functions}}DROP FUNCTION {{$.Function .Name}}({{.Types}});
+{{end}}{{range .Verbs}}DROP FUNCTION {{$.Function .Name}}({{.Types}});
 {{end}}DROP FUNCTION {{.Function "fetch"}}({{.FetchTypes}});
 DROP TYPE {{.Function "fetched"}};
 {{if .HasTopics}}DROP TABLE {{.Function "topic"}};

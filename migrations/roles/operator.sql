@@ -1,0 +1,18 @@
+-- The operator decides about rows by its functions. It writes their state and what triggers change with it, and no
+-- payload, key or lane.
+DO $txwork$
+DECLARE
+    target CONSTANT regclass := '{{.Q .Table}}';
+    written text;
+BEGIN
+    SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO written
+    FROM pg_attribute AS a
+    WHERE a.attrelid = target AND a.attnum > 0 AND NOT a.attisdropped AND a.attname = ANY (ARRAY[
+        'due_at', 'status', 'waiting', 'attempts', 'completed_at', 'failed_at', 'cancelled_at', 'owner_token',
+        'last_error', 'headers', 'aside', 'key_policy', 'key_seq', 'unique_key', 'freed_key']);
+    EXECUTE format('GRANT UPDATE (%s), DELETE ON %s TO {{.Role "operator"}}', written, target);
+END
+$txwork$;
+{{- if .Topics}}
+GRANT INSERT, UPDATE, DELETE ON TABLE {{.Q (print .Table "_topic")}} TO {{.Role "operator"}};
+{{- end}}
