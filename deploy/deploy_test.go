@@ -466,7 +466,7 @@ var troubles = map[string]struct {
 	}},
 	"TxworkNotReturning": {"jobs", func(w *exportertest.Ward) history {
 		w.Put("jobs", "running", 3)
-		w.Exec("SELECT " + w.Schema + ".jobs_extend(owner_token, ARRAY[id], 86400) FROM " + w.Schema + ".jobs WHERE status = 1")
+		w.Exec("SELECT " + w.Schema + ".jobs_extend(owner_token, ARRAY[id], '1 day') FROM " + w.Schema + ".jobs WHERE status = 1")
 		w.Exec("UPDATE " + w.Schema + ".jobs SET headers = headers || jsonb_build_object('txwork-running', " +
 			"(extract(epoch FROM now() - interval '10 minutes') * 1000000)::bigint || ' 300000000 ' || owner_token)")
 		return repeat(w, w.Scrape())

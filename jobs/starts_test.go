@@ -55,7 +55,7 @@ func TestWhatIsLeftTakesNothingOfARate(t *testing.T) {
 				token := uuid.New()
 				equal(t, "claimed by SQL", ask[uuid.UUID](f,
 					f.named("SELECT id FROM %_fetch($1, '60 s', 1) WHERE entry = 'row'"), token), bySQL)
-				f.exec(f.named("SELECT %_abandon($1, ARRAY[$2::uuid])"), token, bySQL)
+				f.exec(f.named("SELECT %_retry($1, ARRAY[$2::uuid])"), token, bySQL)
 
 				var mu sync.Mutex
 				var started []string

@@ -11,7 +11,7 @@ import (
 
 var (
 	documented = regexp.MustCompile(`(?m)^(?:call )?txwork\.(\w+)\((.*?)\)(?: returns (.*?))?(?: --.*)?$`)
-	constant   = regexp.MustCompile(`(?i) default '[^']*'::interval| default null::interval`)
+	constant   = regexp.MustCompile(`(?i)(retention interval) default ('[^']*'|null)::interval`)
 	cast       = regexp.MustCompile(`::\w+(?: precision|\[\])?`)
 )
 
@@ -52,7 +52,7 @@ func TestTheDocumentedFunctions(t *testing.T) {
 
 // asDocumented leaves out the defaults of retentions, which depend on the table and which the page explains in words.
 func asDocumented(signature string) string {
-	text := cast.ReplaceAllString(constant.ReplaceAllString(strings.ReplaceAll(signature, "IN ", ""), ""), "")
+	text := cast.ReplaceAllString(constant.ReplaceAllString(strings.ReplaceAll(signature, "IN ", ""), "$1"), "")
 	return strings.NewReplacer("INOUT ", "inout ", "integer", "int", "DEFAULT NULL", "default null", "DEFAULT",
 		"default", "SETOF ", "setof ", "TABLE(", "table (").Replace(text)
 }

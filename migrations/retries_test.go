@@ -86,7 +86,7 @@ func TestDefaultRetriesOutlastWhatTheyCall(t *testing.T) {
 			r := newRetriedRow(t, table, c)
 			waited, attempts := time.Duration(0), 0
 			for failed := false; !failed; attempts++ {
-				exec(t, r.Pool, "SELECT "+table+"_abandon($1, ARRAY[$2::uuid])", r.claim(), r.id)
+				exec(t, r.Pool, "SELECT "+table+"_retry($1, ARRAY[$2::uuid])", r.claim(), r.id)
 				if failed = r.holds("status = 3"); !failed {
 					waited += value[time.Duration](t, r.Pool, "SELECT due_at - now() FROM "+table)
 				}

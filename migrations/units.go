@@ -94,7 +94,7 @@ func migratedUnits() []unit {
 			with("attempt", "step", "queue", "bucket", "given", "slot").
 			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "chain_key", "steps", "progress",
 				"pause", "resume", "limit").
-			several("put_step", "output", "complete").
+			several("put_step", "output").
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash"),
 		core("jobs_schedule"),
@@ -126,8 +126,8 @@ func (t RoleTable) unit() unit {
 // core returns the unit of a table with the objects that every core table has.
 func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, core: true}
-	return u.calls("fetch", "ack", "abandon", "fail", "extend", "reap_expired", "purge", "fold_step", "fold", "each",
-		"maintain_step", "maintain").runs("announce").
+	return u.calls("fetch", "settle", "ack", "retry", "snooze", "wait_until", "release", "fail", "extend", "reap_expired",
+		"purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce").several("complete").
 		operated("run_now", "reschedule", "redrive", "cancel", "discard", "delete")
 }
 

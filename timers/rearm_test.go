@@ -63,7 +63,7 @@ var settles = map[string]func(f *fixture, id, token uuid.UUID) error{
 		return err
 	},
 	"SQL ack":     byFunction("ack($1, ARRAY[$2::uuid])"),
-	"SQL abandon": byFunction("abandon($1, ARRAY[$2::uuid], 60, 'it failed')"),
+	"SQL abandon": byFunction("retry($1, ARRAY[$2::uuid], '60 s', 'it failed')"),
 	"SQL fail":    byFunction("fail($1, ARRAY[$2::uuid], 'it failed')"),
 	"SQL reap": func(f *fixture, id, _ uuid.UUID) error {
 		f.expire(id)
@@ -80,7 +80,8 @@ func (f *fixture) expire(id uuid.UUID) {
 func byFunction(call string) func(*fixture, uuid.UUID, uuid.UUID) error {
 	return func(f *fixture, id, token uuid.UUID) error {
 		var settled uuid.UUID
-		return f.Pool.QueryRow(f.Context(), "SELECT * FROM "+f.table+"_"+call, token, id).Scan(&settled)
+		return f.Pool.QueryRow(f.Context(), "SELECT id FROM "+f.table+"_"+call+" WHERE result NOT IN ('lost', 'gone')",
+			token, id).Scan(&settled)
 	}
 }
 

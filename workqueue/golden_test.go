@@ -97,7 +97,8 @@ func TestEveryFileIsAStatement(t *testing.T) {
 		"maintain": true, "each": true, "claim_admitted": true, "lost": true, "topics": true,
 		"fetch": true, "sort_out": true,
 		"candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true,
-		"enqueue_many": true, "may_retake": true}
+		"enqueue_many": true, "may_retake": true,
+		"settle": true, "settle_one": true, "settle_extend": true, "settle_complete": true, "wait_until": true}
 	ruled := goldenInvoices
 	ruled.Admission = ruled.Lanes[0]
 	byTopic := goldenOutbox

@@ -105,6 +105,8 @@ type view struct {
 	Now                    string // the time at which rows are due
 	Taken, AlsoSet         string // it claims rows whose ctids it has, and changes more of them
 	IsLeaving, IsReleasing bool   // it puts rows back that have not started: after a delay, or where they were
+	IsWaiting              bool   // it puts rows back until a time, not for a delay
+	InFunction             bool   // it is a part of a query in a function that settles
 	uniqueColumns          []int  // where Unique is among the Columns
 }
 
@@ -268,10 +270,27 @@ func (v view) Releasing() view {
 	return v
 }
 
+// Waiting is the view for putting rows back until a time.
+func (v view) Waiting() view {
+	v.IsWaiting = true
+	return v
+}
+
+// DelayType is the type of what says when a row is due that is put back.
+func (v view) DelayType() string {
+	if v.IsWaiting {
+		return "timestamptz"
+	}
+	return "bigint"
+}
+
 // PutBackDue is the due time of a row that is put back; empty: it keeps its own.
 func (v view) PutBackDue() string {
 	if v.IsReleasing {
 		return ""
+	}
+	if v.IsWaiting {
+		return "greatest(clock_timestamp(), s.delay)"
 	}
 	return "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"
 }

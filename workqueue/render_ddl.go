@@ -48,6 +48,7 @@ type sqlFunction struct {
 	expression map[string]string // for each of the statement's parameters
 	verb       bool              // it is one of Verbs
 	wrap       string            // selects what the function returns from the statement's rows
+	settles    *settling         // nil: it is no function of settles
 }
 
 type sqlParam struct{ name, typ, fallback string }
@@ -71,16 +72,6 @@ func (f sqlFunction) parameters() string {
 	}
 	return strings.Join(params, ", ")
 }
-
-// Ids are sorted, so that concurrent calls lock in one order; a token, delay or error that is given once is repeated
-// for each of them. They are sorted before the statement: a sort costs so much under planSettings that the planner
-// would see no difference between its ways of joining them.
-const (
-	sortIDs      = "ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);"
-	repeatFormat = "array_fill(%s, ARRAY[coalesce(cardinality($2), 0)])"
-)
-
-func repeated(expr string) string { return fmt.Sprintf(repeatFormat, expr) }
 
 // refuseNoOwner refuses a claim without an owner.
 func refuseNoOwner() string {
@@ -120,58 +111,11 @@ var (
 	ownerParam = sqlParam{name: "owner_token", typ: "uuid"}
 	idsParam   = sqlParam{name: "ids", typ: "uuid[]"}
 	leaseParam = sqlParam{name: "lease_seconds", typ: "integer"}
-	errorParam = sqlParam{name: "error", typ: "text"}
-
-	// shortened cuts an error to maxErrorBytes, as Go code does before it sends one. A character has up to four bytes.
-	shortened = fmt.Sprintf("error := left(error, %[1]d); WHILE octet_length(error) > %[1]d LOOP"+
-		" error := left(error, -greatest((octet_length(error) - %[1]d) / 4, 1)); END LOOP;", conn.MaxErrorBytes)
-
-	selectIDs = "WITH changed AS (\n%s\n)\nSELECT changed.id FROM changed"
 )
 
 // Functions are the table's SQL functions.
 func (v view) Functions() []sqlFunction {
-	settled := func(file string, extra map[string]string) map[string]string {
-		m := map[string]string{"ids": "$2", "tokens": repeated("$1")}
-		for k, e := range extra {
-			m[k] = e
-		}
-		return m
-	}
-	return []sqlFunction{
-		{
-			Name: "ack", file: v.settleFile(outcomeAck) + "_one", returns: "SETOF uuid", wrap: selectIDs,
-			params:     []sqlParam{ownerParam, idsParam},
-			checks:     []string{refuseNoOwner(), refuseIDs("$2"), sortIDs},
-			expression: map[string]string{"ids": "$2", "owner_token": "$1"},
-		},
-		{
-			Name: "abandon", file: "abandon", returns: "SETOF uuid", wrap: selectIDs,
-			params: []sqlParam{ownerParam, idsParam, {"delay_seconds", "integer", "NULL"}, {"error", "text", "NULL"}},
-			checks: []string{refuseNoOwner(), refuseIDs("$2"), sqltext.RefuseUnless("$3 IS NULL OR $3 >= 0",
-				"delay_seconds", "must not be negative", "NULL is the table's own backoff."), shortened, sortIDs},
-			expression: settled("abandon", map[string]string{
-				"delays": repeated("$3::bigint * 1000000"),
-				"errors": repeated("$4"),
-			}),
-		},
-		{
-			Name: "fail", file: "fail", returns: "SETOF uuid", wrap: selectIDs,
-			params: []sqlParam{ownerParam, idsParam, errorParam},
-			checks: []string{refuseNoOwner(), refuseIDs("$2"), sqltext.Given("$3", "error", "Say why the rows failed."),
-				shortened, sortIDs},
-			expression: settled("fail", map[string]string{
-				"errors":    repeated("$3"),
-				"cancelled": repeated("false"),
-			}),
-		},
-		{
-			Name: "extend", file: "extend", returns: "SETOF uuid", wrap: selectIDs,
-			params: []sqlParam{ownerParam, idsParam, leaseParam},
-			checks: []string{refuseNoOwner(), refuseIDs("$2"), refuseLease("$3", "lease_seconds", "%d"), sortIDs},
-			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)",
-				"claimed": "NULL", "within": "NULL"}),
-		},
+	return append(v.settleFunctions(), []sqlFunction{
 		{
 			Name: "reap_expired", file: "reap_expired",
 			returns:    "TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)",
@@ -179,7 +123,7 @@ func (v view) Functions() []sqlFunction {
 			checks:     []string{refuseCount("$1", "max_rows")},
 			expression: map[string]string{"max_rows": "$1"},
 		},
-	}
+	}...)
 }
 
 // AdmittedClaim is the claim inside of claim_admitted, whose parameters are those of the statement.
@@ -214,6 +158,9 @@ func (v view) functionBody(f sqlFunction) string {
 }
 
 func (v view) renderFunction(f sqlFunction) string {
+	if f.settles != nil {
+		return v.renderSettle(f)
+	}
 	return v.execute("function", map[string]any{
 		"Function":   v.Function(f.Name),
 		"Parameters": f.parameters(),

@@ -76,7 +76,7 @@ func goEveryWay(t *testing.T, maxAttempts int) {
 	if _, err := q.Fail(ctx, owner, ids[1:2], "no"); err != nil {
 		t.Error(err)
 	}
-	r.exec("SELECT notes_abandon($1, $2, NULL, 'no')", owner, ids[2:3])
+	r.exec("SELECT notes_retry($1, $2, NULL, 'no')", owner, ids[2:3])
 	if _, err := q.Extend(ctx, owner, ids[3:4], time.Minute); err != nil {
 		t.Error(err)
 	}

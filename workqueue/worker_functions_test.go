@@ -17,7 +17,7 @@ func TestAbandonInSQLHasTheTablesBackoff(t *testing.T) {
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
 	id, token := r.insert("a")[0], uuid.New()
 	r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
-	r.exec("SELECT notes_abandon($1, ARRAY[$2::uuid])", token, id)
+	r.exec("SELECT notes_retry($1, ARRAY[$2::uuid])", token, id)
 	if row := r.row(id); row.DueIn < 30*time.Minute {
 		t.Errorf("due in %v, want the backoff of an hour", row.DueIn)
 	}
@@ -33,7 +33,7 @@ func TestErrorsOfSQLAreShortened(t *testing.T) {
 			8192),
 	} {
 		for _, call := range []string{"notes_fail($1, ARRAY[$2::uuid], $3)",
-			"notes_abandon($1, ARRAY[$2::uuid], NULL, $3)"} {
+			"notes_retry($1, ARRAY[$2::uuid], NULL, $3)"} {
 			id, token := r.insert("a")[0], uuid.New()
 			r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 			r.exec("SELECT "+call, token, id, message)

@@ -149,7 +149,7 @@ func TestRenewalsByHandRecordNoMoreThanTheyKnow(t *testing.T) {
 	t.Parallel()
 	for name, extend := range map[string]func(*rig, uuid.UUID, uuid.UUID){
 		"SQL": func(r *rig, token, id uuid.UUID) {
-			r.exec("SELECT notes_extend($1, ARRAY[$2::uuid], 7200)", token, id)
+			r.exec("SELECT notes_extend($1, ARRAY[$2::uuid], '2 h')", token, id)
 		},
 		"Queue": func(r *rig, token, id uuid.UUID) {
 			if _, err := r.Queue.Extend(r.Context(), token, []uuid.UUID{id}, 2*time.Hour); err != nil {
@@ -188,7 +188,7 @@ func TestRenewalsByHandRecordNoMoreThanTheyKnow(t *testing.T) {
 					t.Errorf("%s: runs since %v, and the attempt before did since %v", how, since, first)
 				}
 			}
-			stale("a retry", "SELECT notes_abandon($1, ARRAY[$2::uuid], 0)", token, id)
+			stale("a retry", "SELECT notes_retry($1, ARRAY[$2::uuid], '0')", token, id)
 			const lose = "UPDATE notes SET locked_until = now() - interval '1 second'; SELECT notes_reap_expired()"
 			stale("a lost lease", lose)
 			r.exec("SELECT notes_fail($1, ARRAY[$2::uuid], 'e')", token, id)
@@ -215,7 +215,7 @@ func TestOddHeadersAndRenewals(t *testing.T) {
 		r.exec("UPDATE notes SET headers = $2 WHERE id = $1", id, strings.ReplaceAll(headers, "TOKEN", token.String()))
 		r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 		r.running(id)
-		r.exec("SELECT notes_extend($1, ARRAY[$2::uuid], 7200)", token, id)
+		r.exec("SELECT notes_extend($1, ARRAY[$2::uuid], '2 h')", token, id)
 		if row := r.row(id); !row.LockedUntil.After(r.now().Add(time.Hour)) {
 			t.Errorf("%s: the lease ends at %v", headers, row.LockedUntil)
 		}

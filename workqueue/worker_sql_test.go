@@ -115,17 +115,18 @@ func TestSQLWorkerContract(t *testing.T) {
 		}
 		call := func(what, format string, args ...any) []string {
 			t.Helper()
-			return sql(fmt.Sprintf("SELECT notes_"+what+"("+format+")", args...))
+			return sql(fmt.Sprintf("SELECT id FROM notes_"+what+"("+format+
+				") WHERE result NOT IN ('repeated', 'lost', 'gone')", args...))
 		}
 		same("a stale ack", call("ack", "'%s', %s", stale, array(claimed)), nil)
-		same("a stale extend", call("extend", "'%s', %s, 60", stale, array(claimed)), nil)
-		same("a stale abandon", call("abandon", "'%s', %s", stale, array(claimed)), nil)
+		same("a stale extend", call("extend", "'%s', %s, '60 s'", stale, array(claimed)), nil)
+		same("a stale retry", call("retry", "'%s', %s", stale, array(claimed)), nil)
 		same("a stale fail", call("fail", "'%s', %s, 'no'", stale, array(claimed)), nil)
-		same("an extend", call("extend", "'%s', %s, 600", token, array(claimed)), claimed)
+		same("an extend", call("extend", "'%s', %s, '600 s'", token, array(claimed)), claimed)
 		same("an ack", call("ack", "'%s', %s", token, array(claimed[:2])), claimed[:2])
 		same("a repeated ack", call("ack", "'%s', %s", token, array(claimed[:3])), claimed[2:3])
 		same("a fail", call("fail", "'%s', %s, 'too bad'", token, array(claimed[3:4])), claimed[3:4])
-		same("an abandon", call("abandon", "'%s', %s, 0, 'once more'", token, array(claimed[4:5])), claimed[4:5])
+		same("a retry", call("retry", "'%s', %s, '0', 'once more'", token, array(claimed[4:5])), claimed[4:5])
 		if got := sql("SELECT requeued || ':' || failed FROM notes_reap_expired()"); !slices.Equal(got,
 			[]string{"0:0"}) {
 			t.Errorf("reaped %v from a lease that holds", got)
@@ -173,7 +174,7 @@ func TestSQLWorkerContract(t *testing.T) {
 				t.Errorf("%s, given up by SQL, was handled by Go in attempt %d, want %d", id, byGo[id], want)
 			}
 		}
-		same("a redrive", call("redrive", "%s", array(claimed)), claimed[3:4])
+		same("a redrive", sql(fmt.Sprintf("SELECT notes_redrive(%s)", array(claimed))), claimed[3:4])
 		r.eventually("the redriven row", func() bool { return r.count("status = 2") == 10 })
 	})
 }
@@ -203,7 +204,7 @@ func TestSQLWorkerBesideGoWorker(t *testing.T) {
 			token := uuid.NewString()
 			ids := sql(fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 20) WHERE entry = 'row'", token))
 			note(ids...)
-			if acked := sql(fmt.Sprintf("SELECT notes_ack('%s', %s)", token, array(ids))); len(acked) != len(ids) {
+			if acked := sql(fmt.Sprintf("SELECT id FROM notes_ack('%s', %s, true)", token, array(ids))); len(acked) != len(ids) {
 				t.Errorf("acked %d of %d", len(acked), len(ids))
 			}
 			if bySQL == 0 {

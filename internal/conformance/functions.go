@@ -150,25 +150,82 @@ func (o functionOps) fetchArgs(owner, lease, limit any, lanes []any) []any {
 }
 
 func (o functionOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return o.ids(ctx, "ack", owner, ids)
+	return o.settle(ctx, "ack", owner, ids)
 }
 
 func (o functionOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
 	cause string) ([]uuid.UUID, error) {
-	return o.ids(ctx, "abandon", owner, ids, seconds(delay), cause)
+	return o.settle(ctx, "retry", owner, ids, delay, cause)
 }
 
 func (o functionOps) retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return o.ids(ctx, "abandon", owner, ids, nil, cause)
+	return o.settle(ctx, "retry", owner, ids, nil, cause)
 }
 
 func (o functionOps) fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return o.ids(ctx, "fail", owner, ids, cause)
+	return o.settle(ctx, "fail", owner, ids, cause)
+}
+
+func (o functionOps) snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID,
+	error) {
+	return o.settle(ctx, "snooze", owner, ids, delay)
+}
+
+func (o functionOps) release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return o.settle(ctx, "release", owner, ids)
 }
 
 func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
 	error) {
-	return o.ids(ctx, "extend", owner, ids, seconds(lease))
+	return o.settle(ctx, "extend", owner, ids, lease)
+}
+
+// settle reads what a function says of each row as the Go API does: the rows that it changed, and those that the claim
+// does not hold as an error.
+func (o functionOps) settle(ctx context.Context, function string, owner uuid.UUID, ids []uuid.UUID,
+	args ...any) ([]uuid.UUID, error) {
+	args = append([]any{owner, append([]uuid.UUID{}, ids...)}, args...)
+	return o.told(ctx, "SELECT place, id, result FROM "+o.call(function, len(args)), args...)
+}
+
+func (o functionOps) told(ctx context.Context, query string, args ...any) (changed []uuid.UUID, err error) {
+	rows, err := o.tx.Query(ctx, query, described(args)...)
+	if err != nil {
+		return nil, err
+	}
+	refused := &workqueue.SettleError{Table: o.spec.Name()}
+	words := map[uuid.UUID]string{}
+	var place, last int
+	var id uuid.UUID
+	var result string
+	_, err = pgx.ForEachRow(rows, []any{&place, &id, &result}, func() error {
+		if last++; place != last {
+			return fmt.Errorf("row %d has the place %d", last, place)
+		}
+		if before, ok := words[id]; ok { // an id that was named twice
+			if before != result {
+				return fmt.Errorf("row %v is %s and %s", id, before, result)
+			}
+			return nil
+		}
+		words[id] = result
+		switch result {
+		case "lost":
+			refused.Lost = append(refused.Lost, id)
+		case "gone":
+			refused.Gone = append(refused.Gone, id)
+		case "done", "ready", "failed", "cancelled", "extended":
+			changed = append(changed, id)
+		case "repeated", "busy":
+		default:
+			return fmt.Errorf("row %v is %q", id, result)
+		}
+		return nil
+	})
+	if err == nil && len(refused.Lost)+len(refused.Gone) > 0 {
+		err = refused
+	}
+	return changed, err
 }
 
 func (o functionOps) reap(ctx context.Context, limit int) (r workqueue.Reaped, err error) {

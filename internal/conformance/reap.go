@@ -201,19 +201,9 @@ func (s *suite) fight(st settle, token, id uuid.UUID) (won bool, err error) {
 			return false, nil
 		case err != nil:
 			return false, err
-		case s.way.functions && !s.mayBeOurs(token, id):
-			return false, nil
 		}
 	}
 	return false, fmt.Errorf("%s of %s: the answers do not say who has the row", st.name, id)
-}
-
-// mayBeOurs looks up whether a row still has the token, which a caller of the SQL functions has to do itself.
-func (s *suite) mayBeOurs(token, id uuid.UUID) bool {
-	var ours bool
-	err := s.eyes.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE id = $1 AND owner_token = $2)"), id,
-		token).Scan(&ours)
-	return err != nil || ours
 }
 
 // Redriven rows start again like new ones. The headers record who redrove them and when, and the last error stays.

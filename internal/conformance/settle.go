@@ -30,14 +30,10 @@ const cause = "the oven is on fire"
 // failed is the part that every transition to a dead letter has in common.
 var failed = effect{"status": is(3), "completed_at": now, "failed_at": now, "locked_until": null}
 
-// settles returns the settles that the way has.
+// settles returns the settles that every way has.
 func (s *suite) settles() []settle {
-	list := []settle{s.ackSettle(), abandonSettle(0), abandonSettle(time.Minute), s.retrySettle(), failSettle(),
-		extendSettle()}
-	if !s.way.functions {
-		list = append(list, snoozeSettle(), releaseSettle())
-	}
-	return list
+	return []settle{s.ackSettle(), abandonSettle(0), abandonSettle(time.Minute), s.retrySettle(), failSettle(),
+		extendSettle(), snoozeSettle(), releaseSettle()}
 }
 
 // ends returns the settles that end a claim.
@@ -124,7 +120,7 @@ func snoozeSettle() settle {
 		effect: effect{"status": is(0), "attempts": is(0), "due_at": in(time.Minute), "locked_until": null},
 		wanted: failed,
 		do: func(ctx context.Context, o ops, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-			return o.(queueOps).Snooze(ctx, owner, ids, time.Minute)
+			return o.snooze(ctx, owner, ids, time.Minute)
 		},
 	}
 }
@@ -136,7 +132,7 @@ func releaseSettle() settle {
 		effect: effect{"status": is(0), "attempts": is(0), "locked_until": null},
 		wanted: failed,
 		do: func(ctx context.Context, o ops, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-			return o.(queueOps).Release(ctx, owner, ids)
+			return o.release(ctx, owner, ids)
 		},
 	}
 }

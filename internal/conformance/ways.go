@@ -56,6 +56,8 @@ type ops interface {
 		error)
 	retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
 	fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
+	snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID, error)
+	release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
 	reap(ctx context.Context, limit int) (workqueue.Reaped, error)
 	redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
@@ -113,6 +115,15 @@ func (o queueOps) fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ca
 func (o queueOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
 	error) {
 	return o.Extend(ctx, owner, ids, lease)
+}
+
+func (o queueOps) snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID,
+	error) {
+	return o.Snooze(ctx, owner, ids, delay)
+}
+
+func (o queueOps) release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return o.Release(ctx, owner, ids)
 }
 
 func (o queueOps) reap(ctx context.Context, limit int) (workqueue.Reaped, error) {

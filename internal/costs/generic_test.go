@@ -323,9 +323,11 @@ func (g *generic) settles(table, some string) {
 		read("owner_token = '" + token.String() + "'")
 	}
 	for _, settle := range []struct{ name, statement string }{
-		{"extend", "SELECT count(*) FROM %s_extend($1, $2, 30)"},
-		{"abandon", "SELECT count(*) FROM %s_abandon($1, $2)"},
+		{"extend", "SELECT count(*) FROM %s_extend($1, $2, '30 s')"},
+		{"retry", "SELECT count(*) FROM %s_retry($1, $2)"},
 		{"fail", "SELECT count(*) FROM %s_fail($1, $2, 'e')"},
+		{"snooze", "SELECT count(*) FROM %s_snooze($1, $2, '1 s')"},
+		{"release", "SELECT count(*) FROM %s_release($1, $2)"},
 		{"ack", "SELECT count(*) FROM %s_ack($1, $2)"},
 	} {
 		claim()

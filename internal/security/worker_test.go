@@ -241,9 +241,13 @@ func (f *fixture) callFunctions(pool *pgxpool.Pool) {
 		if len(ids) != 1 {
 			t.Fatalf("%s: claimed %d rows", table, len(ids))
 		}
-		f.exec(pool, "SELECT "+table+"_extend($1, $2, 60)", token, ids)
-		f.exec(pool, "SELECT "+table+"_abandon($1, '{}')", token)
+		f.exec(pool, "SELECT "+table+"_extend($1, $2, '60 s')", token, ids)
+		f.exec(pool, "SELECT "+table+"_retry($1, '{}')", token)
 		f.exec(pool, "SELECT "+table+"_fail($1, '{}', 'x')", token)
+		f.exec(pool, "SELECT "+table+"_snooze($1, '{}', '1 s')", token)
+		f.exec(pool, "SELECT "+table+"_wait_until($1, '{}', '2030-01-01')", token)
+		f.exec(pool, "SELECT "+table+"_release($1, '{}')", token)
+		f.exec(pool, "SELECT "+table+"_settle('[]')")
 		f.exec(pool, "SELECT "+table+"_ack($1, $2)", token, ids)
 		f.exec(pool, "SELECT "+table+"_redrive($1)", ids)
 		f.exec(pool, "SELECT * FROM "+table+"_reap_expired()")

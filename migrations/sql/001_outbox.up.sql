@@ -1022,7 +1022,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_fetch"(uuid, interval, integer, text, text[], boolean) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."outbox_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
+-- Settles rows with an outcome for each, in one statement for each kind of outcome, whose ids are sorted. It tells what
+-- each row became: see settle_one.sql. What an element says is checked before anything is written or locked.
+CREATE FUNCTION "{{schema}}"."outbox_settle"(outcomes jsonb, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1037,68 +1039,157 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    all_ids uuid[];
+    all_tokens uuid[];
+    all_kinds text[];
+    all_delays bigint[];
+    all_times timestamptz[];
+    all_errors text[];
+    sorted uuid[];
+    tokens uuid[];
+    delays bigint[];
+    times timestamptz[];
+    errors text[];
+    changed uuid[];
+    answers jsonb := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    IF (CASE WHEN jsonb_typeof($1) = 'array' THEN jsonb_array_length($1) <= 10000 END) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes must be an array of at most 10000 objects',
+            HINT = 'Call once for each part of a longer array.';
     END IF;
-    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
-            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
-            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
     END IF;
-    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
-    RETURN QUERY
-WITH changed AS (
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    SELECT e.place, e.wrong INTO own.refused
+    FROM (
+        SELECT u.place, CASE
+            WHEN jsonb_typeof(u.o) <> 'object' THEN 'is no object'
+            WHEN jsonb_typeof(u.o -> 'id') IS DISTINCT FROM 'string' THEN 'has no id, which is a string'
+            WHEN jsonb_typeof(u.o -> 'token') IS DISTINCT FROM 'string' THEN 'has no token, which is a string'
+            WHEN u.o - CASE u.o ->> 'outcome'
+                WHEN 'ack' THEN ARRAY['id', 'token', 'outcome']
+                WHEN 'retry' THEN ARRAY['id', 'token', 'outcome', 'delay', 'error']
+                WHEN 'snooze' THEN ARRAY['id', 'token', 'outcome', 'delay', 'error']
+                WHEN 'wait_until' THEN ARRAY['id', 'token', 'outcome', 'at', 'error']
+                WHEN 'leave' THEN ARRAY['id', 'token', 'outcome', 'delay', 'error']
+                WHEN 'release' THEN ARRAY['id', 'token', 'outcome']
+                WHEN 'fail' THEN ARRAY['id', 'token', 'outcome', 'error']
+                WHEN 'cancel' THEN ARRAY['id', 'token', 'outcome', 'error']
+                END <> '{}' IS NOT FALSE THEN 'has an unknown outcome, or a field that its outcome does not take'
+            WHEN NOT u.o ?& CASE u.o ->> 'outcome'
+                WHEN 'ack' THEN ARRAY[]::text[]
+                WHEN 'retry' THEN ARRAY[]::text[]
+                WHEN 'snooze' THEN ARRAY['delay']::text[]
+                WHEN 'wait_until' THEN ARRAY['at']::text[]
+                WHEN 'leave' THEN ARRAY['delay']::text[]
+                WHEN 'release' THEN ARRAY[]::text[]
+                WHEN 'fail' THEN ARRAY['error']::text[]
+                WHEN 'cancel' THEN ARRAY['error']::text[]
+                END THEN 'lacks a field that its outcome needs'
+            WHEN jsonb_typeof(u.o -> 'delay') <> 'number' THEN 'has a delay that is no number of seconds'
+            WHEN (u.o ->> 'delay')::numeric NOT BETWEEN 0 AND 315360000
+                THEN 'has a delay that is not between 0 and 315360000 seconds'
+            WHEN jsonb_typeof(u.o -> 'at') <> 'string' THEN 'has an at that is no string'
+            WHEN jsonb_typeof(u.o -> 'error') <> 'string' THEN 'has an error that is no string'
+            END AS wrong
+        FROM jsonb_array_elements($1) WITH ORDINALITY AS u (o, place)) AS e
+    WHERE e.wrong IS NOT NULL
+    ORDER BY e.place
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
+            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+    END IF;
+    BEGIN
+        SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
+            array_agg(e.at), array_agg(e.error)
+        INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
+        FROM (
+            SELECT u.*
+            FROM jsonb_to_recordset($1)
+                AS u (id uuid, token uuid, outcome text, delay numeric, at timestamptz, error text)
+            ORDER BY u.id) AS e;
+    EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
+            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+    END;
+    SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
+        ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
+    INTO own.refused
+    FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
+    GROUP BY u.id
+    HAVING count(*) > 1 OR bool_or(NOT u.at <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange)
+    ORDER BY 1
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
+            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+    END IF;
+    FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
+        IF octet_length(own.all_errors[i]) > 8192 THEN
+            all_errors[i] := left(own.all_errors[i], 8192);
+            WHILE octet_length(own.all_errors[i]) > 8192 LOOP
+                all_errors[i] := left(own.all_errors[i],
+                    -greatest((octet_length(own.all_errors[i]) - 8192) / 4, 1));
+            END LOOP;
+        END IF;
+    END LOOP;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    IF 'ack' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'ack';
+        WITH settled AS (
 UPDATE "{{schema}}"."outbox" AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
-WHERE t.id = ANY ($2::uuid[]) AND t.owner_token = $1::uuid AND coalesce(t.status = 1, false)
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
-SELECT changed.id FROM changed;
-END
-$txwork$;
-
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_ack"(uuid, uuid[]) FROM PUBLIC;
-
-CREATE FUNCTION "{{schema}}"."outbox_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT NULL, error text DEFAULT NULL) RETURNS SETOF uuid
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $txwork$
-#variable_conflict use_column
-BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+        SELECT coalesce(array_agg(c.id), '{}')
+        INTO own.changed
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
     END IF;
-    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
-            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
-            HINT = 'Leave out NULL, and call once for each part of a longer array.';
-    END IF;
-    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay_seconds',
-            MESSAGE = 'delay_seconds must not be negative',
-            HINT = 'NULL is the table''s own backoff.';
-    END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
-    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
-    RETURN QUERY
-WITH changed AS (
+    IF 'retry' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'retry';
+        WITH settled AS (
 UPDATE "{{schema}}"."outbox" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
     due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
@@ -1106,18 +1197,310 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[]), unnest(array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]),
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.delays::bigint[]), unnest(own.errors::text[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
-SELECT changed.id FROM changed;
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END IF;
+    IF 'snooze' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'snooze';
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.delays::bigint[]), unnest(own.errors::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END IF;
+    IF 'wait_until' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'wait_until';
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), s.delay) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.times::timestamptz[]), unnest(own.errors::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END IF;
+    IF 'leave' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'leave';
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        waiting = t.waiting,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.delays::bigint[]), unnest(own.errors::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END IF;
+    IF 'release' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'release';
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END IF;
+    IF 'fail' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'fail';
+        WITH settled AS (
+UPDATE "{{schema}}"."outbox" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.errors::text[]), unnest(array_fill(false, ARRAY[cardinality(own.sorted)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'failed'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'failed') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END IF;
+    IF 'cancel' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = 'cancel';
+        WITH settled AS (
+UPDATE "{{schema}}"."outbox" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest(own.errors) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality(own.sorted)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'cancelled'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'cancelled') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END IF;
+    IF $2 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'outcomes',
+                MESSAGE = format('outcomes names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, CASE u.outcome
+        WHEN 'ack' THEN 'done'
+        WHEN 'retry' THEN 'ready'
+        WHEN 'snooze' THEN 'ready'
+        WHEN 'wait_until' THEN 'ready'
+        WHEN 'leave' THEN 'ready'
+        WHEN 'release' THEN 'ready'
+        WHEN 'fail' THEN 'failed'
+        WHEN 'cancel' THEN 'cancelled'
+        END)
+    FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, outcome text)) WITH ORDINALITY AS u (id, outcome, place);
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_abandon"(uuid, uuid[], integer, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_settle"(jsonb, boolean) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."outbox_fail"(owner_token uuid, ids uuid[], error text) RETURNS SETOF uuid
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_ack"(owner_token uuid, ids uuid[], strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1132,6 +1515,539 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    sorted uuid[];
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH settled AS (
+UPDATE "{{schema}}"."outbox" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+WHERE t.id = ANY (own.sorted::uuid[]) AND t.owner_token = $1::uuid AND coalesce(t.status = 1, false)
+RETURNING t.id
+)
+        SELECT coalesce(array_agg(c.id), '{}')
+        INTO own.changed
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    IF $3 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'done')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_ack"(uuid, uuid[], boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_retry"(owner_token uuid, ids uuid[], delay interval DEFAULT NULL, error text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    sorted uuid[];
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay',
+            MESSAGE = 'delay must be between 0 and 87600 hours',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH settled AS (
+UPDATE "{{schema}}"."outbox" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)])::bigint[]), unnest(array_fill($4, ARRAY[cardinality(own.sorted)])::text[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    IF $5 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_retry"(uuid, uuid[], interval, text, boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_snooze"(owner_token uuid, ids uuid[], delay interval, reason text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    sorted uuid[];
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay',
+            MESSAGE = 'delay must be between 0 and 87600 hours',
+            HINT = 'Say for how long the rows are to wait.';
+    END IF;
+    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)])::bigint[]), unnest(array_fill($4, ARRAY[cardinality(own.sorted)])::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    IF $5 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_snooze"(uuid, uuid[], interval, text, boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_wait_until"(owner_token uuid, ids uuid[], at timestamptz, reason text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    sorted uuid[];
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
+            MESSAGE = 'at must be between the years 1 and 9999',
+            HINT = 'Say until when the rows are to wait.';
+    END IF;
+    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), s.delay) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill($3, ARRAY[cardinality(own.sorted)])::timestamptz[]), unnest(array_fill($4, ARRAY[cardinality(own.sorted)])::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    IF $5 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_wait_until"(uuid, uuid[], timestamptz, text, boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_release"(owner_token uuid, ids uuid[], strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    sorted uuid[];
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    IF $3 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_release"(uuid, uuid[], boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_fail"(owner_token uuid, ids uuid[], error text, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    sorted uuid[];
+    changed uuid[];
+    answers jsonb := '{}';
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1149,9 +2065,22 @@ BEGIN
             HINT = 'Say why the rows failed.';
     END IF;
     error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
-    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
-    RETURN QUERY
-WITH changed AS (
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH settled AS (
 UPDATE "{{schema}}"."outbox" AS t
 SET status = 3,
     completed_at = clock_timestamp(),
@@ -1159,18 +2088,50 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[]), unnest(array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]),
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill($3, ARRAY[cardinality(own.sorted)])::text[]), unnest(array_fill(false, ARRAY[cardinality(own.sorted)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
-WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
-SELECT changed.id FROM changed;
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'failed'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'failed') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    IF $4 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'failed')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_fail"(uuid, uuid[], text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_fail"(uuid, uuid[], text, boolean) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."outbox_extend"(owner_token uuid, ids uuid[], lease_seconds integer) RETURNS SETOF uuid
+-- Renews leases, and tells of each row whether that was done: extended; cancelled, which is extended, too, but a cancel
+-- has been asked for; busy if another transaction has the row locked, such as its own settle; lost or gone.
+CREATE FUNCTION "{{schema}}"."outbox_extend"(owner_token uuid, ids uuid[], lease interval, within interval DEFAULT NULL) RETURNS TABLE (place integer, id uuid, result text, locked_until timestamptz)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1185,6 +2146,12 @@ SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    changed uuid[];
+    until timestamptz; -- of the row whose lease ends first
+    answers jsonb := '{}';
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1196,16 +2163,26 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    IF ($3 BETWEEN 1 AND 86400) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease_seconds',
-            MESSAGE = 'lease_seconds must be between 1 and 86400 seconds',
+    IF ($3 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
             HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
     END IF;
-    ids := ARRAY(SELECT DISTINCT u.id FROM unnest(ids) AS u (id) ORDER BY u.id);
-    RETURN QUERY
-WITH changed AS (
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'within',
+            MESSAGE = 'within must be between 0 and 87600 hours',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH settled AS (
 UPDATE "{{schema}}"."outbox" AS t
-SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
+SET locked_until = clock_timestamp() + $3::interval,
     headers = CASE
         WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
             OR coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) AND coalesce(s.within::text = split_part((t.headers ->> 'txwork-running'), ' ', 2), true)
@@ -1215,22 +2192,66 @@ SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval,
                 ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
                     * 1000000)::bigint::text END,
             ' ', s.within, ' ', t.owner_token)) END
-FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), unnest(NULL::bigint[]),
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill((extract(epoch FROM $4) * 1000000)::bigint, ARRAY[cardinality(own.sorted)])::bigint[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
 WHERE t.id = ANY (ARRAY(
     SELECT r.id
-    FROM ROWS FROM (unnest($2::uuid[]), unnest(array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
     JOIN "{{schema}}"."outbox" AS r ON r.id = h.id
-    WHERE r.id = ANY ($2::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    WHERE r.id = ANY (own.sorted::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED))
   AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
+RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled, t.locked_until::timestamptz
 )
-SELECT changed.id FROM changed;
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.cancelled THEN 'cancelled' ELSE 'extended' END) FILTER (WHERE CASE WHEN c.cancelled THEN 'cancelled' ELSE 'extended' END <> 'extended'), '{}'), min(c.locked_until)
+        INTO own.changed, own.answers, own.until
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (1) THEN 'busy' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'extended') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, u.result, CASE WHEN u.result IN ('extended', 'cancelled') THEN own.until END
+    FROM (
+        SELECT v.place, v.id, coalesce(own.answers ->> v.id::text, 'extended') AS result
+        FROM unnest($2) WITH ORDINALITY AS v (id, place)) AS u;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_extend"(uuid, uuid[], integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_extend"(uuid, uuid[], interval, interval) FROM PUBLIC;
+
+-- The ack of one row in the transaction of its effects: an error unless the claim holds the row, so that the effects
+-- are rolled back, too.
+CREATE FUNCTION "{{schema}}"."outbox_complete"(owner_token uuid, id uuid) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Name the row that is completed.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_ack"($1, ARRAY[$2], true);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_complete"(uuid, uuid) FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."outbox_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)
 LANGUAGE plpgsql

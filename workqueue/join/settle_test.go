@@ -35,7 +35,7 @@ var successes = []way{
 var failures = []way{
 	{"fail", func(f *fixture, id uuid.UUID) { f.fail(id) }},
 	{"SQL fail", function("steps_fail(%s, 'no good')")},
-	{"SQL abandon", function("steps_abandon(%s)")},
+	{"SQL abandon", function("steps_retry(%s)")},
 	{"retry", func(f *fixture, id uuid.UUID) {
 		_, err := f.queue.Retry(f.Context(), f.claim(id), []uuid.UUID{id}, "no good")
 		f.ok(err)

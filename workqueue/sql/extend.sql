@@ -27,6 +27,6 @@ WHERE t.id = ANY (ARRAY(
     WHERE r.id = ANY (@ids::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED))
   AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
+RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled{{if .InFunction}}, t.locked_until::timestamptz{{end}}
 {{- define "record"}}(t.headers ->> 'txwork-running'){{end}}
 {{- define "recorded"}}coalesce(split_part({{template "record"}}, ' ', 3) = t.owner_token::text, false){{end}}

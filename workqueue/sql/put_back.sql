@@ -22,7 +22,7 @@ WITH changed AS (
             ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
         {{- end}}
     FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), {{if not .IsReleasing -}}
-            unnest(@delays::bigint[]), unnest(@errors::text[]),
+            unnest(@delays::{{.DelayType}}[]), unnest(@errors::text[]),
             {{end}}generate_subscripts('{}'::int[], 1)) AS s (id, token{{if not .IsReleasing}}, delay, error{{end}})
     WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled{{.PutBackRule}}
@@ -38,7 +38,9 @@ WITH changed AS (
     SELECT {{.Function "give_start"}}(changed.rule, count(*)::integer) FROM changed GROUP BY changed.rule
 )
 {{- end}}
+{{- if .InFunction}}, settled AS ({{end}}
 SELECT changed.id, changed.status, changed.cancelled FROM changed
 {{- if not .IsLeaving}}, told{{end}}
 {{- if .PutBackRule}}, (SELECT count(*) FROM given) AS given{{end}}
+{{- if .InFunction}}){{end}}
 {{- end}}

@@ -1,0 +1,146 @@
+-- Settles rows with an outcome for each, in one statement for each kind of outcome, whose ids are sorted. It tells what
+-- each row became: see settle_one.sql. What an element says is checked before anything is written or locked.
+CREATE FUNCTION {{.Function}}({{.Parameters}}) RETURNS {{.Returns}}
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    all_ids uuid[];
+    all_tokens uuid[];
+    all_kinds text[];
+    all_delays bigint[];
+    all_times timestamptz[];
+    all_errors text[];
+    sorted uuid[];
+    tokens uuid[];
+    delays bigint[];
+    times timestamptz[];
+    errors text[];
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    {{- range .Checks}}
+    {{.}}
+    {{- end}}
+    SELECT e.place, e.wrong INTO own.refused
+    FROM (
+        SELECT u.place, CASE
+            WHEN jsonb_typeof(u.o) <> 'object' THEN 'is no object'
+            WHEN jsonb_typeof(u.o -> 'id') IS DISTINCT FROM 'string' THEN 'has no id, which is a string'
+            WHEN jsonb_typeof(u.o -> 'token') IS DISTINCT FROM 'string' THEN 'has no token, which is a string'
+            WHEN u.o - CASE u.o ->> 'outcome'
+                {{- range .Outcomes}}
+                WHEN '{{.Name}}' THEN ARRAY['id', 'token', 'outcome'{{range .Takes}}, '{{.}}'{{end}}]
+                {{- end}}
+                END <> '{}' IS NOT FALSE THEN 'has an unknown outcome, or a field that its outcome does not take'
+            WHEN NOT u.o ?& CASE u.o ->> 'outcome'
+                {{- range .Outcomes}}
+                WHEN '{{.Name}}' THEN ARRAY[{{range $i, $f := .Needs}}{{if $i}}, {{end}}'{{$f}}'{{end}}]::text[]
+                {{- end}}
+                END THEN 'lacks a field that its outcome needs'
+            WHEN jsonb_typeof(u.o -> 'delay') <> 'number' THEN 'has a delay that is no number of seconds'
+            WHEN (u.o ->> 'delay')::numeric NOT BETWEEN 0 AND {{.MaxDelaySeconds}}
+                THEN 'has a delay that is not between 0 and {{.MaxDelaySeconds}} seconds'
+            WHEN jsonb_typeof(u.o -> 'at') <> 'string' THEN 'has an at that is no string'
+            WHEN jsonb_typeof(u.o -> 'error') <> 'string' THEN 'has an error that is no string'
+            END AS wrong
+        FROM jsonb_array_elements($1) WITH ORDINALITY AS u (o, place)) AS e
+    WHERE e.wrong IS NOT NULL
+    ORDER BY e.place
+    LIMIT 1;
+    IF FOUND THEN
+        {{.Wrong "own.refused.place" "own.refused.wrong"}}
+    END IF;
+    BEGIN
+        SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
+            array_agg(e.at), array_agg(e.error)
+        INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
+        FROM (
+            SELECT u.*
+            FROM jsonb_to_recordset($1)
+                AS u (id uuid, token uuid, outcome text, delay numeric, at timestamptz, error text)
+            ORDER BY u.id) AS e;
+    EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
+        {{.Wrong "NULL" "SQLERRM"}}
+    END;
+    SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
+        ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
+    INTO own.refused
+    FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
+    GROUP BY u.id
+    HAVING count(*) > 1 OR bool_or(NOT u.at <@ {{.Times}})
+    ORDER BY 1
+    LIMIT 1;
+    IF FOUND THEN
+        {{.Wrong "own.refused.place" "own.refused.wrong"}}
+    END IF;
+    FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
+        IF octet_length(own.all_errors[i]) > {{.MaxErrorBytes}} THEN
+            all_errors[i] := left(own.all_errors[i], {{.MaxErrorBytes}});
+            WHILE octet_length(own.all_errors[i]) > {{.MaxErrorBytes}} LOOP
+                all_errors[i] := left(own.all_errors[i],
+                    -greatest((octet_length(own.all_errors[i]) - {{.MaxErrorBytes}}) / 4, 1));
+            END LOOP;
+        END IF;
+    END LOOP;
+    {{.IdleBound}}
+    {{- range .Outcomes}}
+    IF '{{.Name}}' = ANY (own.all_kinds) THEN
+        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
+        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+            AS u (id, token, kind, delay, at, error)
+        WHERE u.kind = '{{.Name}}';
+        {{template "settled" .}}
+    END IF;
+    {{- end}}
+    {{template "strict" .}}
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, CASE u.outcome
+        {{- range .Outcomes}}
+        WHEN '{{.Name}}' THEN '{{.Usual}}'
+        {{- end}}
+        END)
+    FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, outcome text)) WITH ORDINALITY AS u (id, outcome, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function}}({{.Types}}) FROM PUBLIC;
+{{- /* Settles the rows own.sorted, and adds to own.answers what is not the usual result. The rows that it did not
+change are looked at once more, in the snapshot of a later statement. */ -}}
+{{define "settled" -}}
+{{.Statement}}
+        SELECT coalesce(array_agg(c.id), '{}')
+            {{- if .Word}},
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, {{.Word}}) FILTER (WHERE {{.Word}} <> '{{.Usual}}'), '{}')
+            {{- end}}
+            {{- if .Tells}}, min(c.locked_until){{end}}
+        INTO own.changed{{if .Word}}, own.answers{{end}}{{if .Tells}}, own.until{{end}}
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN ({{.LeadsTo}}) THEN '{{.Again}}' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, '{{.Usual}}') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+{{.Classify}}) AS k;
+        END IF;
+{{- end}}
+{{- define "strict" -}}
+IF {{.StrictArgument}} THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = '{{.Rows}}',
+                MESSAGE = format('{{.Rows}} names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+{{- end}}
