@@ -185,6 +185,7 @@ var unplanned = map[string]string{
 	"reaper/sql/unserved.sql":          ofTables,
 	"reaper/sql/withdraw.sql":          ofTables,
 
+	"workqueue/sql/settle.sql: = ANY (own.all_kinds) THEN":                            "it compares, and reads no rows",
 	"workqueue/join/sql/edges.sql":                                                    looksUp,
 	"workqueue/join/sql/schema/apply.sql: = ANY (members)":                            looksUp,
 	"workqueue/join/sql/schema/apply.sql: FROM unnest(members, gone) AS u (id, gone)": ofLocked,

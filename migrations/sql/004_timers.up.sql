@@ -529,12 +529,12 @@ BEGIN
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
-    INTO own.refused
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
     GROUP BY u.id
     HAVING count(*) > 1 OR bool_or(NOT u.at <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange)
     ORDER BY 1
-    LIMIT 1;
+    LIMIT 1
+    INTO own.refused;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
@@ -554,10 +554,10 @@ BEGIN
         true);
     IF 'ack' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'ack';
+        WHERE u.kind = 'ack'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers" AS t
 SET status = 2,
@@ -585,10 +585,10 @@ LEFT JOIN "{{schema}}"."timers" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id
     END IF;
     IF 'retry' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'retry';
+        WHERE u.kind = 'retry'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -622,10 +622,10 @@ LEFT JOIN "{{schema}}"."timers" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id
     END IF;
     IF 'snooze' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'snooze';
+        WHERE u.kind = 'snooze'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -668,10 +668,10 @@ LEFT JOIN "{{schema}}"."timers" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id
     END IF;
     IF 'wait_until' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'wait_until';
+        WHERE u.kind = 'wait_until'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -714,10 +714,10 @@ LEFT JOIN "{{schema}}"."timers" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id
     END IF;
     IF 'leave' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'leave';
+        WHERE u.kind = 'leave'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -757,10 +757,10 @@ LEFT JOIN "{{schema}}"."timers" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id
     END IF;
     IF 'release' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'release';
+        WHERE u.kind = 'release'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -797,10 +797,10 @@ LEFT JOIN "{{schema}}"."timers" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id
     END IF;
     IF 'fail' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'fail';
+        WHERE u.kind = 'fail'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers" AS t
 SET status = 3,
@@ -834,10 +834,10 @@ LEFT JOIN "{{schema}}"."timers" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id
     END IF;
     IF 'cancel' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'cancel';
+        WHERE u.kind = 'cancel'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers" AS t
 SET status = 3,
@@ -3876,12 +3876,12 @@ BEGIN
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
-    INTO own.refused
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
     GROUP BY u.id
     HAVING count(*) > 1 OR bool_or(NOT u.at <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange)
     ORDER BY 1
-    LIMIT 1;
+    LIMIT 1
+    INTO own.refused;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
@@ -3901,10 +3901,10 @@ BEGIN
         true);
     IF 'ack' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'ack';
+        WHERE u.kind = 'ack'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
 SET status = 2,
@@ -3932,10 +3932,10 @@ LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = ANY (own.sorted::uuid[])
     END IF;
     IF 'retry' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'retry';
+        WHERE u.kind = 'retry'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -3969,10 +3969,10 @@ LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = ANY (own.sorted::uuid[])
     END IF;
     IF 'snooze' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'snooze';
+        WHERE u.kind = 'snooze'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -4015,10 +4015,10 @@ LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = ANY (own.sorted::uuid[])
     END IF;
     IF 'wait_until' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'wait_until';
+        WHERE u.kind = 'wait_until'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -4061,10 +4061,10 @@ LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = ANY (own.sorted::uuid[])
     END IF;
     IF 'leave' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'leave';
+        WHERE u.kind = 'leave'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -4104,10 +4104,10 @@ LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = ANY (own.sorted::uuid[])
     END IF;
     IF 'release' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'release';
+        WHERE u.kind = 'release'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -4144,10 +4144,10 @@ LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = ANY (own.sorted::uuid[])
     END IF;
     IF 'fail' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'fail';
+        WHERE u.kind = 'fail'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
 SET status = 3,
@@ -4181,10 +4181,10 @@ LEFT JOIN "{{schema}}"."timers_schedule" AS t ON t.id = ANY (own.sorted::uuid[])
     END IF;
     IF 'cancel' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'cancel';
+        WHERE u.kind = 'cancel'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
 SET status = 3,

@@ -704,12 +704,12 @@ BEGIN
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
-    INTO own.refused
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
     GROUP BY u.id
     HAVING count(*) > 1 OR bool_or(NOT u.at <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange)
     ORDER BY 1
-    LIMIT 1;
+    LIMIT 1
+    INTO own.refused;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
@@ -729,10 +729,10 @@ BEGIN
         true);
     IF 'ack' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'ack';
+        WHERE u.kind = 'ack'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs" AS t
 SET status = 2,
@@ -761,10 +761,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id =
     END IF;
     IF 'retry' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'retry';
+        WHERE u.kind = 'retry'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -798,10 +798,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id =
     END IF;
     IF 'snooze' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'snooze';
+        WHERE u.kind = 'snooze'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -844,10 +844,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id =
     END IF;
     IF 'wait_until' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'wait_until';
+        WHERE u.kind = 'wait_until'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -890,10 +890,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id =
     END IF;
     IF 'leave' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'leave';
+        WHERE u.kind = 'leave'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -935,10 +935,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id =
     END IF;
     IF 'release' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'release';
+        WHERE u.kind = 'release'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -977,10 +977,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id =
     END IF;
     IF 'fail' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'fail';
+        WHERE u.kind = 'fail'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs" AS t
 SET status = 3,
@@ -1014,10 +1014,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id =
     END IF;
     IF 'cancel' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'cancel';
+        WHERE u.kind = 'cancel'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs" AS t
 SET status = 3,
@@ -7180,12 +7180,12 @@ BEGIN
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
-    INTO own.refused
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
     GROUP BY u.id
     HAVING count(*) > 1 OR bool_or(NOT u.at <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange)
     ORDER BY 1
-    LIMIT 1;
+    LIMIT 1
+    INTO own.refused;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
@@ -7205,10 +7205,10 @@ BEGIN
         true);
     IF 'ack' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'ack';
+        WHERE u.kind = 'ack'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
 SET status = 2,
@@ -7236,10 +7236,10 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY (own.sorted::uuid[]) A
     END IF;
     IF 'retry' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'retry';
+        WHERE u.kind = 'retry'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -7273,10 +7273,10 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY (own.sorted::uuid[]) A
     END IF;
     IF 'snooze' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'snooze';
+        WHERE u.kind = 'snooze'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -7319,10 +7319,10 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY (own.sorted::uuid[]) A
     END IF;
     IF 'wait_until' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'wait_until';
+        WHERE u.kind = 'wait_until'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -7365,10 +7365,10 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY (own.sorted::uuid[]) A
     END IF;
     IF 'leave' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'leave';
+        WHERE u.kind = 'leave'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -7408,10 +7408,10 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY (own.sorted::uuid[]) A
     END IF;
     IF 'release' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'release';
+        WHERE u.kind = 'release'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
@@ -7448,10 +7448,10 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY (own.sorted::uuid[]) A
     END IF;
     IF 'fail' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'fail';
+        WHERE u.kind = 'fail'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
 SET status = 3,
@@ -7485,10 +7485,10 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY (own.sorted::uuid[]) A
     END IF;
     IF 'cancel' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'cancel';
+        WHERE u.kind = 'cancel'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         WITH settled AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
 SET status = 3,

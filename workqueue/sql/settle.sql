@@ -68,12 +68,12 @@ BEGIN
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
-    INTO own.refused
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
     GROUP BY u.id
     HAVING count(*) > 1 OR bool_or(NOT u.at <@ {{.Times}})
     ORDER BY 1
-    LIMIT 1;
+    LIMIT 1
+    INTO own.refused;
     IF FOUND THEN
         {{.Wrong "own.refused.place" "own.refused.wrong"}}
     END IF;
@@ -90,10 +90,10 @@ BEGIN
     {{- range .Outcomes}}
     IF '{{.Name}}' = ANY (own.all_kinds) THEN
         SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors
         FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
             AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = '{{.Name}}';
+        WHERE u.kind = '{{.Name}}'
+        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
         {{template "settled" .}}
     END IF;
     {{- end}}
