@@ -153,10 +153,10 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"function {schema}.outbox_redrive(uuid[], text) has the volatility STABLE, needs VOLATILE; is STRICT; " +
 				"is SECURITY DEFINER; has the parallel safety SAFE, needs UNSAFE"}},
 		"a function's arguments": {
-			[]string{"DROP FUNCTION outbox_ack", "CREATE FUNCTION outbox_ack(token uuid, rows uuid[]) RETURNS " +
+			[]string{"DROP FUNCTION outbox_complete", "CREATE FUNCTION outbox_complete(token uuid, job uuid) RETURNS " +
 				"integer LANGUAGE sql AS 'SELECT 1'"},
-			[]string{"function {schema}.outbox_ack(uuid, uuid[]) has the arguments token uuid, rows uuid[], needs " +
-				"owner_token uuid, ids uuid[]; has the result integer"}},
+			[]string{"function {schema}.outbox_complete(uuid, uuid) has the arguments token uuid, job uuid, needs " +
+				"owner_token uuid, id uuid; has the result integer"}},
 		"a procedure that is a function": {
 			[]string{"DROP PROCEDURE inbox_maintain",
 				"CREATE FUNCTION inbox_maintain(integer, interval, interval) RETURNS integer LANGUAGE sql AS 'SELECT 1'"},

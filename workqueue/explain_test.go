@@ -157,10 +157,14 @@ func (p *planner) statements() (list []query) {
 	return list
 }
 
-// functions returns the bodies of the table's SQL functions, which pin the same settings.
+// functions returns the bodies of the table's SQL functions, which pin the same settings. Those of settles have several
+// statements, which are those of the Go API.
 func (p *planner) functions() (list []query) {
 	v := newView(p.spec)
-	for _, f := range v.Functions() {
+	for _, f := range slices.Concat(v.Functions(), v.Verbs()) {
+		if f.settles != nil {
+			continue
+		}
 		q := query{name: f.Name + " function", text: v.functionBody(f), types: "(" + f.Types() + ")",
 			claims: f.file == "claim"}
 		for _, param := range f.params {
@@ -197,8 +201,8 @@ func (p *planner) argument(name, columnFormat string) string {
 		"claimed": "'30 s'", "errors": "'{}'", "cancelled": "'{}'",
 		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",
 		"id": "gen_random_uuid()", "owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'",
-		"lease_seconds": "30",
-		"batch_size":    fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'",
+		"at":         "now()",
+		"batch_size": fmt.Sprint(claimLimit), "max_rows": "1000", "error": "'e'",
 		"reason": "'r'", "actor": "'a'",
 		"worker": "'{0}'", "asked_before": "'{-infinity}'", "after_due": "'{-infinity}'", "after_id": "'{" +
 			uuid.Nil.String() + "}'", "since": "now()", "age": "'7 days'",

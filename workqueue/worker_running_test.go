@@ -192,7 +192,7 @@ func TestRenewalsByHandRecordNoMoreThanTheyKnow(t *testing.T) {
 			const lose = "UPDATE notes SET locked_until = now() - interval '1 second'; SELECT notes_reap_expired()"
 			stale("a lost lease", lose)
 			r.exec("SELECT notes_fail($1, ARRAY[$2::uuid], 'e')", token, id)
-			stale("a redrive", "SELECT notes_redrive(ARRAY[$1::uuid])", id)
+			stale("a redrive", "SELECT id FROM notes_redrive(ARRAY[$1::uuid])", id)
 			r.exec(lose)
 			if headers := r.headersOf(id); strings.Contains(headers, "txwork-running") {
 				t.Errorf("after a lost lease the headers are %s", headers)

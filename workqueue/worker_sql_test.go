@@ -174,7 +174,7 @@ func TestSQLWorkerContract(t *testing.T) {
 				t.Errorf("%s, given up by SQL, was handled by Go in attempt %d, want %d", id, byGo[id], want)
 			}
 		}
-		same("a redrive", sql(fmt.Sprintf("SELECT notes_redrive(%s)", array(claimed))), claimed[3:4])
+		same("a redrive", sql(fmt.Sprintf("SELECT id FROM notes_redrive(%s) WHERE changed", array(claimed))), claimed[3:4])
 		r.eventually("the redriven row", func() bool { return r.count("status = 2") == 10 })
 	})
 }

@@ -356,9 +356,9 @@ var coreFunctions = []string{"fetch", "settle", "ack", "retry", "snooze", "wait_
 // safe from the caller's search_path.
 func functionsAreNotForPublic(s *suite) {
 	const functions = "FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1"
-	for _, name := range coreFunctions {
-		equal(s, "functions "+name, scan[int](s, "SELECT count(*) "+functions+" AND p.proname = $2", s.db.Schema,
-			s.Spec.Table+"_"+name), 1)
+	for _, name := range coreFunctions { // a domain may have others of the same name
+		equal(s, "functions "+name, scan[bool](s, "SELECT count(*) > 0 "+functions+" AND p.proname = $2", s.db.Schema,
+			s.Spec.Table+"_"+name), true)
 	}
 	all := scan[int](s, "SELECT count(*) "+functions, s.db.Schema)
 	if s.DDL == nil {
