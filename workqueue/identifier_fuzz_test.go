@@ -73,7 +73,7 @@ func useEverywhere(t *testing.T, db *pgtest.DB, spec workqueue.Spec) {
 	must(t, err)
 
 	ids := insertAndClaim(ctx, t, conn, q)
-	for _, call := range []string{"extend($1, $2, 30)", "abandon($1, $2)", "fail($1, $2, 'x')", "ack($1, $2)"} {
+	for _, call := range []string{"extend($1, $2, '30 s')", "retry($1, $2)", "fail($1, $2, 'x')", "ack($1, $2)"} {
 		name, arguments, _ := strings.Cut(call, "(")
 		must(t, execute(ctx, conn, "SELECT "+pgx.Identifier{spec.Schema, spec.Table + "_" + name}.Sanitize()+"("+
 			arguments, uuid.New(), ids))

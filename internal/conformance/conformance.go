@@ -123,7 +123,8 @@ func testsOf(c Case, w way) []test {
 	if len(c.Spec.Topics.Columns) > 0 {
 		tests = append(tests, topics...)
 	}
-	if !w.functions || c.Spec.Writer.Change == "" { // a function that changes the row that is there is no insert
+	// A function that changes the row that is there is no insert.
+	if !w.functions || !c.Spec.Writer.None && c.Spec.Writer.Change == "" {
 		tests = append(tests, inserts...)
 		if len(c.Spec.Unique) > 0 {
 			tests = append(tests, unique...)
