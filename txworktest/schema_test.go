@@ -114,7 +114,7 @@ func TestTableOfAnApplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Exec(t, up)
-	db.Exec(t, `INSERT INTO notes (text, size, big, ratio, ok, body, at, other, more, price, day)
+	db.Exec(t, `INSERT INTO notes (text, size, big, ratio, ok, body, at, other, extra, price, day)
 		VALUES ('a', 7, 9007199254740993, 0.5, true, '\xff00', '2026-01-02 03:04:05.123456Z', '01890a5d-ac96-774b-bcce-b302099a8057', '{"b": 1}', 1.10, '2026-01-02')`)
 	table, err := workqueue.Open(spec, workqueue.Telemetry{})
 	if err != nil {
@@ -125,7 +125,7 @@ func TestTableOfAnApplication(t *testing.T) {
 		txworktest.Column("ratio", 0.5), txworktest.Column("ok", true), txworktest.Column("body", []byte("\xff\x00")),
 		txworktest.Column("at", when), txworktest.Column("other", other), txworktest.Column("price", "1.10"),
 		txworktest.Column("day", "2026-01-02"), txworktest.Column("none", nil))
-	if more, _ := row.Values["more"].(json.RawMessage); string(more) != `{"b": 1}` || row.Text("text") != "a" ||
+	if extra, _ := row.Values["extra"].(json.RawMessage); string(extra) != `{"b": 1}` || row.Text("text") != "a" ||
 		row.Text("none") != "" {
 		t.Errorf("%+v", row)
 	}
@@ -153,7 +153,7 @@ func (n *note) list(c *workqueue.Columns) {
 		{Name: "ratio", Type: "double precision"},
 		{Name: "ok", Type: "boolean"}, {Name: "body", Type: "bytea"}, {Name: "at", Type: "timestamptz"},
 		{Name: "other", Type: "uuid"},
-		{Name: "more", Type: "jsonb"}, {Name: "price", Type: "numeric"}, {Name: "day", Type: "date"},
+		{Name: "extra", Type: "jsonb"}, {Name: "price", Type: "numeric"}, {Name: "day", Type: "date"},
 		{Name: "none", Type: "text"},
 	} {
 		c.Field(column, &n.columns[i])

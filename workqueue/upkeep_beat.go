@@ -123,7 +123,7 @@ func (p *presence) turn(now time.Time) (pause time.Duration, mine bool) {
 // say sends a beat.
 func (p *presence) say(ctx context.Context, t *tableWork) {
 	err := t.system.beat(ctx, t.table.spec.Schema, p)
-	if !errors.Is(err, errNoBeat) && !postgres.IsOwn(err) {
+	if !errors.Is(err, errNoBeat) && (!postgres.IsOwn(err) || postgres.IsReadOnly(err)) {
 		return // another beat will follow, and an outage is logged by those whose work waits for the database
 	}
 	p.off.Store(true)
