@@ -24,7 +24,7 @@ func TestEveryClaimIsHeapOnly(t *testing.T) {
 		j := newLab(t).jobs()
 		j.fill(1)
 		j.exec(fmt.Sprintf("INSERT INTO %[1]s (kind, queue, priority, args, unique_key, unique_states) "+
-			"SELECT kind, queue, priority, args, 'key-' || i, 0 FROM %[1]s, generate_series(2, %[2]d) AS i", j.name, n))
+			"SELECT kind, queue, priority, args, concat('u:', kind, chr(31), i), 0 FROM %[1]s, generate_series(2, %[2]d) AS i", j.name, n))
 		j.settle()
 		j.wantHeapOnly(j.name, n, func(p *pgxpool.Pool) { j.inPhases(p, n, jobs.WorkerOptions{}, func() {}) })
 		var held int
