@@ -195,11 +195,22 @@ var notFollowed = map[string][]string{
 	},
 	"it tells the program's author what to write": {
 		"use POST", "set a retention that outlasts the wait", "to undo the writes, return an error", "make a new one",
-		"call Tx once", "use a fresh one for every claim", "call Handle or HandleAll before Run",
+		"call Tx once", "call Handle or HandleAll before Run",
 		"register handlers before Run", "run what has to run at the start of a process", "name the zone",
 		"leave out \"right/\"",
+		// an argument of a function in SQL
+		"must be end, start or start_in_turn", "Give one of them, or leave it out.", "Give one, or leave these out.",
+		"Give the time, or call run_now.", "or use another on_conflict", "set them to a later time",
+		"See the outcomes and their fields",
+		// the columns of a direct INSERT or a restored key, and a trigger of the application
+		"which takes unique_while and unique_until", "which makes the key of unique_key or unique_fields",
+		"Restore the rows of a key with lower places", "it has to let claims pass",
+		// how a worker in another language deals with a job that it has lost, and how it begins its transactions
+		"Another worker may have the job: do no more for it", "another worker has such a row, or it has ended",
+		"Begin the transaction with ISOLATION LEVEL READ COMMITTED", "Set the isolation level of the transaction",
 	},
 	"it is no advice": {
+		"leave cancel", "owner_token uuid, id uuid, name text", // names of outcomes and parameters
 		"FROM pg_catalog", "set again", "which each have a transaction, wait for each other", "Connection: close", "or `txwork reap` or the table's procedure did", "`txwork migrate validate`",
 	},
 }

@@ -160,7 +160,7 @@ func TestTheCommandsOfSecurity(t *testing.T) {
 		t.Error("the page shows no commands")
 	}
 	if made := x.run(`psql -At "$TXWORK_DATABASE_URL" --command="SELECT count(*) FROM pg_roles ` +
-		`WHERE rolname LIKE 'txwork\_%'"`); made != "5\n" {
+		`WHERE rolname LIKE 'txwork\_%'"`); made != "6\n" {
 		t.Errorf("%s roles were made", made)
 	}
 }

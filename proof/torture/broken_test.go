@@ -143,7 +143,7 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_key_cursor") THEN`,
 				"IF true THEN"},
-			{"workqueue/upkeep_tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
+			{"workqueue/upkeep_tablework.go", "		if len(t.table.spec.Sweeps) > 0 {", "		if false {"},
 			{"workqueue/worker.go", "	cancelsSeen atomic.Int64",
 				"	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
 			{"workqueue/worker_loop.go", "		cancels := w.cancelsSeen.Load()\n", `
