@@ -20,9 +20,10 @@ var looks = map[string]string{
 // statements are attacks in SQL. {job} is a job of the victim that runs, with its {token}; {batch} is its batch, and
 // {after} the job that the batch releases.
 var statements = map[string]string{
-	"a deletion":              "DELETE FROM jobs WHERE id = '{job}'",
-	"an ack":                  "UPDATE jobs SET status = 2, completed_at = now() WHERE id = '{job}'",
-	"an ack by function":      "SELECT jobs_ack('{token}', ARRAY['{job}'::uuid])",
+	"a deletion": "DELETE FROM jobs WHERE id = '{job}'",
+	"an ack":     "UPDATE jobs SET status = 2, completed_at = now() WHERE id = '{job}'",
+	"an ack by function": "SELECT FROM jobs_ack('{token}', ARRAY['{job}'::uuid]) " +
+		"WHERE result NOT IN ('lost', 'gone')",
 	"a job moved to globex":   "UPDATE jobs SET queue = 'globex' WHERE queue = 'acme'",
 	"a job with another key":  insert + "concurrency_key, key_limit) " + job + "'globex:press', 0)",
 	"a foreign occurrence":    insert + "schedule) " + job + "'globex:pulse')",
@@ -66,7 +67,7 @@ var statements = map[string]string{
 	"messages set aside":         "UPDATE outbox SET waiting = true, aside = true WHERE topic <> 'acme:mail'",
 	"messages taken from a lane": "UPDATE outbox SET waiting = false, aside = NULL WHERE topic <> 'acme:mail'",
 	"a message moved to globex":  "UPDATE outbox SET topic = 'globex:mail'",
-	"a claim by function":        "SELECT outbox_fetch(gen_random_uuid(), '60 s', 10)",
+	"a claim by function":        "SELECT FROM outbox_fetch(gen_random_uuid(), '60 s', 10) WHERE entry = 'row'",
 	"a claim from a lane": "SELECT FROM outbox_claim_by_topic(gen_random_uuid(), '1 minute', 10, " +
 		"ARRAY['-infinity'::timestamptz], ARRAY['00000000-0000-0000-0000-000000000000'::uuid], '{}', " +
 		"'{globex:mail}', '{-infinity}', '{00000000-0000-0000-0000-000000000000}', '{10}', true) " +
