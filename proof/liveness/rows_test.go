@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/reaper"
@@ -179,6 +180,9 @@ func (w *world) populate() (finish func()) {
 	w.ok(err)
 	w.start()
 	w.await("a handler runs", begun)
+	if !pgtest.Await(patience, func() bool { return len(w.list("SELECT host FROM "+w.Schema+".process")) > 0 }) {
+		w.Fatal("no worker says that its process runs")
+	}
 	w.ok(w.finished(ctx))
 	w.ok(w.Pool.QueryRow(ctx, "SELECT now()").Scan(&w.since))
 	return func() { leave(); w.since = time.Time{} }
