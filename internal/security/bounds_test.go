@@ -27,7 +27,6 @@ func TestEveryBoundOfTheGoAPIHoldsInSQL(t *testing.T) {
 		           SELECT string_agg(CASE
 		               WHEN i.n = a.n THEN '%s'
 		               WHEN i.name = 'kind' THEN '''reap_expired'''
-		               WHEN i.name = 'lease_seconds' THEN '60'
 		               WHEN i.type = 'interval'::regtype THEN '''1 minute'''
 		               WHEN i.type = 'uuid'::regtype THEN 'gen_random_uuid()'
 		               WHEN i.type = 'uuid[]'::regtype THEN '''{}'''
@@ -40,7 +39,8 @@ func TestEveryBoundOfTheGoAPIHoldsInSQL(t *testing.T) {
 		JOIN pg_namespace AS s ON s.oid = p.pronamespace,
 		     unnest(p.proargtypes::oid[], p.proargnames) WITH ORDINALITY AS a (type, name, n)
 		WHERE s.nspname = $1 AND a.type IS NOT NULL
-		  AND a.name IN ('batch_size', 'max_rows', 'max_notes', 'most', 'lease', 'lease_seconds')
+		  AND (a.name IN ('batch_size', 'max_rows', 'max_notes', 'most', 'lease')
+		       OR a.name = 'n' AND p.proname LIKE '%\_fetch')
 		ORDER BY 1, 3`, f.db.Schema)
 	must(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[bound])
@@ -57,7 +57,7 @@ func TestEveryBoundOfTheGoAPIHoldsInSQL(t *testing.T) {
 			}
 		}
 	}
-	if len(all) < 60 || len(seen) != 6 {
+	if len(all) < 90 || len(seen) != 6 {
 		t.Errorf("only %d such parameters are found, with the names %v", len(all), seen)
 	}
 	t.Logf("%d parameters: %v", len(all), all)
@@ -65,11 +65,8 @@ func TestEveryBoundOfTheGoAPIHoldsInSQL(t *testing.T) {
 
 // refused are values just beyond the bounds, and none.
 func (b bound) refused() []string {
-	switch {
-	case b.Type == "interval":
+	if b.Type == "interval" {
 		return []string{"'0'", "'999 milliseconds'", "'86401 seconds'", "'1 month'", "NULL"}
-	case b.Name == "lease_seconds":
-		return []string{"0", "86401", "NULL"}
 	}
 	return []string{"0", fmt.Sprint(workqueue.MaxBatch + 1), "2147483647", "NULL"}
 }

@@ -34,7 +34,7 @@ GRANT EXECUTE ON ROUTINE {{.List .Calls}} TO {{.Role "worker"}};
 {{- if .Seen}}
 -- Policies of the side tables call it, or everybody.
 GRANT EXECUTE ON FUNCTION {{.List .Seen}}
-TO {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
+TO {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
 {{- end}}
 {{- define "byname"}}
 DO $txwork$

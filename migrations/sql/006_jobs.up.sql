@@ -3766,7 +3766,7 @@ EXECUTE FUNCTION "{{schema}}"."jobs_check_key"();
 -- The hash of unique fields, which is the same in every language: the SHA-256 of their canonical form in base64url. The
 -- form is all fields, sorted by the bytes of their names, each as length:name type length:value. docs/sql.md describes
 -- it. It must never change, since the keys of jobs are made of it.
-CREATE FUNCTION "{{schema}}"."jobs_unique_hash"(fields jsonb) RETURNS text
+CREATE FUNCTION "{{schema}}"."jobs_unique_hash"(unique_fields jsonb) RETURNS text
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
@@ -3776,19 +3776,19 @@ DECLARE
     letter text;
     form bytea := '';
 BEGIN
-    IF (jsonb_typeof(fields) = 'object') IS NOT TRUE THEN
+    IF (jsonb_typeof(unique_fields) = 'object') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
             MESSAGE = 'unique_fields must be a JSON object',
             HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
     END IF;
-    IF ((SELECT count(*) FROM jsonb_each(fields)) BETWEEN 1 AND 16) IS NOT TRUE THEN
+    IF ((SELECT count(*) FROM jsonb_each(unique_fields)) BETWEEN 1 AND 16) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_fields',
             MESSAGE = 'unique_fields must have 1 to 16 fields',
             HINT = 'Give 1 to 16 texts, numbers, true, false or null by name, such as {"customer": 7}; docs/sql.md has the rules.';
     END IF;
     FOR field IN
         SELECT convert_to(e.key, 'UTF8') AS name, jsonb_typeof(e.value) AS type, e.value #>> '{}' AS text
-        FROM jsonb_each(fields) AS e ORDER BY 1
+        FROM jsonb_each(unique_fields) AS e ORDER BY 1
     LOOP
         letter := CASE field.type WHEN 'string' THEN 's' WHEN 'number' THEN 'n' WHEN 'boolean' THEN 'b'
             WHEN 'null' THEN 'z' END;

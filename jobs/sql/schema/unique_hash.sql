@@ -1,7 +1,7 @@
 -- The hash of unique fields, which is the same in every language: the SHA-256 of their canonical form in base64url. The
 -- form is all fields, sorted by the bytes of their names, each as length:name type length:value. docs/sql.md describes
 -- it. It must never change, since the keys of jobs are made of it.
-CREATE FUNCTION {{.Function "unique_hash"}}(fields jsonb) RETURNS text
+CREATE FUNCTION {{.Function "unique_hash"}}(unique_fields jsonb) RETURNS text
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
@@ -11,12 +11,12 @@ DECLARE
     letter text;
     form bytea := '';
 BEGIN
-    {{.RefuseFields "jsonb_typeof(fields) = 'object'" "must be a JSON object"}}
-    {{.RefuseFields (printf "(SELECT count(*) FROM jsonb_each(fields)) BETWEEN 1 AND %d" .MaxFields)
+    {{.RefuseFields "jsonb_typeof(unique_fields) = 'object'" "must be a JSON object"}}
+    {{.RefuseFields (printf "(SELECT count(*) FROM jsonb_each(unique_fields)) BETWEEN 1 AND %d" .MaxFields)
         (printf "must have 1 to %d fields" .MaxFields)}}
     FOR field IN
         SELECT convert_to(e.key, 'UTF8') AS name, jsonb_typeof(e.value) AS type, e.value #>> '{}' AS text
-        FROM jsonb_each(fields) AS e ORDER BY 1
+        FROM jsonb_each(unique_fields) AS e ORDER BY 1
     LOOP
         letter := CASE field.type WHEN 'string' THEN 's' WHEN 'number' THEN 'n' WHEN 'boolean' THEN 'b'
             WHEN 'null' THEN 'z' END;
