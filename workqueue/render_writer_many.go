@@ -298,7 +298,7 @@ func (m manyView) Refused() string {
 func (m manyView) Messages() string {
 	var list []string
 	for _, c := range m.spec.writerChecks() {
-		list = append(list, "'"+strings.ReplaceAll(c.Message, "'", "''")+"'")
+		list = append(list, "'"+strings.ReplaceAll(c.Parameter+" "+c.Message, "'", "''")+"'")
 	}
 	return "ARRAY[\n                " + strings.Join(list, ",\n                ") + "]"
 }

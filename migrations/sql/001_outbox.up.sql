@@ -3134,15 +3134,15 @@ BEGIN
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
             MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
-                'must be a JSON object',
-                'must be between 1 and 1000000',
-                'must be block, park or skip',
-                'must be true or false',
-                'must have 1 to 255 bytes, and must not be NULL',
-                'must have at most 255 bytes',
-                'must have at most 1048576 bytes, and must not be NULL',
-                'must have at most 255 bytes',
-                'must have at most 65536 bytes'])[bad % 1000]),
+                'headers must be a JSON object',
+                'max_attempts must be between 1 and 1000000',
+                'on_failure must be block, park or skip',
+                'ordered must be true or false',
+                'topic must have 1 to 255 bytes, and must not be NULL',
+                'key must have at most 255 bytes',
+                'payload must have at most 1048576 bytes, and must not be NULL',
+                'dedup_key must have at most 255 bytes',
+                'headers must have at most 65536 bytes'])[bad % 1000]),
             HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     IF size = 0 THEN

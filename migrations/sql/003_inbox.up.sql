@@ -3158,16 +3158,16 @@ BEGIN
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
             MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
-                'must be a JSON object',
-                'must be between 1 and 1000000',
-                'must not be NULL',
-                'must have 1 to 255 bytes, and must not be NULL',
-                'must have 1 to 255 bytes, and must not be NULL',
-                'must have 1 to 255 bytes, and must not be NULL',
-                'must have 32 bytes',
-                'must have at most 255 bytes',
-                'must have at most 1048576 bytes',
-                'must have at most 65536 bytes'])[bad % 1000]),
+                'headers must be a JSON object',
+                'max_attempts must be between 1 and 1000000',
+                'payload must not be NULL',
+                'consumer must have 1 to 255 bytes, and must not be NULL',
+                'source must have 1 to 255 bytes, and must not be NULL',
+                'message_id must have 1 to 255 bytes, and must not be NULL',
+                'body_hash must have 32 bytes',
+                'topic must have at most 255 bytes',
+                'payload must have at most 1048576 bytes',
+                'headers must have at most 65536 bytes'])[bad % 1000]),
             HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     IF size = 0 THEN

@@ -2519,14 +2519,14 @@ BEGIN
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
             MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
-                'must be a JSON object',
-                'must be between 1 and 1000000',
-                'must not be NULL',
-                'must have 1 to 255 bytes, and must not be NULL',
-                'must have 1 to 255 bytes, and must not be NULL',
-                'must have at most 1048576 bytes, and must not be NULL',
-                'must not begin with schedule/, as the occurrences of schedules do',
-                'must have at most 65536 bytes'])[bad % 1000]),
+                'headers must be a JSON object',
+                'max_attempts must be between 1 and 1000000',
+                'scheduled_at must not be NULL',
+                'key must have 1 to 255 bytes, and must not be NULL',
+                'topic must have 1 to 255 bytes, and must not be NULL',
+                'payload must have at most 1048576 bytes, and must not be NULL',
+                'key must not begin with schedule/, as the occurrences of schedules do',
+                'headers must have at most 65536 bytes'])[bad % 1000]),
             HINT = 'Fields are key, topic, scheduled_at, payload, payload_text, payload_base64, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     IF size = 0 THEN

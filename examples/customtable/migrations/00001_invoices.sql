@@ -2445,12 +2445,12 @@ BEGIN
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
             MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
-                'must be a JSON object',
-                'must be between 1 and 1000000',
-                'must not be NULL',
-                'must have 1 to 255 bytes, and must not be NULL',
-                'must not be NULL',
-                'must be at least 1, and must not be NULL'])[bad % 1000]),
+                'headers must be a JSON object',
+                'max_attempts must be between 1 and 1000000',
+                'number must not be NULL',
+                'channel must have 1 to 255 bytes, and must not be NULL',
+                'customer must not be NULL',
+                'cents must be at least 1, and must not be NULL'])[bad % 1000]),
             HINT = 'Fields are number, channel, customer, cents, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     IF size = 0 THEN
