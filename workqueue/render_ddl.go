@@ -110,7 +110,6 @@ func (view) RefusesOthers(lane, param string) string {
 var (
 	ownerParam = sqlParam{name: "owner_token", typ: "uuid"}
 	idsParam   = sqlParam{name: "ids", typ: "uuid[]"}
-	leaseParam = sqlParam{name: "lease_seconds", typ: "integer"}
 )
 
 // Functions are the table's SQL functions.

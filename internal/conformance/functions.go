@@ -34,19 +34,6 @@ func openFunctions(_ *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
 	}
 }
 
-func (o functionOps) ids(ctx context.Context, function string, args ...any) ([]uuid.UUID, error) {
-	for i, a := range args {
-		if ids, ok := a.([]uuid.UUID); ok && ids == nil {
-			args[i] = []uuid.UUID{} // a nil slice would be NULL
-		}
-	}
-	rows, err := o.tx.Query(ctx, "SELECT * FROM "+o.call(function, len(args)), described(args)...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-}
-
 // described makes the server tell the types of the arguments, whatever the connection's mode. Inside a transaction this
 // works through every pooler.
 func described(args []any) []any { return append([]any{pgx.QueryExecModeDescribeExec}, args...) }
