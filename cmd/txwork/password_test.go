@@ -51,10 +51,13 @@ func TestPasswordsThatAreRotated(t *testing.T) {
 	w := c.newWorker(file, nil).start()
 	c.enqueue(outbox.Message{Topic: "t", Payload: []byte("first")})
 	w.file("first")
+	const listeners = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND query LIKE 'LISTEN%'"
+	eventually(t, "it listens, and its reaper leads", func() bool { // a connection that is being made has the old password
+		return value[int](c, listeners) == 1 && value[int](c, "SELECT count(*) FROM txwork.leader") > 0
+	})
 	c.exec("ALTER ROLE app PASSWORD 'second'")
 	write("second")
 	c.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
-	const listeners = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND query LIKE 'LISTEN%'"
 	eventually(t, "it listens again", func() bool { return value[int](c, listeners) == 1 })
 	c.enqueue(outbox.Message{Topic: "t", Payload: []byte("second")})
 	w.file("second")
