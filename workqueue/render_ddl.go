@@ -127,7 +127,7 @@ func (v view) Functions() []sqlFunction {
 
 // AdmittedClaim is the claim inside of claim_admitted, whose parameters are those of the statement.
 func (v view) AdmittedClaim() string {
-	v.WholeRows, v.Now = true, "own.began"
+	v.WholeRows = true
 	expressions := map[string]string{
 		"owner_token": "$1", "lease": "$2", "batch_size": "least($3, rule.admitted)", "after_due": "$4",
 		"after_id": "$5",

@@ -52,7 +52,8 @@ func TestPasswordsThatAreRotated(t *testing.T) {
 	c.enqueue(outbox.Message{Topic: "t", Payload: []byte("first")})
 	w.file("first")
 	const listeners = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app' AND query LIKE 'LISTEN%'"
-	eventually(t, "it listens, and its reaper leads", func() bool { // a connection that is being made has the old password
+	// A connection that is being made has the old password.
+	eventually(t, "it listens, and its reaper leads", func() bool {
 		return value[int](c, listeners) == 1 && value[int](c, "SELECT count(*) FROM txwork.leader") > 0
 	})
 	c.exec("ALTER ROLE app PASSWORD 'second'")

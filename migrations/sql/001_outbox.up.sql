@@ -250,7 +250,7 @@ DECLARE
     lanes_id uuid[] := $9;
     rooms integer[] := $10;
     asks CONSTANT boolean := $11;
-    began CONSTANT timestamptz := clock_timestamp();
+    began CONSTANT timestamptz := now();
     paused text[];
     held text[];
     opened text[] := '{}';

@@ -267,7 +267,7 @@ DECLARE
     lanes_id uuid[] := $10;
     rooms integer[] := $11;
     asks CONSTANT boolean := $12;
-    began CONSTANT timestamptz := clock_timestamp();
+    began CONSTANT timestamptz := now();
     paused text[];
     held text[];
     opened text[] := '{}';

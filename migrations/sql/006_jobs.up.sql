@@ -156,7 +156,6 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    began CONSTANT timestamptz := clock_timestamp(); -- now() may be long ago in the caller's transaction
     rule record;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
@@ -201,7 +200,7 @@ WHERE t.ctid = ANY (ARRAY(
         WHERE r.completed_at IS NULL
           AND NOT r.waiting
           AND r.status = 0
-          AND r.due_at <= own.began
+          AND r.due_at <= now()
           AND (r.due_at, r.id) > (l.after_due, l.after_id)
           AND r."queue" = l.c2
           AND r."priority" = l.c3

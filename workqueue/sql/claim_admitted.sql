@@ -14,7 +14,6 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    began CONSTANT timestamptz := clock_timestamp(); -- now() may be long ago in the caller's transaction
     rule record;
 BEGIN
     {{.RefusesClaim}}

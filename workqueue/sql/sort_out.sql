@@ -1,7 +1,7 @@
 {{- /* How claims by topic choose rows, in claim_by_topic and in fetch. They have the claim's arguments in variables,
-and sorting declares the other ones. A claim takes its time once, since now() may be long ago in the caller's
-transaction. */ -}}
-{{define "sorting"}}began CONSTANT timestamptz := clock_timestamp();
+and sorting declares the other ones. A fetch takes its time from the clock, since now() may be long ago in the caller's
+transaction; a worker claims in a transaction of its own, and goes by its start. */ -}}
+{{define "sorting"}}began CONSTANT timestamptz := {{if .Fetches}}clock_timestamp(){{else}}now(){{end}};
     paused text[];
     held text[];
     opened text[] := '{}';
