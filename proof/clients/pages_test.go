@@ -6,10 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -22,27 +22,58 @@ import (
 // Every program on the pages of drivers does what the page says: what the page enqueues is done.
 func TestTheProgramsOfThePages(t *testing.T) {
 	t.Parallel()
+	eachPage(t, func(m *machine, enqueue, workers []program) {
+		m.enqueues(enqueue)
+		m.allDone(m.starts(workers))
+	})
+}
+
+// A worker that is killed while it has rows keeps none of them: after its lease another one does them.
+func TestAWorkerIsKilled(t *testing.T) {
+	t.Parallel()
+	eachPage(t, func(m *machine, enqueue, workers []program) {
+		m.enqueues(enqueue)
+		for i := range workers {
+			m.slowWithShortLeases(&workers[i])
+		}
+		killed := m.starts(workers)
+		m.freezesWithRows(killed)
+		others := m.starts(workers)
+		for _, w := range killed {
+			ok(m.T, w.Process.Kill())
+			w.Wait() //nolint:errcheck // it was killed
+		}
+		m.reaps = true
+		m.allDone(others)
+		if m.requeued == 0 {
+			m.Error("the worker had no rows when it was killed")
+		}
+	})
+}
+
+// eachPage calls run with the programs of each page, and a machine for them.
+func eachPage(t *testing.T, run func(m *machine, enqueue, workers []program)) {
+	t.Helper()
 	pages, err := page.Read("../../docs/clients")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	run := 0
+	count := 0
 	for _, p := range pages {
-		programs := programsOf(p)
-		if len(programs) == 0 {
-			if !strings.Contains(p.Text, "was not run by a test") {
-				t.Errorf("%s has no program, and does not say that it was not run by a test", p.Path)
-			}
-			continue
+		enqueue, workers := programsOf(p)
+		count += len(enqueue) + len(workers)
+		switch {
+		case len(enqueue) > 0 && len(workers) > 0:
+			t.Run(p.Path, func(t *testing.T) {
+				t.Parallel()
+				run(newMachine(t), enqueue, workers)
+			})
+		case !strings.Contains(p.Text, "was not run by a test"):
+			t.Errorf("%s has no programs, and does not say that it was not run by a test", p.Path)
 		}
-		run += len(programs)
-		t.Run(p.Path, func(t *testing.T) {
-			t.Parallel()
-			newMachine(t).runs(programs)
-		})
 	}
-	if run < 2 {
-		t.Errorf("the pages have %d programs", run)
+	if count < 2 {
+		t.Errorf("the pages have %d programs", count)
 	}
 }
 
@@ -52,13 +83,19 @@ type program struct {
 	page.Block
 }
 
-func programsOf(p page.Page) (programs []program) {
+// programsOf returns those that enqueue, and the others, which work.
+func programsOf(p page.Page) (enqueue, workers []program) {
 	for _, b := range p.Blocks() {
-		if language, ok := languages[b.Language]; ok && b.Name != "" {
-			programs = append(programs, program{language, b})
+		language, is := languages[b.Language]
+		switch {
+		case !is || b.Name == "":
+		case strings.HasPrefix(b.Name, "enqueue"):
+			enqueue = append(enqueue, program{language, b})
+		default:
+			workers = append(workers, program{language, b})
 		}
 	}
-	return programs
+	return enqueue, workers
 }
 
 // A machine has a server with all domains in schema txwork, as the pages assume, and a directory for programs.
@@ -67,7 +104,12 @@ type machine struct {
 	dir  string
 	url  string
 	pool *pgxpool.Pool
+
+	reaps    bool // while it waits, requeues what has expired, as the maintenance of the tables does
+	requeued int
 }
+
+var tables = []string{"outbox", "inbox", "timers", "jobs"}
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
@@ -81,7 +123,7 @@ func newMachine(t *testing.T) *machine {
 	ok(t, err)
 	_, err = pool.Exec(t.Context(), up)
 	ok(t, err)
-	return &machine{t, t.TempDir(), server.URL(), pool}
+	return &machine{T: t, dir: t.TempDir(), url: server.URL(), pool: pool}
 }
 
 func ok(t *testing.T, err error) {
@@ -91,53 +133,113 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// command runs a file, with the address of the server where the pages expect it.
+// command writes a program to a file and returns what runs it, with the address of the server as the pages expect it.
 func (m *machine) command(p program) *exec.Cmd {
 	m.Helper()
 	interpreter := p.language.command(m.T)
 	if interpreter == nil {
 		m.Skip("the driver is missing: " + p.language.install)
 	}
+	ok(m.T, os.WriteFile(filepath.Join(m.dir, p.Name), []byte(p.Text), 0o644))
 	c := exec.CommandContext(m.Context(), interpreter[0], append(interpreter[1:], p.Name)...)
 	c.Dir = m.dir
 	c.Env = append(environment(), "DATABASE_URL="+m.url)
 	return c
 }
 
-// runs writes the programs, runs enqueue and then the others until all rows have ended, and stops them as a platform
-// does, by SIGTERM.
-func (m *machine) runs(programs []program) {
+func (m *machine) enqueues(programs []program) {
 	m.Helper()
 	for _, p := range programs {
-		ok(m.T, os.WriteFile(filepath.Join(m.dir, p.Name), []byte(p.Text), 0o644))
-	}
-	var workers []*exec.Cmd
-	for _, p := range programs {
-		if !strings.HasPrefix(p.Name, "enqueue") {
-			workers = append(workers, m.command(p))
-		} else if out, err := m.command(p).CombinedOutput(); err != nil {
+		if out, err := m.command(p).CombinedOutput(); err != nil {
 			m.Fatalf("%s: %v\n%s", p.Name, err, out)
 		}
 	}
-	if len(workers) == 0 {
-		return
+	if m.rows("true") == 0 {
+		m.Fatal("the page enqueues nothing")
 	}
-	outputs := make([]bytes.Buffer, len(workers))
-	for i, w := range workers {
-		w.Stdout, w.Stderr = &outputs[i], &outputs[i]
+}
+
+func (m *machine) starts(programs []program) (workers []*exec.Cmd) {
+	m.Helper()
+	for _, p := range programs {
+		w := m.command(p)
+		w.Stdout = new(bytes.Buffer)
+		w.Stderr = w.Stdout
 		ok(m.T, w.Start())
+		workers = append(workers, w)
 	}
-	if m.rows("status = 2")+m.rows("status < 2") == 0 {
-		m.Error("the page enqueues nothing")
+	return workers
+}
+
+// freezesWithRows stops workers when they have rows, and no statement of theirs runs that would still settle some.
+func (m *machine) freezesWithRows(workers []*exec.Cmd) {
+	m.Helper()
+	signal := func(s os.Signal) {
+		for _, w := range workers {
+			ok(m.T, w.Process.Signal(s))
+		}
 	}
-	done := pgtest.Await(30*time.Second, func() bool { return m.rows("status <> 2") == 0 })
+	if !pgtest.Await(pgtest.Patience, func() bool {
+		if m.rows("status = 1") == 0 {
+			return false
+		}
+		signal(syscall.SIGSTOP)
+		if m.rows("status = 1 AND "+idle) > 0 {
+			return true
+		}
+		signal(syscall.SIGCONT)
+		return false
+	}) {
+		m.Fatal("no worker has rows")
+	}
+}
+
+// idle is true if no other session runs a statement.
+const idle = `NOT EXISTS (SELECT FROM pg_stat_activity
+	WHERE state = 'active' AND backend_type = 'client backend' AND pid <> pg_backend_pid())`
+
+var lease = regexp.MustCompile(`30 s|1 minute`)
+
+// slowWithShortLeases changes a program so that a kill meets it while it has rows, and little time passes until others
+// get them.
+func (m *machine) slowWithShortLeases(p *program) {
+	m.Helper()
+	handler := regexp.MustCompile(`(?m)^( *)` + regexp.QuoteMeta(p.language.handler) + `$`)
+	if !handler.MatchString(p.Text) || !lease.MatchString(p.Text) {
+		m.Fatalf("%s has no handler or no lease", p.Name)
+	}
+	p.Text = handler.ReplaceAllStringFunc(p.Text, func(statement string) string {
+		indent, _, _ := strings.Cut(statement, p.language.handler)
+		return statement + "\n" + indent + p.language.pause
+	})
+	p.Text = lease.ReplaceAllLiteralString(p.Text, "4 s")
+}
+
+// allDone waits until all rows are done, and stops the workers as a platform does, by SIGTERM.
+func (m *machine) allDone(workers []*exec.Cmd) {
+	m.Helper()
+	done := pgtest.Await(pgtest.Patience, func() bool {
+		if m.reaps {
+			m.requeue()
+		}
+		return m.rows("status <> 2") == 0
+	})
 	for _, w := range workers {
 		w.Process.Signal(syscall.SIGTERM) //nolint:errcheck // one that has ended is reported below
 	}
-	for i, w := range workers {
+	for _, w := range workers {
 		if err := w.Wait(); err != nil || !done {
-			m.Errorf("%v: %v; all rows are done: %t\n%s", w.Args, stopped(err), done, outputs[i].Bytes())
+			m.Errorf("%v: %v; all rows are done: %t\n%s", w.Args, stopped(err), done, w.Stdout)
 		}
+	}
+}
+
+func (m *machine) requeue() {
+	m.Helper()
+	for _, table := range tables {
+		var n int
+		ok(m.T, m.pool.QueryRow(m.Context(), "SELECT requeued FROM txwork."+table+"_reap_expired()").Scan(&n))
+		m.requeued += n
 	}
 }
 
@@ -153,7 +255,7 @@ func stopped(err error) error {
 func (m *machine) rows(condition string) (n int) {
 	m.Helper()
 	var counts []string
-	for _, table := range []string{"outbox", "inbox", "timers", "jobs"} {
+	for _, table := range tables {
 		counts = append(counts, "(SELECT count(*) FROM txwork."+table+" WHERE "+condition+")")
 	}
 	ok(m.T, m.pool.QueryRow(m.Context(), "SELECT "+strings.Join(counts, " + ")).Scan(&n))
