@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/txwork/txwork/internal/sqltext"
 )
@@ -41,18 +40,12 @@ func (v view) Overloads() (list []workFunction) {
 
 // Inline is a statement that Go sends, with an expression in the place of each parameter.
 func (v view) Inline(file string, args ...string) string {
-	var values []string
-	for i, arg := range args {
-		values = append(values, fmt.Sprintf("$%d", i+1), arg)
-	}
-	text := sqltext.WithoutComments(sqltext.Execute(statementTemplates, file, v))
-	return "    " + strings.ReplaceAll(strings.NewReplacer(values...).Replace(text), "\n", "\n    ")
+	return sqltext.Indented(sqltext.Inline(statementTemplates, file, v, args...), 4)
 }
 
 // Ack is the core's ack.
 func (v view) Ack(token, ids string) string {
-	text := v.spec.Inline("ack", map[string]string{"owner_token": token, "ids": ids})
-	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
+	return sqltext.Indented(v.spec.Inline("ack", map[string]string{"owner_token": token, "ids": ids}), 4)
 }
 
 // Held is the condition that the job $2 is held by the owner $1, after a SELECT.
@@ -73,8 +66,8 @@ func (view) Refuse(condition, parameter, message, hint string) string {
 }
 
 func (v view) Holder() string {
-	return v.Refuse("$1 IS NOT NULL", "owner_token", "must not be NULL", "Give the token of the claim.") + "\n    " +
-		v.Refuse("$2 IS NOT NULL", "id", "must not be NULL", "Give the id of the job.")
+	return sqltext.Given("$1", "owner_token", "Give the token of the claim.") + "\n    " +
+		sqltext.Given("$2", "id", "Give the id of the job.")
 }
 
 func (v view) Value(param, name string) string {

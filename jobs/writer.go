@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/txwork/txwork/internal/input"
@@ -92,22 +91,18 @@ func writerBegin() string {
 
 // replaceOne is the statement of Replace as the function executes it, for one job.
 func replaceOne() string {
-	text := sqltext.Execute(statementTemplates, "replace", map[string]any{"Table": "@table", "Announce": "@announce",
-		"MaxAttempts": "@default_attempts", "One": true})
-	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.HasPrefix(l, "--") })
 	values := []string{"id", "new_unique_key", "new_args", "new_priority", "new_due_at", "new_headers",
 		"new_max_attempts", "", "new_unique_states", "new_queue", "", "new_concurrency_key", "new_key_limit",
 		"new_key_policy", "new_key_rate", "new_key_burst"}
-	var pairs []string
-	for i, value := range slices.Backward(values) { // $16 before $1
+	for i, value := range values {
 		if value == "" {
-			value = "NULL"
+			values[i] = "ARRAY[NULL]"
 		} else {
-			value = "@" + value
+			values[i] = "ARRAY[@" + value + "]"
 		}
-		pairs = append(pairs, fmt.Sprintf("$%d", i+1), "ARRAY["+value+"]")
 	}
-	return strings.NewReplacer(pairs...).Replace(strings.Join(lines, "\n"))
+	return sqltext.Inline(statementTemplates, "replace", map[string]any{"Table": "@table", "Announce": "@announce",
+		"MaxAttempts": "@default_attempts", "One": true}, values...)
 }
 
 // How jobs_enqueue writes the columns that are not parameters as they stand. The unique key is that of [Unique].text.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
-	"strings"
 	"text/template"
 
 	"github.com/txwork/txwork/internal/sqltext"
@@ -60,25 +59,21 @@ func setMany() string { return setIn(false, "%s") }
 
 func setIn(one bool, array string) string {
 	v := view{Table: "@table", Announce: "@announce", MaxAttempts: "@default_attempts", One: one}
-	var values []string
-	for i, p := range []string{"@key", "@topic", "@payload", "@headers", "@max_attempts", "@scheduled_at"} {
-		values = append(values, fmt.Sprintf("$%d", i+1), fmt.Sprintf(array, p))
+	var args []string
+	for _, p := range []string{"@key", "@topic", "@payload", "@headers", "@max_attempts", "@scheduled_at"} {
+		args = append(args, fmt.Sprintf(array, p))
 	}
-	return strings.NewReplacer(append(values, "$7", "ARRAY[NULL]")...).Replace(
-		sqltext.WithoutComments(sqltext.Execute(sqlTemplates, "set", v)))
+	return sqltext.Inline(sqlTemplates, "set", v, append(args, "ARRAY[NULL]")...)
 }
 
 // Inline is a statement with one parameter as functions execute it, and CancelIDs the core's cancel.
 func (v view) Inline(file, arg string) string {
-	text := sqltext.WithoutComments(sqltext.Execute(sqlTemplates, file, v))
-	return indented(strings.ReplaceAll(text, "$1", arg))
+	return sqltext.Indented(sqltext.Inline(sqlTemplates, file, v, arg), 8)
 }
 
 func (v view) CancelIDs(ids, reason string) string {
-	return indented(v.spec.Inline("cancel", map[string]string{"ids": ids, "reason": reason}))
+	return sqltext.Indented(v.spec.Inline("cancel", map[string]string{"ids": ids, "reason": reason}), 8)
 }
-
-func indented(text string) string { return "        " + strings.ReplaceAll(text, "\n", "\n        ") }
 
 // RefuseKeys and RefuseKey check the arguments of functions.
 func (view) RefuseKeys() string {
@@ -89,5 +84,5 @@ func (view) RefuseKeys() string {
 }
 
 func (view) RefuseKey() string {
-	return sqltext.RefuseUnless("$1 IS NOT NULL", "key", "must not be NULL", "Give the timer's key.")
+	return sqltext.Given("$1", "key", "Give the timer's key.")
 }

@@ -212,12 +212,7 @@ func (v view) FetchChecks() []string {
 			"        AND array_position(%[1]s, NULL) IS NULL", v.HeardArgument(), MaxBatch), "heard",
 			fmt.Sprintf("must be at most %d payloads, none of them NULL", MaxBatch),
 			"Pass sweep => true instead of the payloads."),
-		`IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a fetch needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;`)
+		refuseSession("a fetch"))
 }
 
 // RefusesCursor refuses a cursor, of a fetch or of a fold, that is not of a form.

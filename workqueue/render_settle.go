@@ -108,7 +108,7 @@ func (v view) settleFunctions() []sqlFunction {
 	held := []string{refuseNoOwner(), refuseIDs("$2")}
 	functions := []sqlFunction{{
 		Name: "settle", returns: told, params: []sqlParam{{"outcomes", "jsonb", ""}, strict},
-		checks:  []string{v.refuseOutcomes(), refuseNoStrict("$2"), settleSession},
+		checks:  []string{v.refuseOutcomes(), refuseNoStrict("$2"), refuseSession("a settle")},
 		settles: &settling{file: "settle", Outcomes: v.eachSettled(), Rows: "outcomes", StrictArgument: "$2"},
 	}}
 	for _, o := range v.settledOutcomes() {
@@ -118,7 +118,7 @@ func (v view) settleFunctions() []sqlFunction {
 		f := sqlFunction{Name: o.Name, returns: told, params: append([]sqlParam{ownerParam, idsParam}, o.params...)}
 		n := fmt.Sprintf("$%d", len(f.params)+1)
 		f.params = append(f.params, strict)
-		f.checks = append(append(append(f.checks, held...), o.checks...), refuseNoStrict(n), settleSession)
+		f.checks = append(append(append(f.checks, held...), o.checks...), refuseNoStrict(n), refuseSession("a settle"))
 		f.settles = &settling{file: "settle_one", Outcome: v.oneSettled(o), Rows: "ids", StrictArgument: n}
 		functions = append(functions, f)
 	}
@@ -128,7 +128,7 @@ func (v view) settleFunctions() []sqlFunction {
 		checks: append(held, refuseLease("$3", "lease", "interval '%d seconds'"),
 			sqltext.RefuseUnless(fmt.Sprintf("$4 IS NULL OR $4 BETWEEN interval '0' AND interval '%d hours'",
 				maxDelay/time.Hour), "within", fmt.Sprintf("must be between 0 and %d hours", maxDelay/time.Hour),
-				"NULL is the table's own."), settleSession),
+				"NULL is the table's own."), refuseSession("a settle")),
 		settles: &settling{file: "settle_extend", Outcome: v.extended()},
 	}, sqlFunction{
 		Name: "complete", returns: "void", params: []sqlParam{ownerParam, {"id", "uuid", ""}},
@@ -136,14 +136,6 @@ func (v view) settleFunctions() []sqlFunction {
 		settles: &settling{file: "settle_complete", Ack: v.Function("ack")},
 	})
 }
-
-// settleSession refuses sessions in which a settle would fail at random, or leave the notes of triggers unwritten.
-const settleSession = `IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
-    END IF;`
 
 func refuseNoStrict(param string) string {
 	return sqltext.Given(param, "strict", "Leave it out for false.")
@@ -218,6 +210,9 @@ func (v view) renderSettle(f sqlFunction) string {
 	s.Settings, s.Checks = v.FunctionSettings(), f.checks
 	return v.execute(s.file, s)
 }
+
+// Shortened is shortened for the template.
+func (settling) Shortened(param string) string { return shortened(param) }
 
 // IdleBound is idleBound for settles.
 func (settling) IdleBound() string { return idleBound(settledIdle) }

@@ -46,8 +46,7 @@ const stateOfRow = `CASE
 func (v view) Verbs() []sqlFunction {
 	note := func(parameter, otherwise string) []string {
 		return []string{
-			sqltext.RefuseUnless("$2 IS NOT NULL", parameter, "must not be NULL",
-				"Say why; an empty text says nothing."),
+			sqltext.Given("$2", parameter, "Say why; an empty text says nothing."),
 			fmt.Sprintf("%s := %s || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, %d) END;", parameter,
 				otherwise, conn.MaxErrorBytes/8),
 		}

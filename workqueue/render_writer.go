@@ -139,10 +139,13 @@ func (v view) writerHolds(values map[string]string) string {
 }
 
 // UniqueValues are the columns of Unique with their values.
-func (w writerView) UniqueValues() (fields []writerField) {
+func (w writerView) UniqueValues() []writerField { return w.uniqueOf(w.Fields) }
+
+// uniqueOf are the unique ones of a row's columns.
+func (w writerView) uniqueOf(all []writerField) (fields []writerField) {
 	for _, c := range w.Unique {
-		i := slices.IndexFunc(w.Fields, func(f writerField) bool { return f.Quoted == c.Quoted })
-		fields = append(fields, w.Fields[i])
+		i := slices.IndexFunc(all, func(f writerField) bool { return f.Quoted == c.Quoted })
+		fields = append(fields, all[i])
 	}
 	return fields
 }

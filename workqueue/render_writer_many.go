@@ -129,14 +129,7 @@ func (m *manyView) values(of string) (fields []writerField) {
 }
 
 // uniqueValues are the unique columns with their values.
-func (m *manyView) uniqueValues(of string) (fields []writerField) {
-	all := m.values(of)
-	for _, c := range m.Unique {
-		i := slices.IndexFunc(all, func(f writerField) bool { return f.Quoted == c.Quoted })
-		fields = append(fields, all[i])
-	}
-	return fields
-}
+func (m *manyView) uniqueValues(of string) []writerField { return m.uniqueOf(m.values(of)) }
 
 // inOrder are the unique values in an order that every writer has, whatever the database's collation is.
 func (m *manyView) inOrder(of string) (list []string) {

@@ -207,7 +207,7 @@ var notFollowed = map[string][]string{
 		"Restore the rows of a key with lower places", "it has to let claims pass",
 		// how a worker in another language deals with a job that it has lost, and how it begins its transactions
 		"Another worker may have the job: do no more for it", "another worker has such a row, or it has ended",
-		"Begin the transaction with ISOLATION LEVEL READ COMMITTED", "Set the isolation level of the transaction",
+		"Set the isolation level of the transaction",
 	},
 	"it is no advice": {
 		"leave cancel", "owner_token uuid, id uuid, name text", // names of outcomes and parameters

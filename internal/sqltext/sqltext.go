@@ -31,6 +31,21 @@ func Statement(t *template.Template, file string, data any) string {
 	return Qualified(WithoutComments(Execute(t, file, data)))
 }
 
+// Inline returns a statement for the body of a function, with an expression in the place of each parameter.
+func Inline(t *template.Template, file string, data any, args ...string) string {
+	var values []string
+	for i, arg := range slices.Backward(args) { // $10 before $1
+		values = append(values, fmt.Sprintf("$%d", i+1), arg)
+	}
+	return strings.NewReplacer(values...).Replace(WithoutComments(Execute(t, file, data)))
+}
+
+// Indented moves the lines of a text to the right.
+func Indented(text string, spaces int) string {
+	margin := strings.Repeat(" ", spaces)
+	return margin + strings.ReplaceAll(text, "\n", "\n"+margin)
+}
+
 // WithoutComments leaves out the comment lines, for a statement within a function.
 func WithoutComments(text string) string {
 	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.HasPrefix(l, "--") })

@@ -1107,7 +1107,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT e.place, e.wrong INTO own.refused
     FROM (
@@ -1179,11 +1179,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(own.all_errors[i], 8192);
-            WHILE octet_length(own.all_errors[i]) > 8192 LOOP
-                all_errors[i] := left(own.all_errors[i],
-                    -greatest((octet_length(own.all_errors[i]) - 8192) / 4, 1));
-            END LOOP;
+            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -1578,7 +1574,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1676,7 +1672,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1781,7 +1777,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1895,7 +1891,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -2003,7 +1999,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -2111,7 +2107,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -2214,7 +2210,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
     WITH settled AS (

@@ -470,7 +470,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT e.place, e.wrong INTO own.refused
     FROM (
@@ -542,11 +542,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(own.all_errors[i], 8192);
-            WHILE octet_length(own.all_errors[i]) > 8192 LOOP
-                all_errors[i] := left(own.all_errors[i],
-                    -greatest((octet_length(own.all_errors[i]) - 8192) / 4, 1));
-            END LOOP;
+            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -941,7 +937,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1039,7 +1035,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1144,7 +1140,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1258,7 +1254,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1366,7 +1362,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1474,7 +1470,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1577,7 +1573,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
     WITH settled AS (
@@ -3817,7 +3813,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT e.place, e.wrong INTO own.refused
     FROM (
@@ -3889,11 +3885,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(own.all_errors[i], 8192);
-            WHILE octet_length(own.all_errors[i]) > 8192 LOOP
-                all_errors[i] := left(own.all_errors[i],
-                    -greatest((octet_length(own.all_errors[i]) - 8192) / 4, 1));
-            END LOOP;
+            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -4288,7 +4280,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -4386,7 +4378,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -4491,7 +4483,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -4605,7 +4597,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -4713,7 +4705,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -4821,7 +4813,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -4924,7 +4916,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
     WITH settled AS (

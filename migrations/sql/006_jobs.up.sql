@@ -644,7 +644,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT e.place, e.wrong INTO own.refused
     FROM (
@@ -716,11 +716,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(own.all_errors[i], 8192);
-            WHILE octet_length(own.all_errors[i]) > 8192 LOOP
-                all_errors[i] := left(own.all_errors[i],
-                    -greatest((octet_length(own.all_errors[i]) - 8192) / 4, 1));
-            END LOOP;
+            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -1120,7 +1116,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1219,7 +1215,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1324,7 +1320,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1438,7 +1434,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1546,7 +1542,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1656,7 +1652,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1759,7 +1755,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
     WITH settled AS (
@@ -7120,7 +7116,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT e.place, e.wrong INTO own.refused
     FROM (
@@ -7192,11 +7188,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(own.all_errors[i], 8192);
-            WHILE octet_length(own.all_errors[i]) > 8192 LOOP
-                all_errors[i] := left(own.all_errors[i],
-                    -greatest((octet_length(own.all_errors[i]) - 8192) / 4, 1));
-            END LOOP;
+            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -7591,7 +7583,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -7689,7 +7681,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -7794,7 +7786,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -7908,7 +7900,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -8016,7 +8008,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -8124,7 +8116,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -8227,7 +8219,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
     WITH settled AS (

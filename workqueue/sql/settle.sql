@@ -79,11 +79,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > {{.MaxErrorBytes}} THEN
-            all_errors[i] := left(own.all_errors[i], {{.MaxErrorBytes}});
-            WHILE octet_length(own.all_errors[i]) > {{.MaxErrorBytes}} LOOP
-                all_errors[i] := left(own.all_errors[i],
-                    -greatest((octet_length(own.all_errors[i]) - {{.MaxErrorBytes}}) / 4, 1));
-            END LOOP;
+            {{.Shortened "all_errors[i]"}}
         END IF;
     END LOOP;
     {{.IdleBound}}

@@ -483,7 +483,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT e.place, e.wrong INTO own.refused
     FROM (
@@ -555,11 +555,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(own.all_errors[i], 8192);
-            WHILE octet_length(own.all_errors[i]) > 8192 LOOP
-                all_errors[i] := left(own.all_errors[i],
-                    -greatest((octet_length(own.all_errors[i]) - 8192) / 4, 1));
-            END LOOP;
+            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -956,7 +952,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1056,7 +1052,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1163,7 +1159,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1279,7 +1275,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1389,7 +1385,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1499,7 +1495,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
@@ -1604,7 +1600,7 @@ BEGIN
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED, and leave session_replication_role alone.';
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
     WITH settled AS (
