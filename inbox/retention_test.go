@@ -24,7 +24,7 @@ func (f *fixture) purge() inbox.Purged {
 // finish settles received messages as a worker would.
 func (f *fixture) finish(status workqueue.Status, results ...inbox.Result) {
 	f.Helper()
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	queue := f.box.Table().On(f.Pool)
 	rows, err := queue.Claim(f.Context(), owner, time.Minute, len(results), "billing")
 	if err != nil {

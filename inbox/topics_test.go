@@ -40,7 +40,8 @@ func (f *fixture) receiveMany(consumer, topic string, n int) {
 func (f *fixture) claimed(consumer string) (texts []string) {
 	f.Helper()
 	rows, err := f.Pool.Query(f.Context(), "SELECT coalesce(topic, source) || ' ' || count(*) FROM "+f.table+
-		"_fetch(gen_random_uuid(), '60 s', 100, $1) WHERE entry = 'row' GROUP BY coalesce(topic, source) ORDER BY 1",
+		"_fetch('00000000-002a-8000-8000-000000000000', '60 s', 100, $1) WHERE entry = 'row' "+
+		"GROUP BY coalesce(topic, source) ORDER BY 1",
 		consumer)
 	if err == nil {
 		texts, err = pgx.CollectRows(rows, pgx.RowTo[string])

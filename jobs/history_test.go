@@ -28,7 +28,7 @@ func TestRetriesAndDeadLetters(t *testing.T) {
 	claim := func(attempt int) uuid.UUID {
 		t.Helper()
 		f.exec("UPDATE "+f.table+" SET due_at = now() WHERE id = $1", id)
-		token := uuid.New()
+		token := workqueue.NewOwnerToken()
 		rows, err := queue.Claim(f.Context(), token, time.Minute, 10, "default", jobs.Normal)
 		f.ok(err)
 		equal(t, "claimed", len(rows), 1)
@@ -58,7 +58,7 @@ func TestRetriesAndDeadLetters(t *testing.T) {
 	equal(t, "status after the third", dead.Status, workqueue.Failed)
 	equal(t, "last error", dead.LastError, "no answer, again")
 	equal(t, "args", string(dead.Args), `{"to":"ann"}`)
-	rows, err := queue.Claim(f.Context(), uuid.New(), time.Minute, 10, "default", jobs.Normal)
+	rows, err := queue.Claim(f.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "default", jobs.Normal)
 	f.ok(err)
 	equal(t, "claims of a dead letter", len(rows), 0)
 

@@ -200,7 +200,7 @@ func TestEveryWayOutGivesTheSlotBack(t *testing.T) {
 // claimAdmitted claims the jobs that the queue's rule admits.
 func (f *fixture) claimAdmitted(want int) uuid.UUID {
 	f.Helper()
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	rows, err := f.client.Table().On(f.Pool).Claim(f.Context(), token, time.Minute, 1000, "default", jobs.Normal)
 	f.ok(err)
 	equal(f, "claimed", len(rows), want)
@@ -339,9 +339,10 @@ func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	f.limit("default", jobs.Limits{MaxRunning: 2})
 	f.enqueue(mail{})
 	f.enqueue(mail{})
-	claim := f.named("SELECT %_fetch(gen_random_uuid(), '60 s', 1)")
+	claim := f.named("SELECT %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1)")
 	f.hold(claim, func() {
-		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.Normal)
+		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(),
+			time.Minute, 10, "default", jobs.Normal)
 		f.ok(err)
 		equal(t, "claimed beside an open claim", len(rows), 0)
 	})
@@ -361,7 +362,8 @@ func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	f.enqueue(mail{}, jobs.Insert{Queue: "mails"})
 	f.claimAdmitted(3)
 	mails := func() int {
-		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "mails", jobs.Normal)
+		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(),
+			time.Minute, 10, "mails", jobs.Normal)
 		f.ok(err)
 		return len(rows)
 	}
@@ -383,7 +385,7 @@ func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.enqueue(mail{})
 	err := pgx.BeginTxFunc(t.Context(), f.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), f.named("SELECT %_fetch(gen_random_uuid(), '60 s', 1)"))
+		_, err := tx.Exec(t.Context(), f.named("SELECT %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1)"))
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "needs READ COMMITTED") {
@@ -402,7 +404,7 @@ func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
 		f.ok(err)
 		defer tx.Rollback(context.WithoutCancel(t.Context()))
 		tag, err := tx.Exec(t.Context(),
-			f.named("SELECT FROM %_fetch(gen_random_uuid(), '60 s', 1) WHERE entry = 'row'"))
+			f.named("SELECT FROM %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1) WHERE entry = 'row'"))
 		f.ok(err)
 		equal(t, "jobs of a claim", tag.RowsAffected(), 1)
 	}
@@ -418,7 +420,8 @@ func TestAClaimOfALimitedQueueIsOneRoundTrip(t *testing.T) {
 	var sent atomic.Int64
 	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.Tracer = batches{&sent} }))
 	claim := func() {
-		_, err := f.client.Table().On(pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.Normal)
+		_, err := f.client.Table().On(pool).Claim(t.Context(), workqueue.NewOwnerToken(),
+			time.Minute, 10, "default", jobs.Normal)
 		f.ok(err)
 	}
 	claim()
@@ -450,10 +453,12 @@ func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 		f.enqueue(mail{})
 	}
 	claimed := func() int {
-		return ask[int](f, f.named("SELECT count(id) FROM %_fetch(gen_random_uuid(), '60 s', 10)"))
+		return ask[int](f, f.named("SELECT count(id) FROM %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 10)"))
 	}
 	fetched := func(what string) string {
-		return ask[string](f, f.named("SELECT "+what+" FROM %_fetch(gen_random_uuid(), '60 s', 10) WHERE entry = 'end'"))
+		return ask[string](f, f.named("SELECT "+what+
+			" FROM %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 10) "+
+			"WHERE entry = 'end'"))
 	}
 	f.pause("default")
 	equal(t, "claimed by SQL from a queue that is paused", claimed(), 0)
@@ -469,10 +474,11 @@ func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 	equal(t, "places that are taken", f.slots(), 4)
 	err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
 		var bound string
-		if _, err := tx.Exec(t.Context(), f.named("SELECT FROM %_fetch(gen_random_uuid(), '60 s', 1)")); err != nil {
+		_, err := tx.Exec(t.Context(), f.named("SELECT FROM %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1)"))
+		if err != nil {
 			return err
 		}
-		err := tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&bound)
+		err = tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&bound)
 		equal(t, "how long a client may be idle that holds the queue's lock", bound, "1s")
 		return err
 	})

@@ -52,7 +52,7 @@ func TestWhatIsLeftTakesNothingOfARate(t *testing.T) {
 					f.enqueue(mail{}, options)
 				}
 				f.exec(f.named("CALL %_fold()"))
-				token := uuid.New()
+				token := workqueue.NewOwnerToken()
 				equal(t, "claimed by SQL", ask[uuid.UUID](f,
 					f.named("SELECT id FROM %_fetch($1, '60 s', 1) WHERE entry = 'row'"), token), bySQL)
 				f.exec(f.named("SELECT %_retry($1, ARRAY[$2::uuid])"), token, bySQL)
@@ -92,7 +92,8 @@ func (f *fixture) settled() {
 		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 1") == 0
 	})
 	f.exec(f.named("CALL %_fold()"))
-	equal(f, "claimed after all", ask[int](f, f.named("SELECT count(*) FROM %_fetch(gen_random_uuid(), '60 s', 10) "+
+	equal(f, "claimed after all", ask[int](f, f.named("SELECT count(*) FROM "+
+		"%_fetch('00000000-002a-8000-8000-000000000000', '60 s', 10) "+
 		"WHERE kind = 'mail'")), 0)
 }
 
@@ -106,7 +107,7 @@ func TestStartsOfAQueueAreGivenBackOnce(t *testing.T) {
 	}
 	q := f.client.Table().On(f.Pool)
 	claim := func(q *workqueue.Queue) (token uuid.UUID, ids []uuid.UUID) {
-		token = uuid.New()
+		token = workqueue.NewOwnerToken()
 		rows, err := q.Claim(f.Context(), token, time.Minute, 10, "default", int16(2))
 		f.ok(err)
 		for _, r := range rows {
@@ -162,7 +163,7 @@ func TestStartsThatAreGivenBackDoNotPileUp(t *testing.T) {
 		f.enqueue(mail{})
 	}
 	q := f.client.Table().On(f.Pool)
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	rows, err := q.Claim(f.Context(), token, time.Minute, 10, "default", int16(2))
 	f.ok(err)
 	ids := make([]uuid.UUID, len(rows))

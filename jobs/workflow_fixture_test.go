@@ -112,7 +112,7 @@ func (f *fixture) claimFor(lease time.Duration, ids ...uuid.UUID) (token uuid.UU
 	f.fold()
 	f.exec("UPDATE "+f.table+" SET due_at = CASE WHEN id = ANY ($1) THEN now() ELSE '2999-01-01' END WHERE "+
 		"completed_at IS NULL AND NOT waiting", ids)
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	rows, err := f.queue().Claim(f.Context(), token, lease, len(ids), jobs.DefaultQueue, int16(jobs.Normal))
 	f.ok(err)
 	if len(rows) != len(ids) {

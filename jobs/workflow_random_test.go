@@ -117,7 +117,7 @@ func (f *fixture) dieNowAndThen() {
 	var victims sync.WaitGroup
 	victims.Go(func() {
 		for ctx.Err() == nil {
-			f.queue().Claim(ctx, uuid.New(), time.Second, 2, jobs.DefaultQueue, int16(jobs.Normal))
+			f.queue().Claim(ctx, workqueue.NewOwnerToken(), time.Second, 2, jobs.DefaultQueue, int16(jobs.Normal))
 			f.queue().ReapExpired(ctx, 100)
 			select {
 			case <-ctx.Done():

@@ -147,7 +147,7 @@ func claimAndAck(t *testing.T, db *pgtest.DB, schema string) {
 		t.Fatal(err)
 	}
 	exec(t, db.Pool, "INSERT INTO "+schema+".invoices (region, number) SELECT 'eu', n FROM generate_series(1, 3) AS n")
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	ids := collect(t, db, "SELECT id FROM "+schema+".invoices_fetch($1, '60 s', 10, '{eu}') WHERE entry = 'row'", token)
 	if len(ids) != 3 {
 		t.Fatalf("claimed %d rows", len(ids))

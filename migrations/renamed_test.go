@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
@@ -93,7 +92,7 @@ func TestARenamedSchema(t *testing.T) {
 	if _, err := box.Table().On(db.Pool).Fold(t.Context()); err != nil {
 		t.Error(err)
 	}
-	claimed, err := box.Table().On(db.Pool).Claim(t.Context(), uuid.New(), workqueue.DefaultLease, 10)
+	claimed, err := box.Table().On(db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), workqueue.DefaultLease, 10)
 	if err != nil || len(claimed) != 1 {
 		t.Errorf("claimed %d rows, %v", len(claimed), err)
 	}

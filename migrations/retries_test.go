@@ -58,7 +58,7 @@ func newRetriedRow(t *testing.T, table string, c retried) *retriedRow {
 // claim claims the row, whenever it is due.
 func (r *retriedRow) claim() (token uuid.UUID) {
 	r.Helper()
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	exec(r.T, r.Pool, "UPDATE "+r.table+" SET due_at = now()")
 	fetch := fmt.Sprintf("SELECT id FROM %s_fetch($1, '30 s', 1%s) WHERE entry = 'row'", r.table, r.lane)
 	if got := value[uuid.UUID](r.T, r.Pool, fetch, token); got != r.id {

@@ -170,7 +170,7 @@ func TestNextWakeAtIncludesLeases(t *testing.T) {
 		t.Errorf("an empty outbox wakes at %+v, %v", w, err)
 	}
 	h.enqueue(outbox.Message{Topic: "a"})
-	if _, err := h.box.Table().On(h.Pool).Claim(t.Context(), uuid.New(), 5*time.Minute, 1); err != nil {
+	if _, err := h.box.Table().On(h.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), 5*time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
 	h.enqueue(outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)})

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // An application can use SQL alone: the procedure is all the maintenance that it needs, and a worker calls fold, claim
@@ -61,7 +62,7 @@ func (f *fixture) claimSQL(most int) []uuid.UUID {
 	f.Helper()
 	f.exec("CALL " + f.table + "_fold()")
 	rows, err := f.Pool.Query(f.Context(), "SELECT id FROM "+f.table+"_fetch($1, '60 s', $2) WHERE entry = 'row'",
-		uuid.New(), most)
+		workqueue.NewOwnerToken(), most)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -20,7 +18,7 @@ func TestAPauseOfATopicWithRowsInEveryState(t *testing.T) {
 	f := newOutbox(t)
 	message := func(payload string) outbox.Message { return outbox.Message{Topic: "sick", Payload: []byte(payload)} }
 	dead := f.enqueue(message("dead"))
-	q, owner := f.box.Table().On(f.Pool), uuid.New()
+	q, owner := f.box.Table().On(f.Pool), workqueue.NewOwnerToken()
 	if rows, err := q.Claim(t.Context(), owner, time.Minute, 1); err != nil || len(rows) != 1 {
 		t.Fatal(rows, err)
 	}

@@ -84,11 +84,11 @@ func TestAPausedTopic(t *testing.T) {
 	f.pause("sick")
 	f.sendMany("sick", 2500)
 	f.sendMany("well", 30)
-	rows, err := f.box.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10)
+	rows, err := f.box.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 	if err != nil || len(rows) != 10 {
 		t.Fatalf("claimed %d rows, %v: a claim passes over a thousand paused rows and more", len(rows), err)
 	}
-	fetch := f.table + "_fetch(gen_random_uuid(), '60 s', 20)"
+	fetch := f.table + "_fetch('00000000-002a-8000-8000-000000000000', '60 s', 20)"
 	if n := f.count("SELECT count(*) FROM " + fetch + " WHERE topic = 'well'"); n != 20 {
 		t.Errorf("the SQL function claimed %d rows of another topic, want 20", n)
 	}
@@ -103,7 +103,7 @@ func TestAPausedTopic(t *testing.T) {
 	f.resume("sick")
 	var got []uuid.UUID
 	f.until("the rows of the resumed topic", func() bool {
-		rows, err := f.box.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 1000)
+		rows, err := f.box.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestRowsAsideAreOperated(t *testing.T) {
 		outbox.Message{Topic: "b", Key: "k"})
 	q := f.box.Table().On(f.Pool)
 	claim := func() int {
-		rows, err := q.Claim(t.Context(), uuid.New(), time.Minute, 10)
+		rows, err := q.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 		if _, foldErr := q.Fold(t.Context()); err != nil || foldErr != nil {
 			t.Fatal(err, foldErr)
 		}
@@ -289,7 +289,7 @@ func TestPausedRowsCostNoScan(t *testing.T) {
 				}
 			}
 			if err := f.Pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT "+f.table+
-				"_fetch(gen_random_uuid(), '60 s', 20)").Scan(&plans); err != nil {
+				"_fetch('00000000-002a-8000-8000-000000000000', '60 s', 20)").Scan(&plans); err != nil {
 				t.Fatal(err)
 			}
 			pages += float64(plans[0].Plan.Hit+plans[0].Plan.Read) / 20
@@ -300,7 +300,7 @@ func TestPausedRowsCostNoScan(t *testing.T) {
 	f.pause("sick")
 	f.sendMany("sick", pgtest.Size(1_000, 10_000))
 	for f.count("SELECT count(*) FROM "+f.table+" WHERE topic = 'sick' AND NOT waiting") > 0 {
-		f.exec("SELECT " + f.table + "_fetch(gen_random_uuid(), '60 s', 1)")
+		f.exec("SELECT " + f.table + "_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1)")
 	}
 	f.exec("INSERT INTO "+f.table+" (topic, payload, waiting, aside) "+
 		"SELECT 'sick', '', true, true FROM generate_series(1, $1::int)", pgtest.Size(0, 990_000))

@@ -20,7 +20,7 @@ import (
 // firing claims the timer k, as a worker does.
 func (f *fixture) firing() (id, token uuid.UUID) {
 	f.Helper()
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	rows, err := f.timers.Table().On(f.Pool).Claim(f.Context(), token, 30*time.Second, 1)
 	if err != nil || len(rows) != 1 {
 		f.Fatalf("claimed %v, %v", rows, err)

@@ -227,7 +227,8 @@ func TestAnExpiredLeaseIsTakenBack(t *testing.T) {
 // claim claims a row, as a process that then dies.
 func claim(f *fixture, q txworktest.Querier) {
 	f.Helper()
-	rows, err := q.Query(f.Context(), `SELECT "`+f.Schema+`".outbox_fetch(gen_random_uuid(), '30 s', 1)`)
+	rows, err := q.Query(f.Context(), `SELECT "`+f.Schema+`".outbox_fetch('00000000-002a-8000-8000-000000000000',
+		'30 s', 1)`)
 	if err == nil {
 		rows.Close()
 		err = rows.Err()

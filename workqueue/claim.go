@@ -29,7 +29,8 @@ type Row struct {
 
 // Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
 // this claim in every later settle: use a fresh one for every call, [NewOwnerToken], since a process that stalls past
-// its lease and claims a row again must not be able to settle it with its old claim.
+// its lease and claims a row again must not be able to settle it with its old claim. A token that is not of version 8,
+// or of process 0, is refused.
 //
 // A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
 // holds once the transaction commits: start no work before.
@@ -310,8 +311,8 @@ func rowIDs(claimed []*claimedRow) []uuid.UUID {
 
 // checkClaim checks a claim from one lane.
 func (t *Table) checkClaim(req claimRequest) error {
-	if req.owner == uuid.Nil {
-		return invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
+	if req.owner.Version() != 8 || [6]byte(req.owner[:]) == [6]byte{} {
+		return invalid("owner token", "is not of version 8 with a process: use NewOwnerToken, once for every claim")
 	}
 	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
 }

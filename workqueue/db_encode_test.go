@@ -287,7 +287,7 @@ func TestLanesOfAnyGoType(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rows, err := table.On(db.Pool).Claim(t.Context(), uuid.New(), time.Minute, 1, c.value)
+				rows, err := table.On(db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1, c.value)
 				if err != nil || len(rows) != 1 || rows[0].ID != in[0].ID {
 					t.Errorf("%s: claimed %v, error %v", way, rows, err)
 				}

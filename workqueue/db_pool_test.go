@@ -34,7 +34,7 @@ func TestAConnectionToAReadOnlyServerIsGivenUp(t *testing.T) {
 		}
 	})
 	claim := func() (int, error) {
-		rows, err := r.Table.On(pool).Claim(t.Context(), uuid.New(), time.Minute, 10)
+		rows, err := r.Table.On(pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 		return len(rows), err
 	}
 	if _, err := claim(); !errors.Is(err, workqueue.ErrReadOnly) {
@@ -71,7 +71,7 @@ func TestBatchesLockInTheOrderOfIDs(t *testing.T) {
 				ids[i] = uuid.UUID{15: byte(len(ids) - i)}
 				r.insertRows(workqueue.NewRow{ID: ids[i], Values: []any{"a", "a"}})
 			}
-			token := uuid.New()
+			token := workqueue.NewOwnerToken()
 			if rows, err := r.Queue.Claim(t.Context(), token, time.Minute, 10); len(rows) != len(ids) || err != nil {
 				t.Fatalf("claimed %d rows, error %v", len(rows), err)
 			}

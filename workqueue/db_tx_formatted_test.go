@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -38,7 +36,7 @@ func TestATransactionThatDropsArgumentsIsNamed(t *testing.T) {
 			return err
 		},
 		"Claim": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := table.In(tx).Claim(ctx, uuid.New(), time.Minute, 1)
+			_, err := table.In(tx).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 1)
 			return err
 		},
 		"Exec": func(ctx context.Context, tx workqueue.Tx) error {

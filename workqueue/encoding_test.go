@@ -59,7 +59,7 @@ func (e *encoded) claimed() (id, owner uuid.UUID) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	owner = uuid.New()
+	owner = workqueue.NewOwnerToken()
 	rows, err := e.table.On(e.db.Pool).Claim(e.Context(), owner, time.Minute, 1)
 	if err != nil || len(rows) != 1 || rows[0].ID != id {
 		e.Fatalf("claimed %v, %v", rows, err)
@@ -217,7 +217,7 @@ func TestSessionInAnotherEncoding(t *testing.T) {
 	for encoding, fits := range map[string]bool{"LATIN1": false, "EUC_JP": false, "SQL_ASCII": true} {
 		e := newEncoded(t, pgtest.NewIn(t, encoding))
 		pool := pgtest.NewPool(t, e.db) // with the default of PostgreSQL, the encoding of the database
-		_, err := e.table.On(pool).Claim(t.Context(), uuid.New(), time.Minute, 1)
+		_, err := e.table.On(pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 		if fits != (err == nil) || !fits && !errors.Is(err, workqueue.ErrSession) {
 			t.Errorf("%s: %v", encoding, err)
 		}

@@ -35,7 +35,7 @@ func (r *rig) fetch(n int, arguments string, args ...any) (f fetched) {
 	}
 	rows, err := r.Eyes.Query(r.Context(), `SELECT entry, place, id, topic, again_in, more, held, cursor, num_nulls(
 		locked_until, due_at, created_at, attempts, max_attempts, lost) FROM notes_fetch($1, '60 s', $2`+arguments+")",
-		append([]any{uuid.New(), n}, args...)...)
+		append([]any{workqueue.NewOwnerToken(), n}, args...)...)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestFetchSeesWhatIsDueByNow(t *testing.T) {
 				}
 				if err == nil {
 					err = tx.QueryRow(t.Context(), "SELECT count(id) FROM notes_fetch($1, '60 s', 9)",
-						uuid.New()).Scan(&n)
+						workqueue.NewOwnerToken()).Scan(&n)
 				}
 				if n != 1 {
 					t.Errorf("got %d rows, want the one that became due in the transaction", n)
@@ -255,7 +255,8 @@ func TestFetchReadsLanesInTheirOrder(t *testing.T) {
 	for _, lanes := range []string{"'{b}', '{40000}'", "'{}', '{1}'",
 		"'{b}', (SELECT array_agg(i) FROM generate_series(1, 65) AS i)",
 		"'{b,c}', (SELECT array_agg(i) FROM generate_series(1, 40) AS i)"} {
-		_, err := r.Eyes.Exec(t.Context(), "SELECT notes_fetch(gen_random_uuid(), '60 s', 1, "+lanes+")")
+		_, err := r.Eyes.Exec(t.Context(), "SELECT notes_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1, "+
+			lanes+")")
 		if !errors.As(err, &pg) || pg.SQLState() != "22023" {
 			t.Errorf("lanes %s: %v", lanes, err)
 		}
@@ -319,7 +320,7 @@ func TestAClientThatIsIdleAfterAFetchLosesItsSession(t *testing.T) {
 		var got string
 		err := pgx.BeginFunc(t.Context(), r.Eyes, func(tx pgx.Tx) error {
 			for _, query := range []string{"SET LOCAL idle_in_transaction_session_timeout = '" + own + "'",
-				"SELECT FROM notes_fetch(gen_random_uuid(), '" + lease + "', 1)"} {
+				"SELECT FROM notes_fetch('00000000-002a-8000-8000-000000000000', '" + lease + "', 1)"} {
 				if _, err := tx.Exec(t.Context(), query); err != nil {
 					return err
 				}
@@ -347,7 +348,8 @@ func TestAClientThatIsIdleAfterAFetchLosesItsSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	for _, query := range []string{"BEGIN", "SELECT FROM " + r.Table.Name() + "_fetch(gen_random_uuid(), '1 s', 9)"} {
+	for _, query := range []string{"BEGIN",
+		"SELECT FROM " + r.Table.Name() + "_fetch('00000000-002a-8000-8000-000000000000', '1 s', 9)"} {
 		if _, err := conn.Exec(t.Context(), query); err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func useEverywhere(t *testing.T, db *pgtest.DB, spec workqueue.Spec) {
 	for _, call := range []string{"extend($1, $2, '30 s')", "retry($1, $2)", "fail($1, $2, 'x')", "ack($1, $2)"} {
 		name, arguments, _ := strings.Cut(call, "(")
 		must(t, execute(ctx, conn, "SELECT "+pgx.Identifier{spec.Schema, spec.Table + "_" + name}.Sanitize()+"("+
-			arguments, uuid.New(), ids))
+			arguments, workqueue.NewOwnerToken(), ids))
 	}
 	if _, err := conn.WaitForNotification(ctx); err != nil {
 		t.Fatalf("nothing heard on channel %s: %v", spec.Name(), err)
@@ -95,7 +95,7 @@ func insertAndClaim(ctx context.Context, t *testing.T, conn *pgx.Conn, q *workqu
 		if _, err := q.Insert(ctx, workqueue.Pgx(tx), workqueue.NewRow{Values: []any{"lane"}}); err != nil {
 			return err
 		}
-		rows, err := q.In(workqueue.Pgx(tx)).Claim(ctx, uuid.New(), time.Minute, 10, "lane")
+		rows, err := q.In(workqueue.Pgx(tx)).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 10, "lane")
 		for _, r := range rows {
 			ids = append(ids, r.ID)
 		}

@@ -57,7 +57,7 @@ func TestInsertCarriesTheTrace(t *testing.T) {
 	if _, err := write(ctx, db, table, traced, own); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := table.On(db.Pool).Claim(t.Context(), uuid.New(), time.Minute, 2)
+	rows, err := table.On(db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2)
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("claimed %v, error %v", rows, err)
 	}
@@ -251,7 +251,7 @@ func TestInsertAfterTheHolderVanished(t *testing.T) {
 		if _, err := write(t.Context(), db, table, letter("a")); err != nil {
 			t.Fatal(err)
 		}
-		token := uuid.New()
+		token := workqueue.NewOwnerToken()
 		rows, err := table.On(db.Pool).Claim(t.Context(), token, time.Minute, 1)
 		if err != nil || len(rows) != 1 {
 			t.Fatalf("claimed %v, error %v", rows, err)

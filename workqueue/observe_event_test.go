@@ -197,7 +197,7 @@ func TestOutcomesByIDsAreTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: withLabels})
 	ids := r.insertMany("mail", 4)
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	if _, err := r.Queue.Claim(t.Context(), token, time.Hour, 4); err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +255,8 @@ func TestWhatHappensWithoutAHandlerIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do(r.Queue.Claim(ctx, uuid.New(), time.Hour, 1))
-	do(r.Queue.Claim(ctx, uuid.New(), time.Hour, 1))
+	do(r.Queue.Claim(ctx, workqueue.NewOwnerToken(), time.Hour, 1))
+	do(r.Queue.Claim(ctx, workqueue.NewOwnerToken(), time.Hour, 1))
 	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE status = 1")
 	do(r.Queue.ReapExpired(ctx, 10))
 	do(r.Queue.Cancel(ctx, []uuid.UUID{ready}, "no need"))

@@ -272,7 +272,7 @@ func TestTheListOfMetrics(t *testing.T) {
 	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil),
 		spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
 	ids := r.insertMany("measured", 3)
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	expire := func(id uuid.UUID) {
 		r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", id)
 	}
@@ -418,7 +418,7 @@ func TestMetricsByHand(t *testing.T) {
 	var r *rig
 	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil),
 		spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
-	ctx, token := t.Context(), uuid.New()
+	ctx, token := t.Context(), workqueue.NewOwnerToken()
 	ids := r.insertMany("by hand", 12)
 	do := func(_ any, err error) {
 		t.Helper()
@@ -503,7 +503,7 @@ func TestObserverSeesEveryOperation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	ids := r.insertMany("observed", 8)
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	ctx := t.Context()
 	steps := []struct {
 		operation string

@@ -82,7 +82,7 @@ type Reaped struct {
 // A lease that a row loses together with others of the same process does not count as an attempt, up to [MaxReturns]
 // times and until the row has lost one alone: any of those rows may have ended the process. It always counts for a row
 // with one attempt, which may have begun and must not begin twice. Rows belong to one process if the first 48 bits of
-// their owner tokens are equal, see [NewOwnerToken]; for random tokens each claim is a process of its own.
+// their owner tokens are equal, see [NewOwnerToken].
 func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 	if err := checkLimit(limit); err != nil {
 		return Reaped{}, err

@@ -78,6 +78,14 @@ func refuseNoOwner() string {
 	return sqltext.Given("$1", "owner_token", "Use a fresh token for every claim, and the claim's for its rows.")
 }
 
+// refuseForeignToken refuses a claim whose owner token tells no process: rows that a process loses together would look
+// as if each had been lost alone.
+func refuseForeignToken() string {
+	return sqltext.RefuseUnless("$1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%'",
+		"owner_token", "must be of version 8 and begin with the 48 bits of a process, which are not 0",
+		"Make one for every claim: owner_token(process) does.")
+}
+
 // refuseLease refuses a lease that the Go API refuses, too: until it ends, nobody notices that a worker has died.
 func refuseLease(param, name, format string) string {
 	return sqltext.RefuseUnless(fmt.Sprintf("%s BETWEEN "+format+" AND "+format, param, MinLease/time.Second,

@@ -24,7 +24,7 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			table := createTable(t, db, spec)
 			q := table.On(db.Pool)
 			id := insertOne(t, db, table)
-			stale, current := uuid.New(), uuid.New()
+			stale, current := NewOwnerToken(), NewOwnerToken()
 			claimOne(t, q, stale)
 			if _, err := db.Pool.Exec(t.Context(), "UPDATE "+db.Schema+
 				".rows SET status = 0, owner_token = NULL, locked_until = NULL"); err != nil {
@@ -32,7 +32,7 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			}
 			claimOne(t, q, current)
 
-			other, another := insertOne(t, db, table), uuid.New()
+			other, another := insertOne(t, db, table), NewOwnerToken()
 			claimOne(t, q, another)
 
 			ack := &Outcome{kind: outcomeAck}
@@ -99,7 +99,7 @@ func TestEveryKindOfOutcome(t *testing.T) {
 				db, spec := pgtest.New(t), spec
 				spec.Schema = db.Schema
 				table := createTable(t, db, spec)
-				q, id, token := table.On(db.Pool), insertOne(t, db, table), uuid.New()
+				q, id, token := table.On(db.Pool), insertOne(t, db, table), NewOwnerToken()
 				claimOne(t, q, token)
 				state := func() (s Status) {
 					s = -1

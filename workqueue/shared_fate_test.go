@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -125,7 +123,7 @@ func TestLeasesLostBesideARowInTheWay(t *testing.T) {
 
 func claimNotes(r *rig, limit int) {
 	r.Helper()
-	if _, err := r.Queue.Claim(r.Context(), uuid.New(), time.Minute, limit); err != nil {
+	if _, err := r.Queue.Claim(r.Context(), workqueue.NewOwnerToken(), time.Minute, limit); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -62,7 +62,8 @@ func goEveryWay(t *testing.T, maxAttempts int) {
 	if cancelled, err := q.Cancel(ctx, ids[5:], "no"); err != nil || len(cancelled) != 1 {
 		t.Errorf("cancelled %v, %v", cancelled, err)
 	}
-	owner, dead := uuid.New(), uuid.New()
+	owner, dead := workqueue.NewOwnerToken(), workqueue.NewOwnerToken()
+	dead[0]++ // another process
 	for by, want := range map[uuid.UUID][]uuid.UUID{owner: ids[:4], dead: ids[4:5]} {
 		r.exec("UPDATE notes SET due_at = CASE WHEN id = ANY ($1) THEN now() ELSE now() + interval '1 hour' END "+
 			"WHERE status = 0", want)

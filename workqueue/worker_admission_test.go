@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -64,19 +62,22 @@ func TestNoClaimPassesAdmission(t *testing.T) {
 	r := newRig(t, rigOptions{spec: byRule})
 	r.exec(strings.NewReplacer("$quota", r.Schema+".quota", "$taken", r.Schema+".taken").Replace(quota))
 	r.insertMany("a", 20)
-	if rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2, "a"); err != nil || len(rows) != 2 ||
+	if rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(),
+		time.Minute, 2, "a"); err != nil || len(rows) != 2 ||
 		rows[0].Values[0] != "a" {
 		t.Errorf("the low-level claim took %d rows, %v: %+v", len(rows), err, rows)
 	}
-	if n := ask[int](r, "SELECT count(id)::int FROM notes_fetch($1, '60 s', 3, 'a')", uuid.New()); n != 3 {
+	if n := ask[int](r, "SELECT count(id)::int FROM notes_fetch($1, '60 s', 3, 'a')",
+		workqueue.NewOwnerToken()); n != 3 {
 		t.Errorf("notes_fetch took %d rows, want 3", n)
 	}
 	got := ask[[]string](r, "SELECT array_agg(topic || ' ' || attempts || ' ' || payload) FROM "+
-		"notes_fetch($1, '60 s', 9, 'a') WHERE entry = 'row'", uuid.New())
+		"notes_fetch($1, '60 s', 9, 'a') WHERE entry = 'row'", workqueue.NewOwnerToken())
 	if !slices.Equal(got, slices.Repeat([]string{"a 1 payload of a"}, 2)) {
 		t.Errorf("notes_fetch gave %q, want the last two, as they are claimed", got)
 	}
-	if rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2, "a"); err != nil || len(rows) != 0 {
+	if rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2,
+		"a"); err != nil || len(rows) != 0 {
 		t.Errorf("a claim took %d rows of a quota that is used up, %v", len(rows), err)
 	}
 	if n := ask[int](r, "SELECT count(*)::int FROM taken"); n != 7 {

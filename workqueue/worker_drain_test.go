@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
@@ -89,7 +88,7 @@ func TestDrainWakesForExpiredLeasesAndTakesThemBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	ids := r.insert("a")
-	if _, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 1); err != nil {
+	if _, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
 	d := r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).Drain())

@@ -6,8 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -15,7 +13,7 @@ import (
 func TestAbandonInSQLHasTheTablesBackoff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
-	id, token := r.insert("a")[0], uuid.New()
+	id, token := r.insert("a")[0], workqueue.NewOwnerToken()
 	r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 	r.exec("SELECT notes_retry($1, ARRAY[$2::uuid])", token, id)
 	if row := r.row(id); row.DueIn < 30*time.Minute {
@@ -34,7 +32,7 @@ func TestErrorsOfSQLAreShortened(t *testing.T) {
 	} {
 		for _, call := range []string{"notes_fail($1, ARRAY[$2::uuid], $3)",
 			"notes_retry($1, ARRAY[$2::uuid], NULL, $3)"} {
-			id, token := r.insert("a")[0], uuid.New()
+			id, token := r.insert("a")[0], workqueue.NewOwnerToken()
 			r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 			r.exec("SELECT "+call, token, id, message)
 			got := r.row(id).Error

@@ -226,7 +226,7 @@ func TestBackoffOfTheRowsOwn(t *testing.T) {
 			row := workqueue.NewRow{Values: []any{"a", ""}, Retry: c.retry, MaxAttempts: 5}
 			ids := r.insertRows(row, row)
 			r.exec("UPDATE notes SET attempts = $1", c.attempt-1)
-			rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2)
+			rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -160,7 +160,7 @@ func TestRenewalsByHandRecordNoMoreThanTheyKnow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
-			id, token := r.insert("a")[0], uuid.New()
+			id, token := r.insert("a")[0], workqueue.NewOwnerToken()
 			r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 			if since, _ := r.running(id); since != nil {
 				t.Errorf("runs since %v before any renewal", since)
@@ -178,7 +178,7 @@ func TestRenewalsByHandRecordNoMoreThanTheyKnow(t *testing.T) {
 				t.Helper()
 				r.exec(sql, args...)
 				r.exec("UPDATE notes SET due_at = now() WHERE id = $1", id)
-				token = uuid.New()
+				token = workqueue.NewOwnerToken()
 				r.exec("SELECT notes_fetch($1, '60 s', 1)", token)
 				if since, _ := r.running(id); since != nil || r.row(id).Status != workqueue.InProgress {
 					t.Errorf("%s: runs since %v, headers %s", how, since, r.headersOf(id))
@@ -210,7 +210,7 @@ func TestOddHeadersAndRenewals(t *testing.T) {
 		`{"txwork-running": "9999999999999999 9999999999999999 TOKEN"}`, `{"txwork-running": "17 x TOKEN"}`,
 		`{"txwork-running": "99999999999999999999 1 TOKEN"}`, `{"txwork-running": "17 1 00000000-0000-0000-0000-000000000000"}`,
 	} {
-		token := uuid.New()
+		token := workqueue.NewOwnerToken()
 		id := r.insert("a")[0]
 		r.exec("UPDATE notes SET headers = $2 WHERE id = $1", id, strings.ReplaceAll(headers, "TOKEN", token.String()))
 		r.exec("SELECT notes_fetch($1, '60 s', 1)", token)

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -199,13 +198,14 @@ func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 			return deafConn{conn, &deaf, closed}, err
 		}
 	})
-	if _, err := r.Table.On(frozen).Claim(t.Context(), uuid.New(), workqueue.MinLease, 1); err != nil {
+	if _, err := r.Table.On(frozen).Claim(t.Context(), workqueue.NewOwnerToken(), workqueue.MinLease, 1); err != nil {
 		t.Fatal(err) // its statements are prepared from here on
 	}
 	deaf.Store(true)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := r.Table.On(frozen).Claim(context.WithoutCancel(t.Context()), uuid.New(), workqueue.MinLease, 300)
+		_, err := r.Table.On(frozen).Claim(context.WithoutCancel(t.Context()), workqueue.NewOwnerToken(),
+			workqueue.MinLease, 300)
 		answered <- err
 	}()
 	r.eventually("the claim to be under way", func() bool {
@@ -214,7 +214,7 @@ func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 	taken := 0 // a claim during the rollback of the frozen one finds only some of the rows
 	r.eventually("the rows to be claimable again", func() bool {
 		r.Queue.ReapExpired(t.Context(), 1000)
-		rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Hour, 300)
+		rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Hour, 300)
 		taken += len(rows)
 		return err == nil && taken > 290
 	})
@@ -241,7 +241,7 @@ func TestStandby(t *testing.T) {
 	}
 	r.Eyes.Reset()
 
-	_, err = r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 10)
+	_, err = r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 	if !errors.Is(err, workqueue.ErrReadOnly) || !strings.Contains(err.Error(), "connect to the primary") {
 		t.Errorf("a claim on a standby: %v", err)
 	}
@@ -253,7 +253,7 @@ func TestStandby(t *testing.T) {
 	}
 	r.exec("SELECT pg_promote()")
 	r.eventually("a claim from the new primary", func() bool {
-		rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 10)
+		rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 		return err == nil && len(rows) == 3
 	})
 }

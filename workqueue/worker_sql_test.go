@@ -98,7 +98,7 @@ func array(ids []string) string { return "'{" + strings.Join(ids, ",") + "}'" }
 func TestSQLWorkerContract(t *testing.T) {
 	eachShell(t, func(t *testing.T, r *rig, sql shell) {
 		all := r.insertMany("shared", 10)
-		token, stale := uuid.NewString(), uuid.NewString()
+		token, stale := workqueue.NewOwnerToken().String(), uuid.NewString()
 		claimed := sql(fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 7) WHERE entry = 'row'", token))
 		want := make([]string, 7)
 		for i := range want {
@@ -154,7 +154,8 @@ func TestSQLWorkerContract(t *testing.T) {
 			running = append(running, receive(t, started, "the Go worker's handlers"))
 		}
 		same("an ack of the Go worker's rows", call("ack", "'%s', %s", token, array(running)), nil)
-		fetch := fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 100) WHERE entry = 'row'", uuid.New())
+		fetch := fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 100) WHERE entry = 'row'",
+			workqueue.NewOwnerToken())
 		if got := sql(fetch); len(got) != 0 {
 			t.Errorf("claimed %v, which the Go worker holds", got)
 		}
@@ -201,7 +202,7 @@ func TestSQLWorkerBesideGoWorker(t *testing.T) {
 		})
 		bySQL := 0
 		for r.count("status = 0") > 0 {
-			token := uuid.NewString()
+			token := workqueue.NewOwnerToken().String()
 			ids := sql(fmt.Sprintf("SELECT id FROM notes_fetch('%s', '60 s', 20) WHERE entry = 'row'", token))
 			note(ids...)
 			if acked := sql(fmt.Sprintf("SELECT id FROM notes_ack('%s', %s, true)", token, array(ids))); len(acked) != len(ids) {

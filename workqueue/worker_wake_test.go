@@ -50,7 +50,7 @@ func (r *rig) awaitListener() {
 func TestReleasedRowsAreTakenByOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
-	ids, owner := r.insertMany("held", 3), uuid.New()
+	ids, owner := r.insertMany("held", 3), workqueue.NewOwnerToken()
 	q := r.Queue
 	if held, err := q.Claim(t.Context(), owner, time.Minute, len(ids)); err != nil || len(held) != len(ids) {
 		t.Fatalf("%d rows are claimed, %v", len(held), err)
@@ -138,7 +138,7 @@ func TestReleasedRowsAreFound(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
 			ids := r.insertMany("released", 50)
-			token := uuid.New()
+			token := workqueue.NewOwnerToken()
 			if rows, err := r.Queue.Claim(t.Context(), token, time.Hour, 100); err != nil || len(rows) != 50 {
 				t.Fatalf("claimed %d, %v", len(rows), err)
 			}
@@ -162,7 +162,7 @@ func TestEveryReturnToReadyIsAnnounced(t *testing.T) {
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	asOwner := func(settle func(token uuid.UUID, ids []uuid.UUID) error) func(ids []uuid.UUID) error {
 		return func(ids []uuid.UUID) error {
-			token := uuid.New()
+			token := workqueue.NewOwnerToken()
 			// As if another worker had it, unnoticed by the one that runs.
 			r.exec(`UPDATE notes SET status = 1, completed_at = NULL, attempts = 1, owner_token = $2,
 				due_at = now(), locked_until = now() + interval '1 hour' WHERE id = ANY($1)`, ids, token)

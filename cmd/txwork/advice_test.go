@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -194,7 +193,7 @@ func (c *cli) folds() call {
 
 func (c *cli) claims() call {
 	return func() error {
-		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+		_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 		return err
 	}
 }
@@ -429,7 +428,7 @@ var advices = []advised{
 		})},
 	{says: "run your own migration of schema", by: (*cli).makesOwn, make: situation(newCLI, func(c *cli) call {
 		return func() error {
-			_, err := c.ownTable().On(c.db.Pool).Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+			_, err := c.ownTable().On(c.db.Pool).Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 			return err
 		}
 	})},

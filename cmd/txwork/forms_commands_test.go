@@ -121,7 +121,7 @@ func (c *cli) everyForm() []jsonRun {
 	c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"})
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(c.t, err)
-	claimed, err := client.Table().On(c.db.Pool).Claim(c.t.Context(), uuid.New(), time.Minute, 1, "mail",
+	claimed, err := client.Table().On(c.db.Pool).Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1, "mail",
 		int16(jobs.Normal))
 	must(c.t, err)
 	job := claimed[0].ID.String()

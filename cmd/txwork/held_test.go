@@ -42,7 +42,7 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 	c := newMigratedCLI(t)
 	const odd = "it's odd"
 	running := c.enqueue(outbox.Message{Topic: odd})[0]
-	_, err := c.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+	_, err := c.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 	ids := c.enqueue(outbox.Message{Topic: odd}, outbox.Message{Topic: odd, ScheduledAt: time.Now().Add(time.Hour)},
 		outbox.Message{Topic: "well"})
@@ -50,7 +50,7 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 	c.run("outbox", "pause", odd).ok()
 	paused := hold{Of: "topic", Name: odd, Paused: true, Next: `txwork outbox resume 'it'\''s odd' --schema {schema}`}
 	c.shows("outbox", ids[0], &paused, "topic it's odd is paused since ")
-	_, err = c.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+	_, err = c.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 	c.run("show", "outbox", ids[0].String()).ok().prints("ready, waiting")
 	c.shows("outbox", ids[0], &paused, "topic it's odd is paused since ")
@@ -104,7 +104,7 @@ func TestTopsTopics(t *testing.T) {
 		s.sees("sick (paused)", "TOPICS that are paused", "outbox sick  paused", "topic sick paused")
 
 		c.run("inbox", "pause", "billing", "paid").ok()
-		_, err := c.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+		_, err := c.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 		must(t, err)
 		s.do(s.refresh)
 		s.sees("billing paid")

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // Whatever the flags that name tables, columns and roles contain: either it is refused with a reason and nothing is
@@ -74,7 +74,8 @@ func worksAlone(t *testing.T, db *pgtest.DB, schema, table, prefix, up, roles st
 		run(roles)
 		run("SET LOCAL ROLE " + pgx.Identifier{prefix + "_worker"}.Sanitize())
 	}
-	run("SELECT FROM "+pgx.Identifier{schema, table + "_fetch"}.Sanitize()+"($1, '60 s', 1, '{lane}')", uuid.New())
+	run("SELECT FROM "+pgx.Identifier{schema, table + "_fetch"}.Sanitize()+"($1, '60 s', 1, '{lane}')",
+		workqueue.NewOwnerToken())
 	run("LISTEN " + pgx.Identifier{schema + "." + table}.Sanitize())
 	run("RESET ROLE")
 	if after := bystanders(ctx, t, tx); after != before {

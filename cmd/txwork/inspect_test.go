@@ -36,7 +36,7 @@ func invoice(region string, priority, order int) workqueue.NewRow {
 func (c *cli) populate() {
 	c.t.Helper()
 	ids := c.enqueue(make5("t")...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 4)
 	must(c.t, err)
 	_, err = c.queue().Ack(c.t.Context(), owner, ids[:1])
@@ -188,7 +188,7 @@ func TestListPages(t *testing.T) {
 		t.Error("pages that end with the list differ")
 	}
 
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := c.queue().Claim(t.Context(), owner, time.Minute, 100)
 	must(t, err)
 	if got := c.walk("outbox", "in_progress", 7); !slices.Equal(got, ids) {

@@ -51,7 +51,7 @@ func (c *cli) failJobs(queue string) {
 	c.t.Helper()
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(c.t, err)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	q := client.Table().On(c.db.Pool)
 	rows, err := q.Claim(c.t.Context(), owner, time.Minute, 100, queue, int16(jobs.Normal))
 	must(c.t, err)
@@ -316,7 +316,8 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 		return err
 	}))
 	other := c.greet(jobs.Insert{Priority: jobs.High})
-	rows, err := client.Table().On(c.db.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.High)
+	rows, err := client.Table().On(c.db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(),
+		time.Minute, 10, "default", jobs.High)
 	must(t, err)
 	if len(rows) != 2 {
 		t.Fatalf("%d jobs are claimed, want 2", len(rows))

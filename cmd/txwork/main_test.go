@@ -185,7 +185,7 @@ func (c *cli) fold() {
 // fail makes the messages dead letters.
 func (c *cli) fail(cause string, ids ...uuid.UUID) {
 	c.t.Helper()
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	c.fold()
 	_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, workqueue.MaxBatch)
 	must(c.t, err)

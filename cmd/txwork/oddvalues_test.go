@@ -271,7 +271,7 @@ func (c *cli) drain(table *workqueue.Table, wanted string, lane ...any) {
 		if _, err := q.Fold(c.t.Context()); err != nil {
 			c.t.Errorf("folding %s: %v", table.Name(), err)
 		}
-		owner := uuid.New()
+		owner := workqueue.NewOwnerToken()
 		rows, err := q.Claim(c.t.Context(), owner, workqueue.DefaultLease, 500, lane...)
 		if err != nil {
 			c.t.Errorf("claiming from %s: %v", table.Name(), err)

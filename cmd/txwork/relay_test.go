@@ -367,7 +367,7 @@ func TestRelayKeepsWithinItsConnections(t *testing.T) {
 func (c *cli) orphan(payload string) uuid.UUID {
 	c.t.Helper()
 	id := c.enqueue(outbox.Message{Topic: "t", Payload: []byte(payload)})[0]
-	_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+	_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(c.t, err)
 	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '1 hour' WHERE id = $1", id)
 	return id

@@ -39,13 +39,13 @@ type remedy struct {
 func (c *cli) expired() {
 	c.t.Helper()
 	c.enqueue(outbox.Message{Topic: "order.placed", Payload: []byte("{}")})
-	_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+	_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(c.t, err)
 	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 }
 
 // hangs is the token of a worker whose handler hangs.
-var hangs = uuid.New()
+var hangs = workqueue.NewOwnerToken()
 
 // hanging writes a message whose handler has run for two hours.
 func (c *cli) hanging() {
@@ -160,7 +160,7 @@ func (c *cli) returned() {
 // deployed acts as a worker that has the handlers.
 func (c *cli) deployed() {
 	c.t.Helper()
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	rows, err := c.queue().Claim(c.t.Context(), owner, time.Minute, workqueue.MaxBatch)
 	must(c.t, err)
 	for _, r := range rows {
@@ -197,7 +197,7 @@ var remedies = []remedy{
 		c.enqueue(outbox.Message{Topic: "render", Payload: []byte("{}")})
 		for range 2 {
 			c.exec("UPDATE {schema}.outbox SET due_at = now() WHERE status = 0")
-			_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+			_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 			must(c.t, err)
 			c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '1 second' WHERE status = 1")
 			c.exec("SELECT {schema}.outbox_reap_expired()")
@@ -205,7 +205,7 @@ var remedies = []remedy{
 	})},
 	{code: "no-reaper", make: against(func(c *cli) {
 		c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
-		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+		_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 		must(c.t, err)
 	})},
 	{code: "nobody-sees-all", make: against(func(c *cli) {
@@ -216,7 +216,7 @@ var remedies = []remedy{
 		c.exec("SELECT {schema}.leader_note('{schema}.outbox', 'reap: permission denied')")
 	})},
 	{code: "retention", make: against(func(c *cli) {
-		owner, ids := uuid.New(), c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
+		owner, ids := workqueue.NewOwnerToken(), c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
 		_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 1)
 		must(c.t, err)
 		_, err = c.queue().Ack(c.t.Context(), owner, ids)
@@ -239,7 +239,7 @@ var remedies = []remedy{
 			c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
 		}
 		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '10 minutes'")
-		owner := uuid.New()
+		owner := workqueue.NewOwnerToken()
 		rows, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 2)
 		must(c.t, err)
 		_, err = c.queue().Ack(c.t.Context(), owner, []uuid.UUID{rows[0].ID})
@@ -253,14 +253,14 @@ var remedies = []remedy{
 	{code: "topic-paused", make: against(func(c *cli) {
 		c.run("outbox", "pause", "mail's").ok()
 		c.enqueue(outbox.Message{Topic: "mail's", Payload: []byte("{}")})
-		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+		_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 		must(c.t, err)
 		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
 	})},
 	{code: "topic-behind", make: against(func(c *cli) {
 		c.run("outbox", "pause", "mail's").ok()
 		c.enqueue(outbox.Message{Topic: "mail's", Payload: []byte("{}")})
-		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+		_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 		must(c.t, err)
 		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
 		c.run("outbox", "resume", "mail's").ok()
@@ -281,7 +281,7 @@ var remedies = []remedy{
 		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour' WHERE status = 0")
 	}), then: func(c *cli) {
 		q := c.jobsQueue()
-		for _, owner := range []uuid.UUID{hangs, uuid.New()} {
+		for _, owner := range []uuid.UUID{hangs, workqueue.NewOwnerToken()} {
 			var ids []uuid.UUID
 			rows, err := q.Claim(c.t.Context(), owner, time.Minute, 1, "mail", int16(jobs.Normal))
 			must(c.t, err)
@@ -299,7 +299,7 @@ var remedies = []remedy{
 		c.greet(jobs.Insert{Queue: "mail"}, jobs.Insert{Queue: "mail"})
 		client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 		must(c.t, err)
-		_, err = client.Table().On(c.db.Pool).Claim(c.t.Context(), uuid.New(), time.Minute, 1, "mail",
+		_, err = client.Table().On(c.db.Pool).Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1, "mail",
 			int16(jobs.Normal))
 		must(c.t, err)
 		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")
@@ -352,7 +352,7 @@ var remedies = []remedy{
 			"'5 minutes', 'k', false)")
 	})},
 	{code: "stuck-join", make: against(func(c *cli) {
-		started, owner := c.startJoin(), uuid.New()
+		started, owner := c.startJoin(), workqueue.NewOwnerToken()
 		_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 2)
 		must(c.t, err)
 		_, err = c.queue().Ack(c.t.Context(), owner, started.Steps[:1])

@@ -59,7 +59,7 @@ func TestRedriveAllFailed(t *testing.T) {
 func TestCancel(t *testing.T) {
 	c := newMigratedCLI(t)
 	ids := c.enqueue(make5("t")...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := c.queue().Claim(t.Context(), owner, time.Minute, 2)
 	must(t, err)
 	_, err = c.queue().Ack(t.Context(), owner, ids[:1])
@@ -90,7 +90,7 @@ func TestReapCallsTheTablesOwnFunction(t *testing.T) {
 	spec.Retry = workqueue.Retry{Growth: workqueue.Constant, Base: 48 * time.Hour, Cap: 48 * time.Hour}
 	table := c.createTable(spec)
 	c.insert(table, invoice("eu", 1, 7))
-	_, err := table.On(c.db.Pool).Claim(t.Context(), uuid.New(), time.Minute, 1, "eu", 1)
+	_, err := table.On(c.db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1, "eu", 1)
 	must(t, err)
 	c.exec("UPDATE {schema}.invoices SET locked_until = now() - interval '1 hour'")
 	c.orphan("left")

@@ -83,7 +83,7 @@ func TestCancelBySelection(t *testing.T) {
 	due := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "a"}}, 4)...)
 	later := c.enqueue(outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)})
 	other := c.enqueue(outbox.Message{Topic: "b"})
-	_, err := c.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+	_, err := c.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 
 	c.run("cancel", "outbox", "--topic", "a", "--status", "scheduled", "--yes", "--reason",

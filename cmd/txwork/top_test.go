@@ -176,7 +176,7 @@ func TestTopsRates(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.withSteps(func(s steps) {
 		c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 40)...)
-		owner := uuid.New()
+		owner := workqueue.NewOwnerToken()
 		rows, err := c.queue().Claim(t.Context(), owner, time.Minute, 30)
 		must(t, err)
 		s.press(" ", " ") // pausing and continuing reads a frame

@@ -67,7 +67,7 @@ func (c *cli) trouble() (blocker uuid.UUID) {
 	shipped := c.enqueue(order("order.shipped", "17"), order("order.shipped", "17"), order("order.shipped", "17"))
 	c.fail("the carrier refused the parcel: no such address", shipped[0])
 	c.enqueue(slices.Repeat([]outbox.Message{order("order.placed", "")}, 5)...)
-	_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 2)
+	_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 2)
 	must(c.t, err)
 	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '150 seconds' WHERE status = 1")
 	c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '40 minutes' WHERE status < 2 AND NOT waiting")
@@ -83,7 +83,7 @@ func (c *cli) trouble() (blocker uuid.UUID) {
 	charges := c.greet(slices.Repeat([]jobs.Insert{{Queue: "charges"}}, 6)...)
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(c.t, err)
-	q, owner := client.Table().On(c.db.Pool), uuid.New()
+	q, owner := client.Table().On(c.db.Pool), workqueue.NewOwnerToken()
 	_, err = q.Claim(c.t.Context(), owner, time.Minute, 10, "charges", int16(jobs.Normal))
 	must(c.t, err)
 	for _, id := range charges {

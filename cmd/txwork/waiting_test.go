@@ -24,7 +24,7 @@ func TestKeysAndWhatTheyWaitFor(t *testing.T) {
 	c.fail("no such address", failed[0])
 	running := send("b", time.Time{})
 	c.fold()
-	_, err := c.queue().Claim(t.Context(), uuid.New(), time.Minute, 10)
+	_, err := c.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 	must(t, err)
 	later := send("c", time.Now().Add(time.Hour))
 	c.fold()
@@ -66,7 +66,7 @@ func TestJoinsAndWhatTheyWaitFor(t *testing.T) {
 		p.Joins[0].Continuation == nil || *p.Joins[0].Continuation != started.OnComplete.String() {
 		t.Fatalf("the joins are %+v", p.Joins)
 	}
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := c.queue().Claim(t.Context(), owner, time.Minute, 2)
 	must(t, err)
 	_, err = c.queue().Ack(t.Context(), owner, members[:1])

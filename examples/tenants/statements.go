@@ -67,7 +67,8 @@ var statements = map[string]string{
 	"messages set aside":         "UPDATE outbox SET waiting = true, aside = true WHERE topic <> 'acme:mail'",
 	"messages taken from a lane": "UPDATE outbox SET waiting = false, aside = NULL WHERE topic <> 'acme:mail'",
 	"a message moved to globex":  "UPDATE outbox SET topic = 'globex:mail'",
-	"a claim by function":        "SELECT FROM outbox_fetch(gen_random_uuid(), '60 s', 10) WHERE entry = 'row'",
+	"a claim by function": "SELECT FROM outbox_fetch('00000000-002a-8000-8000-000000000000', " +
+		"'60 s', 10) WHERE entry = 'row'",
 	"a claim from a lane": "SELECT FROM outbox_claim_by_topic(gen_random_uuid(), '1 minute', 10, " +
 		"ARRAY['-infinity'::timestamptz], ARRAY['00000000-0000-0000-0000-000000000000'::uuid], '{}', " +
 		"'{globex:mail}', '{-infinity}', '{00000000-0000-0000-0000-000000000000}', '{10}', true) " +

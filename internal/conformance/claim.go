@@ -40,7 +40,7 @@ func claimsAtMostItsLimit(s *suite) {
 
 func claimEffect(s *suite) {
 	id := s.ready(1)[0]
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	s.expect(id, effect{
 		"status": is(1), "attempts": is(1), "owner_token": is(token), "locked_until": in(90 * time.Second),
 	}, func() {
@@ -108,7 +108,7 @@ func claimsEachRowOnce(s *suite) {
 	s.together(claimers, func(int) error {
 		for s.anyReady() {
 			err := s.try(func(ctx context.Context, o ops) error {
-				ids, err := o.claim(ctx, uuid.New(), lease, limit, s.Lanes[0]...)
+				ids, err := o.claim(ctx, workqueue.NewOwnerToken(), lease, limit, s.Lanes[0]...)
 				if len(ids) > limit {
 					return fmt.Errorf("a claim of %d got %d rows", limit, len(ids))
 				}
@@ -147,7 +147,7 @@ func claimReturnsTheRow(s *suite) {
 		row.Headers = map[string]string{"tenant": "a \"b\" \\ c"}
 	})[0]
 	s.set("attempts = 2", id)
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	var rows []workqueue.Row
 	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
 		rows, err = q.Claim(ctx, token, lease, 10, s.Lanes[0]...)
@@ -179,7 +179,7 @@ func lanesAreApart(s *suite) {
 
 	claimLane := func(lane int) (ids []uuid.UUID) {
 		s.do(func(ctx context.Context, o ops) (err error) {
-			ids, err = o.claim(ctx, uuid.New(), lease, 10, s.Lanes[lane]...)
+			ids, err = o.claim(ctx, workqueue.NewOwnerToken(), lease, 10, s.Lanes[lane]...)
 			return err
 		})
 		return ids

@@ -157,7 +157,7 @@ func (s *suite) claimedAs(id uuid.UUID, c workqueue.Column, row workqueue.NewRow
 	}
 	var rows []workqueue.Row
 	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
-		rows, err = q.Claim(ctx, uuid.New(), lease, 1, lane...)
+		rows, err = q.Claim(ctx, workqueue.NewOwnerToken(), lease, 1, lane...)
 		return err
 	}))
 	equal(s, c.Name+": rows of the claim", len(rows), 1)

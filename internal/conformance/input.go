@@ -66,11 +66,13 @@ func (s *suite) badLimits(held claim) []badInput {
 		many[i] = held.ids[0]
 	}
 	list := []badInput{
-		{"claim of 0", claim(uuid.New(), 0, s.Lanes[0]...)},
-		{"claim of -1", claim(uuid.New(), -1, s.Lanes[0]...)},
-		{"claim of too many", claim(uuid.New(), workqueue.MaxBatch+1, s.Lanes[0]...)},
+		{"claim of 0", claim(workqueue.NewOwnerToken(), 0, s.Lanes[0]...)},
+		{"claim of -1", claim(workqueue.NewOwnerToken(), -1, s.Lanes[0]...)},
+		{"claim of too many", claim(workqueue.NewOwnerToken(), workqueue.MaxBatch+1, s.Lanes[0]...)},
 		{"claim without a token", claim(uuid.Nil, 1, s.Lanes[0]...)},
-		{"claim of a lane too many", claim(uuid.New(), 1, append(slices.Clone(s.Lanes[0]), "x")...)},
+		{"claim with a random token", claim(uuid.New(), 1, s.Lanes[0]...)},
+		{"claim with a token of process 0", claim(uuid.UUID{6: 0x80, 8: 0x80}, 1, s.Lanes[0]...)},
+		{"claim of a lane too many", claim(workqueue.NewOwnerToken(), 1, append(slices.Clone(s.Lanes[0]), "x")...)},
 		{"reap of 0", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, 0); return err }},
 		{"reap of -1", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, -1); return err }},
 		{"purge of -1", func(ctx context.Context, o queueOps) error { _, err := o.PurgeDone(ctx, 0, -1); return err }},
@@ -96,7 +98,7 @@ func (s *suite) badLimits(held claim) []badInput {
 		}})
 	}
 	if len(s.Spec.Lanes) > 0 {
-		list = append(list, badInput{"claim of a lane too few", claim(uuid.New(), 1, s.Lanes[0][1:]...)})
+		list = append(list, badInput{"claim of a lane too few", claim(workqueue.NewOwnerToken(), 1, s.Lanes[0][1:]...)})
 	}
 	return list
 }
@@ -108,7 +110,7 @@ func (s *suite) badTimes(held claim) (list []badInput) {
 	} {
 		list = append(list,
 			badInput{"claim with a lease " + name, func(ctx context.Context, o queueOps) error {
-				_, err := o.Claim(ctx, uuid.New(), d, 1, s.Lanes[0]...)
+				_, err := o.Claim(ctx, workqueue.NewOwnerToken(), d, 1, s.Lanes[0]...)
 				return err
 			}},
 			badInput{"extend with a lease " + name, func(ctx context.Context, o queueOps) error {
@@ -215,7 +217,7 @@ func refusesNilTransactions(s *suite) {
 // fetchRefusesBadInput calls fetch with arguments that it names in its error, which has a hint.
 func fetchRefusesBadInput(s *suite) {
 	s.ready(1)
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	last := []any{nil, nil, nil} // cursor, heard, sweep
 	fetch := func(owner, lease, n any, last ...any) []any {
 		return append(functionOps{spec: s.Spec}.fetchArgs(owner, lease, n, s.Lanes[0]), last...)

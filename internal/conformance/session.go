@@ -121,7 +121,7 @@ func (s *suite) workOnce(loseOne bool) error {
 }
 
 func (s *suite) tryClaim(limit int) (c claim, err error) {
-	c.token = uuid.New()
+	c.token = workqueue.NewOwnerToken()
 	err = s.try(func(ctx context.Context, o ops) (err error) {
 		c.ids, err = o.claim(ctx, c.token, lease, limit, s.Lanes[0]...)
 		return err
@@ -157,7 +157,7 @@ func reportsAReadOnlyDatabase(t *testing.T, c Case) {
 
 	before := s.contents()
 	o := onPool(s.table, pool)
-	_, claimErr := o.claim(t.Context(), uuid.New(), lease, 1, s.Lanes[0]...)
+	_, claimErr := o.claim(t.Context(), workqueue.NewOwnerToken(), lease, 1, s.Lanes[0]...)
 	_, insertErr := o.insert(t.Context(), s.newRow())
 	for _, err := range []error{claimErr, insertErr} {
 		equal(s, fmt.Sprintf("errors.Is(%v, ErrReadOnly)", err), errors.Is(err, workqueue.ErrReadOnly), true)
@@ -233,7 +233,7 @@ func tableCarriesItsVersion(t *testing.T, c Case) {
 		}
 	}
 	s.exec("DROP TABLE " + s.table.Name() + " CASCADE")
-	_, claimErr := s.table.On(s.db.Pool).Claim(t.Context(), uuid.New(), lease, 1, s.Lanes[0]...)
+	_, claimErr := s.table.On(s.db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), lease, 1, s.Lanes[0]...)
 	for _, err := range []error{s.table.CheckVersion(t.Context(), s.db.Pool), claimErr} {
 		if !errors.Is(err, workqueue.ErrSchemaVersion) {
 			t.Errorf("without the table: got the error %v, want ErrSchemaVersion", err)

@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -173,10 +174,12 @@ func (s *suite) one(edit ...func(*workqueue.NewRow)) (claim, uuid.UUID) {
 	return c, c.ids[0]
 }
 
-// claim claims rows of the first lane under a new token.
+// claim claims rows of the first lane under a new token, as a process of its own: what it loses is not lost together
+// with what another claim loses.
 func (s *suite) claim(limit int) claim {
 	s.Helper()
-	c := claim{token: uuid.New()}
+	c := claim{token: workqueue.NewOwnerToken()}
+	rand.Read(c.token[:6])
 	s.do(func(ctx context.Context, o ops) (err error) {
 		c.ids, err = o.claim(ctx, c.token, lease, limit, s.Lanes[0]...)
 		return err

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
 // Rows of a rolled-back enqueue are never claimed (I2).
@@ -22,7 +24,7 @@ func rollbackUndoesTheClaim(s *suite) {
 	ids := s.ready(2)
 	s.unchanged(ids, func() {
 		tx := s.open()
-		got, err := tx.claim(s.Context(), uuid.New(), lease, 10, s.Lanes[0]...)
+		got, err := tx.claim(s.Context(), workqueue.NewOwnerToken(), lease, 10, s.Lanes[0]...)
 		s.ok(err)
 		s.sameIDs(got, ids)
 		equal(s, "rows of another's claim", len(s.claim(10).ids), 0)
@@ -125,7 +127,7 @@ func (s *suite) operations() []operation {
 	list := []operation{
 		{"insert", func(ctx context.Context, o ops, _ claim) error { _, err := o.insert(ctx, s.newRow()); return err }},
 		{"claim", func(ctx context.Context, o ops, _ claim) error {
-			_, err := o.claim(ctx, uuid.New(), lease, 1, s.Lanes[0]...)
+			_, err := o.claim(ctx, workqueue.NewOwnerToken(), lease, 1, s.Lanes[0]...)
 			return err
 		}},
 		{"reap", func(ctx context.Context, o ops, _ claim) error { _, err := o.reap(ctx, 1); return err }},

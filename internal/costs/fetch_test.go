@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
@@ -68,7 +67,7 @@ func (q *rowTable) fetch(pool *pgxpool.Pool, lanes string, n int, cursor *string
 	q.Helper()
 	var rows int
 	q.ok(pool.QueryRow(q.Context(), "SELECT count(id), max(cursor) FROM "+q.name+"_fetch($1, '1 hour', $2"+lanes+
-		", cursor => $3)", uuid.New(), n, cursor).Scan(&rows, &cursor))
+		", cursor => $3)", workqueue.NewOwnerToken(), n, cursor).Scan(&rows, &cursor))
 	if rows != n {
 		q.Fatalf("fetched %d rows, want %d", rows, n)
 	}
@@ -147,7 +146,7 @@ func TestAFetchCostsWhatAClaimCosts(t *testing.T) {
 					if table.lanes != "" {
 						lanes = []any{1}
 					}
-					rows, err := q.table.On(pool).Claim(t.Context(), uuid.New(), time.Hour, n, lanes...)
+					rows, err := q.table.On(pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Hour, n, lanes...)
 					q.ok(err)
 					if len(rows) != n {
 						q.Fatalf("claimed %d rows, want %d", len(rows), n)

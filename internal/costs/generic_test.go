@@ -307,7 +307,7 @@ func (g *generic) ids(table, condition string) []uuid.UUID {
 
 // settles goes through the functions that claim and settle.
 func (g *generic) settles(table, some string) {
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	var ids []uuid.UUID
 	read := func(condition string) {
 		g.Helper()

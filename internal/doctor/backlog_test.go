@@ -92,7 +92,7 @@ func TestAPriorityBehindBusyWorkers(t *testing.T) {
 	w.exec("UPDATE jobs SET priority = 3, due_at = now() - interval '1 hour'")
 	w.enqueueJobs("mail", 30)
 	claim := func() (uuid.UUID, []workqueue.Row) {
-		owner := uuid.New()
+		owner := workqueue.NewOwnerToken()
 		rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), owner, time.Minute, 1, "mail", int16(jobs.Normal))
 		must(t, err)
 		return owner, rows
@@ -123,7 +123,7 @@ func TestACancelServesNothing(t *testing.T) {
 func TestAWorkerThatHasGoneServesNothing(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 6)...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	rows, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	_, err = w.queue().Ack(t.Context(), owner, ids(rows[:1]))
@@ -141,7 +141,7 @@ func TestAWorkerThatHasGoneServesNothing(t *testing.T) {
 func TestABacklog(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 10)...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	rows, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	w.exec("UPDATE outbox SET due_at = now() - interval '10 minutes' WHERE status = 0")
@@ -184,7 +184,7 @@ func TestTopicsWithRowsAside(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("mail's", 3)...)
 	w.exec("SELECT outbox_pause('mail''s')")
-	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 10)
+	_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 	must(t, err)
 	w.goneNow("topic-paused", nil)
 	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
@@ -204,7 +204,7 @@ func TestNamesInTitlesAreQuoted(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages(name, 3)...)
 	w.exec("SELECT outbox_pause($1)", name)
-	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 10)
+	_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 	must(t, err)
 	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
 	f := w.finds("topic-paused", []string{`outbox, topic "a'\x1b[31m\\\u200b"`, `E'a''\U0000001B[31m\\\U0000200B'`})
@@ -223,7 +223,8 @@ func TestASaturatedQueue(t *testing.T) {
 		return w.jobs.SetLimits(t.Context(), tx, "mail", jobs.Limits{MaxRunning: 2})
 	})
 	w.enqueueJobs("mail", 5)
-	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "mail", int16(2))
+	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(),
+		time.Minute, 10, "mail", int16(2))
 	must(t, err)
 	if len(rows) != 2 {
 		t.Fatalf("%d jobs were claimed", len(rows))
@@ -249,7 +250,8 @@ func TestAQueueWithARate(t *testing.T) {
 	w.finds("unserved", []string{"jobs, queue mail: 5 ready rows"})
 	w.goneNow("queue-saturated", nil)
 
-	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "mail", int16(2))
+	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(),
+		time.Minute, 10, "mail", int16(2))
 	must(t, err)
 	if len(rows) != 2 {
 		t.Fatalf("%d jobs were claimed", len(rows))

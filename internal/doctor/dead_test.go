@@ -87,7 +87,7 @@ func TestATopicWithoutAHandlerInEachState(t *testing.T) {
 	says("3 rows being retried", false)
 	w.exec("UPDATE outbox SET due_at = now() - interval '10 minutes'")
 	says("3 rows being retried", false)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Claim(t.Context(), owner, time.Hour, 3)
 	must(t, err)
 	says("3 rows being retried", false)

@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgtest"
@@ -448,7 +446,7 @@ func (w *ward) enqueueOverdueJob() {
 func TestJobsOfPgCronThatAreHidden(t *testing.T) {
 	w := newServerWard(t, sound)
 	w.enqueue(messages("a", 1)...)
-	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+	_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 	w.exec("CREATE SCHEMA cron; CREATE TABLE cron.job (active bool, command text, username name, database text)")
 	w.finds("no-reaper", nil)
@@ -538,7 +536,7 @@ func TestABacklogOfATableThatDeletes(t *testing.T) {
 	table, err := workqueue.Open(spec, silent)
 	must(t, err)
 	w.exec("INSERT INTO letters (due_at) SELECT now() - interval '10 minutes' FROM generate_series(1, 5)")
-	_, err = table.On(w.Pool).Claim(t.Context(), uuid.New(), time.Minute, 1)
+	_, err = table.On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 	w.finds("backlog", []string{"letters: 4 ready rows", "the rate is unknown"})
 }

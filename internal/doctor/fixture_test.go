@@ -315,7 +315,7 @@ func (w *ward) queue() *workqueue.Queue { return w.box.Table().On(w.Pool) }
 // fail makes messages dead letters.
 func (w *ward) fail(cause string, ids ...uuid.UUID) {
 	w.Helper()
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Fold(w.Context())
 	must(w, err)
 	_, err = w.queue().Claim(w.Context(), owner, time.Minute, workqueue.MaxBatch)

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // Expired leases are found behind many older rows that are ready, and with more of these than are read, the check has
@@ -41,7 +40,7 @@ func TestExpiredLeasesBehindABacklog(t *testing.T) {
 func TestExpiredLeases(t *testing.T) {
 	w := newWard(t)
 	ids := w.enqueue(messages("order.placed", 3)...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 2)
 	must(t, err)
 	w.goneNow("expired-leases", nil)
@@ -64,7 +63,7 @@ func TestExpiredLeasesOfAQueue(t *testing.T) {
 	w.enqueueJobs("a", 3)
 	w.enqueueJobs("b", 3)
 	table := w.jobs.Table()
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := table.On(w.Pool).Claim(t.Context(), owner, time.Minute, 2, "b", int16(2))
 	must(t, err)
 	w.exec("UPDATE jobs SET locked_until = now() - interval '5 minutes' WHERE status = 1")
@@ -76,7 +75,7 @@ func TestExpiredLeasesOfAQueue(t *testing.T) {
 func TestExpiredLeasesOfASilentProcess(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 1)...)
-	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+	_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 	frozen := w.session("frozen worker")
@@ -93,7 +92,7 @@ func TestExpiredLeasesOfASilentProcess(t *testing.T) {
 func TestExpiredLeasesSuspectNobodyElse(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 2)...)
-	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+	_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 	soon := thresholds(func(th *doctor.Thresholds) { th.Silent = time.Millisecond })
@@ -129,7 +128,7 @@ func TestNoReaper(t *testing.T) {
 	w := newWard(t)
 	w.goneNow("no-reaper", nil) // nothing to reap yet
 	ids := w.enqueue(messages("a", 1)...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 1)
 	must(t, err)
 	f := w.finds("no-reaper", []string{"No reaper maintains outbox", "no reaper has ever maintained outbox"})
@@ -179,7 +178,7 @@ func TestNobodySeesAll(t *testing.T) {
 func TestFailingMaintenance(t *testing.T) {
 	w := newWard(t)
 	ids := w.enqueue(messages("a", 3)...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	_, err = w.queue().Ack(t.Context(), owner, ids)
@@ -206,7 +205,7 @@ func TestFailingMaintenance(t *testing.T) {
 func TestRetention(t *testing.T) {
 	w := newWard(t)
 	ids := w.enqueue(messages("a", 3)...)
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	_, err = w.queue().Ack(t.Context(), owner, ids)

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -58,7 +56,7 @@ func TestAStuckJoin(t *testing.T) {
 			OnComplete: &outbox.Message{Topic: "end", Payload: []byte("{}")}})
 		return err
 	})
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	_, err = w.queue().Ack(t.Context(), owner, started.Steps[:1])

@@ -118,7 +118,7 @@ func TestAHandlerThatIgnoresItsCancel(t *testing.T) {
 func TestABacklogBehindRowsThatRunLong(t *testing.T) {
 	w := newWard(t)
 	w.enqueueJobs("mail", 4)
-	queue, owner := w.jobs.Table().On(w.Pool), uuid.New()
+	queue, owner := w.jobs.Table().On(w.Pool), workqueue.NewOwnerToken()
 	claimed, err := queue.Claim(t.Context(), owner, time.Hour, 2, "mail", int16(2))
 	must(t, err)
 	w.exec("UPDATE jobs SET due_at = now() - interval '10 minutes'")
@@ -150,7 +150,7 @@ func TestARowThatEndsItsProcess(t *testing.T) {
 	dies := func() {
 		t.Helper()
 		w.exec("UPDATE outbox SET due_at = now() WHERE status = 0")
-		_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 10)
+		_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 		must(t, err)
 		w.exec("UPDATE outbox SET locked_until = now() - interval '1 second' WHERE status = 1")
 		w.exec("SELECT outbox_reap_expired()")
@@ -197,7 +197,7 @@ func TestDeadLettersOfLostLeases(t *testing.T) {
 	w := newWard(t)
 	for range 6 {
 		w.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}"), MaxAttempts: 1})
-		_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 10)
+		_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 		must(t, err)
 		w.exec("UPDATE outbox SET locked_until = now() - interval '1 second' WHERE status = 1")
 		w.exec("SELECT outbox_reap_expired()")

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -161,7 +162,8 @@ func (m *machine) inserted(t *rapid.T, r *row, got workqueue.Enqueued) {
 func (m *machine) Claim(t *rapid.T) {
 	w, limit, lane := drawWay(t), rapid.IntRange(1, 4).Draw(t, "limit"), rapid.IntRange(1, 2).Draw(t, "lane")
 	lease := rapid.IntRange(1, 2).Draw(t, "lease")
-	c := claim{token: uuid.New()}
+	c := claim{token: workqueue.NewOwnerToken()}
+	rand.Read(c.token[:6]) // each claim is of a process of its own
 	m.play(t, w, func(ctx context.Context, q *workqueue.Queue, _ workqueue.Tx) error {
 		got, err := q.Claim(ctx, c.token, time.Duration(lease)*time.Hour, limit, lane)
 		if err != nil {

@@ -37,7 +37,7 @@ func (f *fixture) arguments() []argument {
 		               WHEN i.n = a.n THEN '%s'
 		               WHEN i.name LIKE 'lease%' THEN '''60'''
 		               WHEN i.type = 'interval'::regtype THEN '''1 minute'''
-		               WHEN i.type = 'uuid'::regtype THEN 'gen_random_uuid()'
+		               WHEN i.type = 'uuid'::regtype THEN '''00000000-002a-8000-8000-000000000000'''
 		               WHEN i.type = 'uuid[]'::regtype THEN 'ARRAY[gen_random_uuid()]'
 		               WHEN i.type IN ('integer'::regtype, 'bigint'::regtype, 'numeric'::regtype) THEN '1'
 		               WHEN i.type = 'timestamptz'::regtype THEN 'now()'
@@ -59,10 +59,11 @@ func (f *fixture) arguments() []argument {
 }
 
 // Every function refuses NULL in each parameter that has to be given, and in arrays of ids NULL and too many elements:
-// with SQLSTATE 22023, the parameter in the column of the error, and a hint, before anything is written or locked.
+// with SQLSTATE 22023, the parameter in the column of the error, and a hint, before anything is written or locked. A
+// fetch also refuses tokens that are not of version 8, or of process 0.
 func TestEveryFunctionRefusesNULL(t *testing.T) {
 	f := newFixture(t)
-	required, lists := 0, 0
+	required, lists, fetches := 0, 0, 0
 	for _, a := range f.arguments() {
 		var values []string
 		if a.Required {
@@ -74,12 +75,17 @@ func TestEveryFunctionRefusesNULL(t *testing.T) {
 			values = append(values, "ARRAY[gen_random_uuid(), NULL]", "ARRAY[ARRAY[gen_random_uuid()]]",
 				fmt.Sprintf("array_fill(gen_random_uuid(), ARRAY[%d])", workqueue.MaxBatch+1))
 		}
+		if a.Name == "owner_token" && strings.HasSuffix(a.Function, "_fetch") {
+			fetches++
+			values = append(values, "gen_random_uuid()", "'00000000-0000-8000-8000-00000000002a'",
+				"'00000000-0000-0000-0000-000000000000'")
+		}
 		for _, value := range values {
 			f.refusesValue(a, value)
 		}
 	}
-	if required < 100 || lists < 20 {
-		t.Errorf("only %d required parameters and %d lists of ids are found", required, lists)
+	if required < 100 || lists < 20 || fetches < 4 {
+		t.Errorf("only %d required parameters, %d lists of ids and %d fetches are found", required, lists, fetches)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestEveryBoundOfTheGoAPIHoldsInSQL(t *testing.T) {
 		               WHEN i.n = a.n THEN '%s'
 		               WHEN i.name = 'kind' THEN '''reap_expired'''
 		               WHEN i.type = 'interval'::regtype THEN '''1 minute'''
-		               WHEN i.type = 'uuid'::regtype THEN 'gen_random_uuid()'
+		               WHEN i.type = 'uuid'::regtype THEN '''00000000-002a-8000-8000-000000000000'''
 		               WHEN i.type = 'uuid[]'::regtype THEN '''{}'''
 		               WHEN i.type = 'integer'::regtype THEN '1'
 		               ELSE 'NULL' END || '::' || i.type::regtype, ', ' ORDER BY i.n)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/inbox"
@@ -104,8 +103,8 @@ func (f *fixture) storesName(name, query string, write func(ctx context.Context,
 // claims claims rows by the lane that has the name.
 func (f *fixture) claims(ctx context.Context, tx pgx.Tx, name string) {
 	for statement, args := range map[string][]any{
-		"SELECT inbox_fetch($1, '60 s', 10, $2)": {uuid.New(), name},
-		"SELECT jobs_fetch($1, '60 s', 10, $2)":  {uuid.New(), name},
+		"SELECT inbox_fetch($1, '60 s', 10, $2)": {workqueue.NewOwnerToken(), name},
+		"SELECT jobs_fetch($1, '60 s', 10, $2)":  {workqueue.NewOwnerToken(), name},
 	} {
 		if _, err := tx.Exec(ctx, statement, args...); err != nil {
 			f.t.Fatalf("%s with %q: %v", statement, name, err)

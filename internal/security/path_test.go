@@ -169,7 +169,7 @@ func runs(t *testing.T, run func(context.Context) error) error {
 // operations are ways of the core to use rows in a transaction of their own.
 func (f *fixture) operations(pool *pgxpool.Pool) map[string]func(context.Context) error {
 	q := f.outbox.Table().On(pool)
-	id, owner := []uuid.UUID{uuid.New()}, uuid.New()
+	id, owner := []uuid.UUID{uuid.New()}, workqueue.NewOwnerToken()
 	all := map[string]func(context.Context) error{
 		"claim":  func(ctx context.Context) error { _, err := q.Claim(ctx, owner, time.Minute, 1); return err },
 		"cancel": func(ctx context.Context) error { _, err := q.Cancel(ctx, id, "x"); return err },
@@ -272,7 +272,7 @@ func TestARowWithAKeyIsNotWrittenWithoutItsTriggers(t *testing.T) {
 			t.Errorf("%s, limited: %v", way, err)
 		}
 		err = in(func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := f.outbox.Table().In(tx).Claim(ctx, uuid.New(), time.Minute, 1)
+			_, err := f.outbox.Table().In(tx).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 1)
 			return err
 		})
 		if !errors.Is(err, workqueue.ErrSession) {

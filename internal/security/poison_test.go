@@ -66,7 +66,7 @@ func TestMoreStepsThanExpectedFailNoSettle(t *testing.T) {
 				INSERT INTO outbox (topic, payload, joined, max_attempts) SELECT 't', '', true, 1 FROM generate_series(1, 2) RETURNING id
 			) INSERT INTO outbox_join_member (member_id, join_id) SELECT id, $1 FROM steps`, id)
 	}
-	worker, owner := f.as("worker"), uuid.New()
+	worker, owner := f.as("worker"), workqueue.NewOwnerToken()
 	q := f.outbox.Table().On(worker)
 	rows, err := q.Claim(t.Context(), owner, time.Minute, 10)
 	if err != nil || len(rows) != 4 {

@@ -61,7 +61,7 @@ func (f *fixture) fill(tenant string) (steps []uuid.UUID, id uuid.UUID) {
 	for range 2 { // one fold releases, and the next knows the limited key
 		f.exec(f.db.Pool, "SELECT jobs_fold_step(1000, NULL, 0)")
 	}
-	q, owner := f.jobs.Table().On(worker), uuid.New()
+	q, owner := f.jobs.Table().On(worker), workqueue.NewOwnerToken()
 	rows, err := q.Claim(f.t.Context(), owner, time.Minute, 10, queue, 2)
 	must(f.t, err)
 	if len(rows) != 3 {
@@ -215,7 +215,7 @@ func TestTenantsObeyPausesAndChangeNone(t *testing.T) {
 			if test.table == "inbox" {
 				lanes = ", 'acme.c'"
 			}
-			f.exec(acme, "SELECT "+test.table+"_fetch(gen_random_uuid(), '60 s', 10"+lanes+")")
+			f.exec(acme, "SELECT "+test.table+"_fetch('00000000-002a-8000-8000-000000000000', '60 s', 10"+lanes+")")
 			for pool, want := range map[*pgxpool.Pool][]int{acme: {3, 0}, f.db.Pool: {3, 0}} {
 				if got := aside(pool); !slices.Equal(got, want) {
 					t.Errorf("after a claim of acme %v rows are aside, want %v", got, want)

@@ -161,7 +161,7 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.db.Pool)
 	producer := f.as("producer")
-	token, ids := uuid.New(), []uuid.UUID{uuid.New()}
+	token, ids := workqueue.NewOwnerToken(), []uuid.UUID{uuid.New()}
 	for table, payload := range queues {
 		if table != "timers" { // timers are set in the row that has the key
 			for _, column := range []string{payload, "last_error", "owner_token", "*"} {

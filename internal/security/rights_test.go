@@ -19,10 +19,12 @@ func TestARightThatIsMissingIsRefused(t *testing.T) {
 	f.prepareMaintenance()
 	calls := map[string][]string{
 		"outbox": {"SELECT outbox_fold_step(1000, NULL, 0)", "SELECT outbox_purge(1000, '0')",
-			"SELECT outbox_fetch(gen_random_uuid(), '60 s', 10)", "SELECT outbox_reap_expired(1000)",
+			"SELECT outbox_fetch('00000000-002a-8000-8000-000000000000', '60 s', 10)",
+			"SELECT outbox_reap_expired(1000)",
 			"SELECT outbox_ack(owner_token, ARRAY[id]) FROM outbox WHERE status = 1"},
 		"jobs": {"SELECT jobs_fold_step(1000, NULL, 0)", "SELECT jobs_purge(1000, '0')",
-			"SELECT jobs_fetch(gen_random_uuid(), '60 s', 10, 'slow')", "SELECT jobs_reap_expired(1000)",
+			"SELECT jobs_fetch('00000000-002a-8000-8000-000000000000', '60 s', 10, 'slow')",
+			"SELECT jobs_reap_expired(1000)",
 			"SELECT jobs_ack(owner_token, ARRAY[id]) FROM jobs WHERE status = 1", "SELECT jobs_slot_sweep(1000)"},
 	}
 	for table, calls := range calls {
@@ -78,8 +80,8 @@ func (f *fixture) prepareMaintenance() {
 	for range 2 {
 		f.exec(worker, "SELECT outbox_fold_step(1000, NULL, 0)")
 		f.exec(worker, "SELECT jobs_fold_step(1000, NULL, 0)")
-		f.exec(worker, "SELECT outbox_fetch(gen_random_uuid(), '60 s', 3)")
-		f.exec(worker, "SELECT jobs_fetch(gen_random_uuid(), '60 s', 3)")
+		f.exec(worker, "SELECT outbox_fetch('00000000-002a-8000-8000-000000000000', '60 s', 3)")
+		f.exec(worker, "SELECT jobs_fetch('00000000-002a-8000-8000-000000000000', '60 s', 3)")
 		for _, table := range []string{"outbox", "jobs"} {
 			f.exec(worker, fmt.Sprintf("SELECT %[1]s_ack(owner_token, ARRAY[id]) FROM %[1]s WHERE status = 1", table))
 		}

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -218,7 +217,7 @@ func (w *witness) losesDatabase() {
 	pool, err := pgxpool.NewWithConfig(w.t.Context(), config)
 	must(w.t, err)
 	defer pool.Close()
-	_, err = w.outbox.Table().On(pool).Claim(w.t.Context(), uuid.New(), time.Minute, 1)
+	_, err = w.outbox.Table().On(pool).Claim(w.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	w.note(err)
 	_, err = reaper.RunOnce(w.t.Context(), pool, []*workqueue.Table{w.outbox.Table()},
 		reaper.Options{Schema: w.db.Schema, Logger: w.logger()})

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
@@ -27,7 +26,7 @@ func TestTopicsOfATableOfOnesOwn(t *testing.T) {
 	}
 	claim := func() int {
 		t.Helper()
-		rows, err := f.own.On(worker).Claim(t.Context(), uuid.New(), time.Minute, 10)
+		rows, err := f.own.On(worker).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 		must(t, err)
 		return len(rows)
 	}

@@ -154,7 +154,7 @@ func (f *fixture) transitions(q *workqueue.Queue, table string, lane []any) {
 // moves claims a row, and redrives it in the end.
 func (f *fixture) moves(q *workqueue.Queue, table string, lane []any) {
 	f.t.Helper()
-	ctx, owner := f.t.Context(), uuid.New()
+	ctx, owner := f.t.Context(), workqueue.NewOwnerToken()
 	rows, err := q.Claim(ctx, owner, time.Minute, 1, lane...)
 	if err != nil || len(rows) != 1 {
 		f.t.Fatalf("%s: claimed %d rows: %v", table, len(rows), err)
@@ -197,7 +197,7 @@ func (f *fixture) lapse(q *workqueue.Queue, table string, lane []any) {
 	if _, err := q.Sweep(ctx, 100); err != nil { // a redriven row may wait for its key
 		f.t.Errorf("%s: sweep: %v", table, err)
 	}
-	rows, err := q.Claim(ctx, uuid.New(), time.Minute, 1, lane...)
+	rows, err := q.Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 1, lane...)
 	if err != nil || len(rows) != 1 {
 		f.t.Fatalf("%s: claimed %d rows: %v", table, len(rows), err)
 	}
@@ -207,7 +207,7 @@ func (f *fixture) lapse(q *workqueue.Queue, table string, lane []any) {
 		f.t.Errorf("%s: reaped %+v, %v", table, reaped, err)
 	}
 	f.exec(f.db.Pool, "UPDATE "+table+" SET due_at = now() - interval '1 second' WHERE status = 0 AND NOT waiting")
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	rows, err = q.Claim(ctx, owner, time.Minute, 1, lane...)
 	if err != nil || len(rows) != 1 {
 		f.t.Fatalf("%s: claimed %d rows after the reap: %v", table, len(rows), err)

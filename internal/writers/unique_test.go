@@ -109,7 +109,7 @@ func TestUniqueFieldsMeet(t *testing.T) {
 	first, _ := f.one("txwork.jobs_enqueue('echo', '1', unique_fields => '{\"a\": 1}', unique_until => 'start_in_turn')")
 	_, err = f.db.Pool.Exec(t.Context(), f.in("CALL txwork.jobs_fold()"))
 	f.ok(err)
-	ask[uuid.UUID](f, "SELECT id FROM txwork.jobs_fetch(gen_random_uuid(), '1 minute', 10) WHERE id = $1", first)
+	ask[uuid.UUID](f, "SELECT id FROM txwork.jobs_fetch(txwork.owner_token(1), '1 minute', 10) WHERE id = $1", first)
 	if _, duplicate := f.one("txwork.jobs_enqueue('echo', '2', unique_fields => '{\"a\": 1.0}', unique_until => " +
 		"'start_in_turn')"); duplicate {
 		t.Error("a job that has started still holds its key")

@@ -234,7 +234,7 @@ func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid
 	if err != nil {
 		return id, token, err
 	}
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	claimed, err := w.jobs.Table().On(w.Pool).Claim(ctx, token, lease, 1, name, int16(jobs.Normal))
 	if err == nil && len(claimed) != 1 {
 		err = fmt.Errorf("%d jobs of queue %s were claimed", len(claimed), name)

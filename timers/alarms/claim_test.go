@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
@@ -17,7 +16,7 @@ import (
 // alarm. No dispatcher settles the claim, as if the process had died.
 func (f *fixture) claim(id string) {
 	f.Helper()
-	rows, err := f.alarms.Timers().Table().On(f.Pool).Claim(f.Context(), uuid.New(), time.Minute, 100)
+	rows, err := f.alarms.Timers().Table().On(f.Pool).Claim(f.Context(), workqueue.NewOwnerToken(), time.Minute, 100)
 	if err != nil || len(rows) != 1 || rows[0].Values[0] != alarms.KeyPrefix+id {
 		f.Fatalf("claimed %v, error %v", rows, err)
 	}

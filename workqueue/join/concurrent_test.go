@@ -267,7 +267,7 @@ func (f *fixture) startMany(joins, steps int) {
 
 // claimer claims a batch, and drops, fails, retries or acks each row at random.
 func (f *fixture) claimer(ctx context.Context) error {
-	token := uuid.New()
+	token := workqueue.NewOwnerToken()
 	rows, err := f.queue.Claim(ctx, token, time.Minute, 20)
 	if err != nil {
 		return err

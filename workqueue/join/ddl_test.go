@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -21,7 +19,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	_, joinDown, err := join.DDL(spec)
 	f.ok(err)
 	f.exec(joinDown)
-	row, token := f.steps(1, due), uuid.New() // the table works without joins
+	row, token := f.steps(1, due), workqueue.NewOwnerToken() // the table works without joins
 	_, err = f.queue.Claim(t.Context(), token, time.Minute, 1)
 	f.ok(err)
 	_, err = f.queue.Ack(t.Context(), token, row)

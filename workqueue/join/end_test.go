@@ -236,7 +236,7 @@ func TestRelease(t *testing.T) {
 		fan.onComplete); age < 0 || age > 60 {
 		t.Errorf("it was due %v seconds ago", age)
 	}
-	rows, err := f.queue.Claim(t.Context(), uuid.New(), time.Minute, 10)
+	rows, err := f.queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 	f.ok(err)
 	if len(rows) != 1 || rows[0].ID != fan.onComplete {
 		t.Errorf("claimed %v, want the continuation", rows)

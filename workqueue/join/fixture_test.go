@@ -262,7 +262,7 @@ func (f *fixture) wantNext(fan fan, onComplete, onFail string) {
 func (f *fixture) claim(ids ...uuid.UUID) (token uuid.UUID) {
 	f.Helper()
 	f.exec("UPDATE steps SET due_at = now() WHERE id = ANY ($1)", ids)
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	f.fold()
 	rows, err := f.queue.Claim(f.Context(), token, time.Minute, len(ids))
 	f.ok(err)

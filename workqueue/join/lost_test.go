@@ -36,7 +36,7 @@ func TestLostNotes(t *testing.T) {
 // claimUnfolded is claim without a fold.
 func (f *fixture) claimUnfolded(ids ...uuid.UUID) (token uuid.UUID) {
 	f.Helper()
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	f.exec("UPDATE steps SET due_at = now() WHERE id = ANY ($1)", ids)
 	rows, err := f.queue.Claim(f.Context(), token, time.Minute, len(ids))
 	f.ok(err)

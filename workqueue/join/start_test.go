@@ -275,7 +275,7 @@ func TestDatabaseSQL(t *testing.T) {
 	begin(func(tx workqueue.Tx) error { return f.joins.Add(t.Context(), tx, id, members[1]) })
 	f.exec("UPDATE steps SET due_at = now() WHERE NOT waiting")
 	begin(func(tx workqueue.Tx) error {
-		token := uuid.New()
+		token := workqueue.NewOwnerToken()
 		_, err := f.table.In(tx).Claim(t.Context(), token, time.Minute, 10)
 		f.ok(err)
 		_, err = f.table.In(tx).Ack(t.Context(), token, members)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
@@ -121,7 +122,7 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 	for range 2 {
 		all.Go(func() {
 			for ctx.Err() == nil && ended.Load() < rows {
-				token := uuid.New()
+				token := workqueue.NewOwnerToken()
 				claimed, err := r.queue.Claim(ctx, token, time.Minute, 50)
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)

@@ -145,7 +145,7 @@ func (r *rig) begin() pgx.Tx {
 func (r *rig) claim() (token uuid.UUID, ns []int, ids []uuid.UUID) {
 	r.Helper()
 	r.fold()
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	rows, err := r.queue.Claim(context.Background(), token, time.Minute, 100)
 	r.ok(err)
 	for _, row := range rows {

@@ -393,7 +393,7 @@ func (w *walk) insertSome(tx pgx.Tx) {
 }
 
 func (w *walk) claimSome() (token uuid.UUID, ids []uuid.UUID) {
-	token = uuid.New()
+	token = workqueue.NewOwnerToken()
 	rows, err := w.queue.Claim(context.Background(), token, time.Minute, 1+w.random.IntN(4), w.lane()...)
 	w.ok(err)
 	for _, row := range rows {
@@ -521,7 +521,7 @@ func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 			"waiting ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)")
 	all.Go(func() {
 		for ctx.Err() == nil {
-			token := uuid.New()
+			token := workqueue.NewOwnerToken()
 			rows, err := r.queue.Claim(ctx, token, time.Minute, 20)
 			if err != nil {
 				return

@@ -343,7 +343,7 @@ func TestRedrivenRowsRunInTheirOrder(t *testing.T) {
 	var dead []uuid.UUID
 	for range 3 {
 		r.fold()
-		token := uuid.New()
+		token := workqueue.NewOwnerToken()
 		rows, err := r.queue.Claim(context.Background(), token, time.Minute, 10*keys)
 		r.ok(err)
 		var ids []uuid.UUID

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
@@ -14,7 +12,7 @@ import (
 // abandoned claims the due schedule like a scheduler that dies afterwards. The lease expires soon.
 func (f *fixture) abandoned() {
 	f.Helper()
-	rows, err := f.plan.Table().On(f.Pool).Claim(f.Context(), uuid.New(), workqueue.MinLease, 1)
+	rows, err := f.plan.Table().On(f.Pool).Claim(f.Context(), workqueue.NewOwnerToken(), workqueue.MinLease, 1)
 	if err != nil || len(rows) != 1 {
 		f.Fatalf("claimed %d schedules, error %v", len(rows), err)
 	}

@@ -213,10 +213,10 @@ DECLARE
     s record;
     taken tid[] := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
