@@ -190,7 +190,8 @@ func (v view) FetchNextDue() string {
 
 // FetchChecks refuse arguments and sessions.
 func (v view) FetchChecks() []string {
-	checks := []string{refuseForeignToken(), refuseLease("$2", "lease", "interval '%d seconds'"), refuseCount("$3", "n")}
+	checks := []string{refuseForeignToken(), refuseLease("$2", "lease", "interval '%d seconds'"),
+		refuseCount("$3", "n")}
 	count := "1"
 	for _, l := range v.FetchLanes() {
 		condition, message, hint := l.Argument+" IS NOT NULL", "must not be NULL", "Name the lane to fetch from."
