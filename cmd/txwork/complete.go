@@ -148,7 +148,11 @@ func statesOf(cmd *cobra.Command) []string {
 			return scheduleStates
 		}
 	case "cancel":
-		return append(slices.Clone(liveStates), "expired")
+		return statusValues(liveStates)
+	case "reschedule":
+		return unbegunStates
+	case "delete":
+		return endedStates
 	}
 	return stateNames()
 }
@@ -276,9 +280,9 @@ func (l layout) idText(command, begun string) string {
 		{"'waiting'", "r.completed_at IS NULL AND r.waiting", ""}}
 	parts := append([][]string{failed}, alive...)
 	switch {
-	case slices.Contains([]string{"redrive", "unblock"}, command):
+	case slices.Contains([]string{"redrive", "unblock", "discard", "delete"}, command):
 		parts = parts[:1]
-	case command == "cancel":
+	case slices.Contains([]string{"cancel", "run-now", "reschedule"}, command):
 		parts = alive
 	case begun != "": // any row whose id has this prefix
 		parts = append(parts,

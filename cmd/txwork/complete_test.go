@@ -101,6 +101,8 @@ func TestCompletionOfIDs(t *testing.T) {
 		{"redrive outbox " + failed.String() + " |", "", nil, []string{failed.String()}},
 		{"redrive |", "inbox", nil, nil},
 		{"outbox unblock |", dead, nil, []string{waiting}},
+		{"discard outbox |", dead, nil, []string{waiting}},
+		{"run-now outbox |", "", []string{waiting + "\twaiting block"}, []string{failed.String(), done}},
 		{"show outbox |", dead, []string{waiting + "\twaiting block"}, []string{done}},
 		{"show outbox " + failed.String()[:30] + "|", dead, nil, nil},
 		{"show outbox " + strings.ToUpper(done[:13]) + "|", "", nil, nil}, // the shell would not take the other case

@@ -91,6 +91,7 @@ func TestUnknownTableNamesThoseThereAre(t *testing.T) {
 	for _, args := range [][]string{
 		{"stats", "outbux"}, {"list", "outbux", "--status", "failed"}, {"show", "outbux", uuid.NewString()},
 		{"redrive", "outbux", "--all-failed"}, {"cancel", "outbux", uuid.NewString()}, {"reap", "outbux"},
+		{"delete", "outbux", uuid.NewString()},
 		{"purge", "outbux", "--done-older-than", "1d", "--yes"}, {"stats", "leader"},
 	} {
 		c.run(args...).exits(exitFailure).says(fmt.Sprintf("there is no txwork table %q in schema %s: it has %s",

@@ -15,7 +15,7 @@ func TestAnInterruptedCommandSaysSo(t *testing.T) {
 		"schemaname = '{schema}'")
 	for _, line := range []string{
 		"stats", "list outbox --status failed", "show outbox 0190a000-0000-7000-8000-000000000001",
-		"redrive outbox --all-failed --yes",
+		"redrive outbox --all-failed --yes", "delete outbox 0190a000-0000-7000-8000-000000000001",
 		"cancel outbox 0190a000-0000-7000-8000-000000000001", "reap", "purge outbox --done-older-than 1h --yes",
 		"migrate up", "migrate status", "migrate validate",
 		"outbox send --topic t", "outbox unblock 0190a000-0000-7000-8000-000000000001", "timers list",

@@ -40,6 +40,7 @@ func TestEveryListOfATenantSaysThatItIsAPart(t *testing.T) {
 		{"jobs show " + id, "jobs", exitFailure, false},
 		{"cancel outbox " + id, "outbox", exitFailure, false},
 		{"redrive jobs --older-than 1h --dry-run", "jobs", exitOK, false},
+		{"delete jobs " + id, "jobs", exitFailure, false},
 		{"purge timers --done-older-than 1h --dry-run", "timers", exitOK, false},
 	} {
 		args := strings.Fields(command.text)

@@ -2,138 +2,248 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/workqueue"
 )
 
-// repairBatch is how many rows redrive and cancel change in one transaction.
+// repairBatch is how many rows one call of a verb changes.
 const repairBatch = 1000
+
+// A verb is a function of the database by which an operator decides about rows.
+type verb struct {
+	function string // behind the table's name
+	done     string // what it did to the rows, such as "redriven"
+	question string // before it is done to rows that were not named
+	args     []any  // beside the ids
+
+	// settled are the states in which it leaves rows alone because they are as intended, for example because the
+	// command was repeated.
+	settled []string
+}
+
+var (
+	redriving  = verb{function: "redrive", done: "redriven", question: "Redrive %s?"}
+	cancelling = verb{function: "cancel", done: "cancelled", question: "Cancel %s?",
+		settled: []string{"in_progress", "cancelled"}}
+	runningNow = verb{function: "run_now", done: "made due", question: "Run %s now?",
+		settled: []string{"ready", "waiting"}}
+	rescheduling = verb{function: "reschedule", done: "rescheduled", question: "Reschedule %s?",
+		settled: unbegunStates}
+	discarding = verb{function: "discard", done: "discarded", question: "Discard %s?", settled: []string{"cancelled"}}
+	deleting   = verb{function: "delete", done: "deleted", question: "Delete %s for good?"}
+)
 
 func newRedriveCommand(a *app) *cobra.Command {
 	cmd := newCommand("redrive TABLE (ID... | --all-failed | FILTER...)",
 		"Make failed rows ready again, with all their attempts", cobra.MinimumNArgs(1))
-	redrive := a.redrive(cmd)
-	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(args[0], args[1:]) }
+	return ofTable(cmd, a.redrive(cmd))
+}
+
+// ofTable makes a command of one that decides about the rows of a table: its first argument names the table.
+func ofTable(cmd *cobra.Command, decide func(table string, texts []string) error) *cobra.Command {
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return decide(args[0], args[1:]) }
 	return cmd
 }
 
 // redrive adds the flags of a redrive to a command, and returns the function that redrives rows of a table.
 func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) error {
-	s := selection{parts: []listing{deadLetters}}
-	flags := cmd.Flags()
-	flags.BoolVar(&s.all, "all-failed", false, "all rows that have failed, oldest first")
-	actor := flags.String("actor", "", "who asks for it (default: the database user)")
-	s.addFlags(flags, repairedRows{})
-	return func(table string, texts []string) error {
-		return a.repairRows(cmd, table, texts, "--all-failed", s, func(q *workqueue.Queue) repair {
-			return repair{verb: "redriven", imperative: "Redrive", settled: nothing,
-				change: func(ids []uuid.UUID) ([]uuid.UUID, error) { return q.Redrive(cmd.Context(), ids, *actor) }}
-		})
-	}
+	actor := cmd.Flags().String("actor", "", "who asks for it (default: the database user)")
+	return a.decider(cmd, redriving, allFailed, func(*database) ([]any, error) { return []any{note(*actor)}, nil })
 }
 
 func newCancelCommand(a *app) *cobra.Command {
 	cmd := newCommand("cancel TABLE (ID... | --all-live | FILTER...)", "Cancel rows", cobra.MinimumNArgs(1))
-	cancel := a.cancel(cmd, "by txwork cancel")
-	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(args[0], args[1:]) }
-	return cmd
+	return ofTable(cmd, a.cancel(cmd, "by txwork cancel"))
 }
-
-// liveStates are the states of rows that can be cancelled. Expired rows count as in progress.
-var liveStates = []string{"ready", "scheduled", "waiting", "in_progress"}
 
 // cancel adds the flags of a cancel to a command, and returns the function that cancels rows of a table.
 func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts []string) error {
-	s, states := selection{}, []string(nil)
+	return a.decider(cmd, cancelling,
+		allFlag{flag: "all-live", usage: "all rows that have not ended", states: liveStates}, reasonFlag(cmd, reason))
+}
+
+func newRunNowCommand(a *app) *cobra.Command {
+	cmd := newCommand("run-now TABLE (ID... | --all-scheduled | FILTER...)", "Make scheduled rows due now",
+		cobra.MinimumNArgs(1))
+	return ofTable(cmd, a.decider(cmd, runningNow,
+		allFlag{flag: "all-scheduled", usage: "all rows that are due later", parts: []listing{listings["scheduled"]}},
+		func(*database) ([]any, error) { return nil, nil }))
+}
+
+func newRescheduleCommand(a *app) *cobra.Command {
+	cmd := newCommand("reschedule TABLE (ID... | --all-ready | FILTER...) (--at TIME | --in AGE)",
+		"Make ready rows due at another time", cobra.MinimumNArgs(1))
+	var at moment
+	var in age
 	flags := cmd.Flags()
-	flags.BoolVar(&s.all, "all-live", false, "all rows that have not ended")
-	flags.StringSliceVar(&states, "status", liveStates,
-		"without IDs, only rows in this `state`: ready, scheduled, waiting, in_progress or expired; repeat for more")
-	why := flags.String("reason", reason, "why, for the row's last error")
+	flags.Var(&at, "at", "when, as RFC 3339 has it: 2027-03-01T08:30:00Z")
+	flags.Var(&in, "in", "in how long, such as 90s, 36h or 14d, by the database's clock")
+	cmd.MarkFlagsOneRequired("at", "in")
+	cmd.MarkFlagsMutuallyExclusive("at", "in")
+	return ofTable(cmd, a.decider(cmd, rescheduling,
+		allFlag{flag: "all-ready", usage: "all rows that are to begin, or to begin again", states: unbegunStates},
+		func(d *database) ([]any, error) {
+			if !in.given {
+				return []any{at.Time}, nil
+			}
+			now, err := d.now(cmd.Context())
+			return []any{now.Add(in.Duration)}, err
+		}))
+}
+
+func newDiscardCommand(a *app) *cobra.Command {
+	cmd := newCommand("discard TABLE (ID... | --all-failed | FILTER...)",
+		"Give failed rows up: they are kept as cancelled ones", cobra.MinimumNArgs(1))
+	return ofTable(cmd, a.decider(cmd, discarding, allFailed, reasonFlag(cmd, "by txwork discard")))
+}
+
+func newDeleteCommand(a *app) *cobra.Command {
+	cmd := newCommand("delete TABLE (ID... | --all-ended | FILTER...)", "Delete rows that have ended, for good",
+		cobra.MinimumNArgs(1))
+	return ofTable(cmd, a.decider(cmd, deleting,
+		allFlag{flag: "all-ended", usage: "all rows that have ended", states: endedStates},
+		func(*database) ([]any, error) { return nil, nil }))
+}
+
+func reasonFlag(cmd *cobra.Command, otherwise string) func(*database) ([]any, error) {
+	reason := cmd.Flags().String("reason", otherwise, "why, for the row's last error")
+	return func(*database) ([]any, error) { return []any{note(*reason)}, nil }
+}
+
+// note makes text storable.
+func note(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// An allFlag is the flag that selects all rows about which a verb can decide.
+type allFlag struct {
+	flag, usage string
+	parts       []listing
+	states      []string // the flag --status selects some of these, and then there are no parts
+}
+
+var allFailed = allFlag{flag: "all-failed", usage: "all rows that have failed, oldest first",
+	parts: []listing{deadLetters}}
+
+// The states of rows that can be rescheduled, cancelled and deleted. Expired rows count as in progress.
+var (
+	unbegunStates = []string{"ready", "scheduled", "waiting"}
+	liveStates    = append(slices.Clone(unbegunStates), "in_progress")
+	endedStates   = []string{"done", "failed", "cancelled"}
+)
+
+// statusValues are the values of --status: the states, and expired.
+func statusValues(states []string) []string {
+	if slices.Contains(states, "in_progress") {
+		return append(slices.Clone(states), "expired")
+	}
+	return states
+}
+
+// decider adds the flags that select rows to a command, and returns the function that decides about rows of a table.
+func (a *app) decider(cmd *cobra.Command, v verb, whole allFlag, args func(*database) ([]any, error)) func(table string,
+	texts []string) error {
+	s, states := selection{parts: whole.parts}, whole.states
+	flags, values := cmd.Flags(), statusValues(whole.states)
+	flags.BoolVar(&s.all, whole.flag, false, whole.usage)
+	if len(states) > 0 {
+		last := len(values) - 1
+		flags.StringSliceVar(&states, "status", states, "without IDs, only rows in this `state`: "+
+			strings.Join(values[:last], ", ")+" or "+values[last]+"; repeat for more")
+	}
 	s.addFlags(flags, repairedRows{})
 	return func(table string, texts []string) error {
-		var err error
-		if s.parts, err = liveParts(states); err != nil {
+		ids, err := parseIDs(texts)
+		if err == nil {
+			err = s.check(len(ids) > 0, "--"+whole.flag)
+		}
+		if err != nil {
 			return err
 		}
-		return a.repairRows(cmd, table, texts, "--all-live", s, func(q *workqueue.Queue) repair {
-			return repair{verb: "cancelled", imperative: "Cancel", settled: foundRow.cancelled,
-				change: func(ids []uuid.UUID) ([]uuid.UUID, error) { return q.Cancel(cmd.Context(), ids, *why) }}
+		for _, state := range states {
+			if !slices.Contains(values, state) {
+				return usagef("--status %q cannot be %s, want one of %s", state, v.done, strings.Join(values, ", "))
+			}
+			s.parts = append(s.parts, listings[state])
+		}
+		return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
+			if v.args, err = args(d); err != nil {
+				return err
+			}
+			r := repair{db: d, table: t, verb: v, decide: func(ids []uuid.UUID) ([]decision, error) {
+				return d.decide(cmd.Context(), t, v, ids)
+			}}
+			if len(ids) > 0 {
+				err = r.named(ids)
+			} else {
+				err = r.selected(cmd.Context(), s)
+			}
+			return r.report(err, s.json)
 		})
 	}
 }
 
-func liveParts(states []string) (parts []listing, err error) {
-	for _, state := range states {
-		if !slices.Contains(liveStates, state) && state != "expired" {
-			return nil, usagef("--status %q cannot be cancelled, want ready, scheduled, waiting, in_progress or expired",
-				state)
-		}
-		parts = append(parts, listings[state])
-	}
-	return parts, nil
+// A decision is what became of a row that was named.
+type decision struct {
+	id      uuid.UUID
+	changed bool
+	result  string // its state
+	why     string // why it was not changed
 }
 
-// repairRows changes the rows that are named, or those that a selection matches.
-func (a *app) repairRows(cmd *cobra.Command, table string, texts []string, all string, s selection,
-	make func(*workqueue.Queue) repair) error {
-	ids, err := parseIDs(texts)
-	if err == nil {
-		err = s.check(len(ids) > 0, all)
+// decide calls the verb's function in a transaction of its own.
+func (d *database) decide(ctx context.Context, t *workqueue.Table, v verb, ids []uuid.UUID) (all []decision,
+	err error) {
+	spec := t.Spec()
+	query := "SELECT id, changed, result, coalesce(why, '') FROM " +
+		pgx.Identifier{spec.Schema, spec.Table + "_" + v.function}.Sanitize() + "($1::uuid[]"
+	for i := range v.args {
+		query += fmt.Sprintf(", $%d", i+2)
 	}
-	if err != nil {
-		return err
-	}
-	return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
-		r := make(t.On(d.pool))
-		r.db, r.table = d, t
-		if len(ids) > 0 {
-			err = r.named(cmd.Context(), ids)
-		} else {
-			err = r.selected(cmd.Context(), s)
-		}
-		return r.report(err, s.json)
+	err = d.write(ctx, func(tx workqueue.Tx) error {
+		return tx.Query(ctx, func(scan func(...any) error) error {
+			var one decision
+			err := scan(&one.id, &one.changed, &one.result, &one.why)
+			all = append(all, one)
+			return err
+		}, query+")", append([]any{ids}, v.args...)...)
 	})
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "23505" { // unique_violation
+		err = fmt.Errorf("another row of %s took the unique value of one of these rows meanwhile, so none was %s: "+
+			"repeat the command: %w", t.Name(), v.done, err)
+	}
+	return all, err
+}
+
+// changedOf counts the rows that were changed.
+func changedOf(all []decision) (n int) {
+	for _, one := range all {
+		if one.changed {
+			n++
+		}
+	}
+	return n
 }
 
 // A repair changes rows that an operator names.
 type repair struct {
-	db         *database
-	table      *workqueue.Table
-	verb       string // what was done to the rows, such as "redriven"
-	imperative string // the verb of the question
-	change     func([]uuid.UUID) ([]uuid.UUID, error)
-	// settled tells whether a row was left alone because it already is in the intended state.
-	settled func(foundRow) bool
+	db    *database
+	table *workqueue.Table
+	verb
+	decide func([]uuid.UUID) ([]decision, error)
 
 	selecting *selected // nil if the rows were named
 	changed   int
 	unchanged []unchangedRow
 }
-
-// A foundRow is a row that was named but not changed.
-type foundRow struct {
-	Status    rowStatus `db:"status"`
-	Cancelled bool      `db:"cancelled"`
-	// Holder is the row that holds the unique value which this one has given up.
-	Holder uuid.NullUUID `db:"holder"`
-}
-
-// cancelled tells whether the row was cancelled before, or its cancel is pending. Its handler may have acknowledged it
-// all the same.
-func (f foundRow) cancelled() bool {
-	return f.Cancelled && workqueue.Status(f.Status) != workqueue.Done
-}
-
-func nothing(foundRow) bool { return false }
 
 // An unchangedRow is one that was named, and why it was left alone.
 type unchangedRow struct {
@@ -141,53 +251,22 @@ type unchangedRow struct {
 	Reason string    `json:"reason"` // why it was left alone
 }
 
-func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
+func (r *repair) named(ids []uuid.UUID) error {
 	for batch := range slices.Chunk(ids, repairBatch) {
-		changed, err := r.change(batch)
+		all, err := r.decide(batch)
 		if err != nil {
 			return err
 		}
-		r.changed += len(changed)
-		left := slices.DeleteFunc(slices.Clone(batch), func(id uuid.UUID) bool { return slices.Contains(changed, id) })
-		if err := r.explainUnchanged(ctx, left); err != nil {
-			return err
+		for _, one := range all {
+			switch {
+			case one.changed:
+				r.changed++
+			case !slices.Contains(r.settled, one.result):
+				r.unchanged = append(r.unchanged, unchangedRow{one.id, one.why})
+			}
 		}
 	}
 	return nil
-}
-
-func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
-	holder := "NULL"
-	if spec := r.table.Spec(); spec.FreedColumn != "" {
-		holder = fmt.Sprintf("(SELECT h.id FROM %s AS h WHERE h.%q = r.%q)", r.quoted(), spec.Unique[0],
-			spec.FreedColumn)
-	}
-	for _, id := range ids {
-		var found foundRow
-		query := fmt.Sprintf("SELECT r.status, r.cancelled_at IS NOT NULL AS cancelled, %s AS holder FROM %s AS r "+
-			"WHERE r.id = $1", holder, r.quoted())
-		err := r.db.reader.GetContext(ctx, &found, query, id)
-		reason := ""
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			reason = "there is no such row"
-		case err != nil:
-			return err
-		case r.settled(found):
-			continue // already as intended, for example because the command was repeated
-		case found.Holder.Valid && workqueue.Status(found.Status) == workqueue.Failed:
-			reason = fmt.Sprintf("row %s holds its unique key", found.Holder.UUID)
-		default:
-			reason = fmt.Sprintf("it is %s", found.Status)
-		}
-		r.unchanged = append(r.unchanged, unchangedRow{id, reason})
-	}
-	return nil
-}
-
-func (r *repair) quoted() string {
-	spec := r.table.Spec()
-	return pgx.Identifier{spec.Schema, spec.Table}.Sanitize()
 }
 
 // report prints what was done, even if there is an error.
@@ -203,7 +282,7 @@ func (r *repair) report(err error, asJSON bool) error {
 		return explain(err)
 	}
 	if n := len(r.unchanged); n > 0 {
-		return fmt.Errorf("%s of %s could not be %s", plural(n, "row"), r.table.Name(), r.verb)
+		return fmt.Errorf("%s of %s could not be %s", plural(n, "row"), r.table.Name(), r.done)
 	}
 	return nil
 }
@@ -224,11 +303,11 @@ func (r *repair) print(a *app, asJSON bool) error {
 		return a.printJSON(repairedRows{r.table.Name(), r.selecting, r.changed, r.unchanged})
 	}
 	for _, u := range r.unchanged {
-		fmt.Fprintf(a.stderr, "txwork: %s was not %s: %s\n", u.ID, r.verb, u.Reason)
+		fmt.Fprintf(a.stderr, "txwork: %s was not %s: %s\n", u.ID, r.done, u.Reason)
 	}
-	text := fmt.Sprintf("%s of %s %s\n", plural(r.changed, "row"), r.table.Name(), r.verb)
+	text := fmt.Sprintf("%s of %s %s\n", plural(r.changed, "row"), r.table.Name(), r.done)
 	if s := r.selecting; s != nil {
-		text = s.text(r.table.Name(), r.verb, r.changed)
+		text = s.text(r.table.Name(), r.done, r.changed)
 	}
 	_, err := fmt.Fprint(a.stdout, text)
 	return err

@@ -83,6 +83,59 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// The verbs decide about rows that are named and about those that a selection matches, of every table, and do it once.
+func TestVerbs(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.insert(c.createTable(invoices), invoice("eu", 1, 7))
+	later := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)}}, 3)...)
+	done := c.enqueue(outbox.Message{Topic: "b"})[0]
+	c.exec("UPDATE {schema}.outbox SET status = 2, attempts = 1, completed_at = now() WHERE id = $1", done)
+	dead := c.deadLetters(3, "a", "no")
+	box := c.db.Schema + ".outbox"
+	do := func(line, printed string) {
+		t.Helper()
+		c.run(strings.Fields(line)...).ok().prints(printed)
+	}
+
+	do("run-now outbox "+later[0].String(), "1 row of "+box+" made due")
+	do("run-now outbox "+later[0].String(), "0 rows of "+box+" made due") // it is due
+	c.run("run-now", "outbox", done.String()).exits(exitFailure).says(done.String() + " was not made due: it is done")
+	do("run-now outbox --topic a --dry-run", "2 rows of "+box+" would be made due")
+	do("run-now outbox --all-scheduled --yes", "2 rows of "+box+" made due")
+
+	for range 2 {
+		c.run("reschedule", "outbox", later[0].String(), later[0].String(), "--at", "2040-01-01T00:00:00+01:00").ok()
+	}
+	at := value[time.Time](c, "SELECT due_at FROM {schema}.outbox WHERE id = $1", later[0])
+	if want := time.Date(2039, 12, 31, 23, 0, 0, 0, time.UTC); !at.Equal(want) {
+		t.Errorf("the row is due at %v, want %v", at, want)
+	}
+	do("reschedule outbox --all-ready --status ready --in 2h --yes", "2 rows of "+box+" rescheduled")
+	do("reschedule outbox --all-ready --in 3h --limit 1 --yes", "1 row of "+box+" rescheduled")
+	do("reschedule outbox --all-ready --in 4h --yes", "3 rows of "+box+" rescheduled")
+	do("reschedule invoices --all-ready --in 4h --yes", "1 row of "+c.db.Schema+".invoices rescheduled")
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE due_at > now() + interval '239 minutes' AND "+
+		"due_at < now() + interval '4 hours'"); n != 3 {
+		t.Errorf("%d rows are due in four hours, want 3", n)
+	}
+	c.run("reschedule", "outbox", done.String(), "--in", "1h").exits(exitFailure).says("was not rescheduled: it is done")
+
+	c.run("discard", "outbox", dead[0].String(), "--reason", "gone").ok().prints("1 row of " + box + " discarded")
+	if s := c.state(dead[0]); s.status != workqueue.Failed || s.lastErr != "discarded: gone; no" {
+		t.Errorf("the discarded row is %+v", s)
+	}
+	do("discard outbox "+dead[0].String(), "0 rows of ")
+	c.run("discard", "outbox", done.String()).exits(exitFailure).says("was not discarded: it is done")
+	do("discard outbox --all-failed --yes", "2 rows of "+box+" discarded")
+
+	c.run("delete", "outbox", later[0].String()).exits(exitFailure).says("was not deleted: it is scheduled: cancel it")
+	do("delete outbox "+dead[0].String(), "1 row of "+box+" deleted")
+	c.run("delete", "outbox", dead[0].String()).exits(exitFailure).says("there is no such row")
+	c.run("delete", "outbox", "--all-ended").exits(exitUsage).says("Delete 3 rows of " + box + " for good? [y/N]")
+	do("delete outbox --status cancelled --topic a --yes", "2 rows of "+box+" deleted")
+	do("delete outbox --all-ended --yes", "1 row of "+box+" deleted")
+}
+
 // The backoff is the table's own, which only the table's function knows.
 func TestReapCallsTheTablesOwnFunction(t *testing.T) {
 	c := newMigratedCLI(t)

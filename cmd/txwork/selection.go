@@ -97,17 +97,18 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 	if err != nil || s.dryRun || r.selecting.Matched == 0 {
 		return err
 	}
-	question := fmt.Sprintf("%s %s of %s?", r.imperative, plural(r.selecting.Matched, "row"), r.table.Name())
+	question := fmt.Sprintf(r.question, plural(r.selecting.Matched, "row")+" of "+r.table.Name())
 	if err := r.db.app.confirm(ctx, s.asking, question); err != nil {
 		return err
 	}
-	progress := r.db.app.newTally(r.verb, "rows", int64(r.selecting.Matched))
+	progress := r.db.app.newTally(r.done, "rows", int64(r.selecting.Matched))
 	defer progress.end()
 	return r.db.each(ctx, r.table, s.filter, s.limit, parts, func(ids []uuid.UUID) (int, error) {
-		changed, err := r.change(ids)
-		r.changed += len(changed)
+		all, err := r.decide(ids)
+		n := changedOf(all)
+		r.changed += n
 		progress.set(int64(r.changed))
-		return len(changed), err
+		return n, err
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -51,11 +52,14 @@ func (a *app) showRow(ctx context.Context, table string, id uuid.UUID, payload, 
 }
 
 func parseIDs(texts []string) ([]uuid.UUID, error) {
-	ids := make([]uuid.UUID, len(texts))
-	for i, text := range texts {
-		var err error
-		if ids[i], err = uuid.Parse(text); err != nil {
+	var ids []uuid.UUID
+	for _, text := range texts {
+		id, err := uuid.Parse(text)
+		if err != nil {
 			return nil, usagef("%q is no id: ids are UUIDs, 'txwork list' shows them", text)
+		}
+		if !slices.Contains(ids, id) { // a row that is named twice is changed once
+			ids = append(ids, id)
 		}
 	}
 	return ids, nil

@@ -456,10 +456,11 @@ func (r foundLetters) redrive(ctx context.Context, tell func(string)) topChange 
 	changed := 0
 	sofar := func() string { return fmt.Sprintf("%d of %s redriven", changed, plural(r.found, "row")) }
 	err := r.db.each(ctx, r.table, r.filter, 0, []listing{r.part}, func(ids []uuid.UUID) (int, error) {
-		done, err := r.table.On(r.db.pool).Redrive(ctx, ids, "")
-		changed += len(done)
+		all, err := r.db.decide(ctx, r.table, redriving, ids)
+		n := changedOf(all)
+		changed += n
 		tell(sofar())
-		return len(done), err
+		return n, err
 	})
 	if err != nil {
 		return say("%s, then: %s", sofar(), explain(err))
@@ -479,12 +480,12 @@ func (m *topModel) redriveRow() topCommand {
 		if err != nil {
 			return failed(err)
 		}
-		changed, err := t.On(db.pool).Redrive(ctx, []uuid.UUID{id}, "")
+		all, err := db.decide(ctx, t, redriving, []uuid.UUID{id})
 		if err != nil {
 			return failed(err)
 		}
-		if len(changed) == 0 {
-			return say("%s was not redriven: it has not failed", id)
+		if !all[0].changed {
+			return say("%s was not redriven: %s", id, all[0].why)
 		}
 		change := reload(ctx, tell)
 		return func(m *topModel) {
