@@ -74,6 +74,13 @@ func (v unitView) Functions() []string { return v.unit.Functions() }
 // Tables hides RoleOptions.Tables.
 func (v unitView) Tables() []string { return v.unit.Tables }
 
+// Ruled are the tables in which operators pause and limit what rows have in common.
+func (u unit) Ruled() []string {
+	return slices.DeleteFunc(slices.Clone(u.Tables), func(table string) bool {
+		return table != u.Table+"_topic" && table != u.Table+"_queue"
+	})
+}
+
 func (u unit) Functions() []string { return slices.Concat(u.Calls, u.triggers, u.Seen) }
 
 func (u unit) operated(suffixes ...string) unit {
@@ -92,8 +99,8 @@ func migratedUnits() []unit {
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "given", "slot").
-			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "chain_key", "steps", "progress",
-				"pause", "resume", "limit").
+			calls("claim_admitted", "admit", "take", "give_start", "slot_sweep", "chain_key", "steps", "progress").
+			operated("pause", "resume", "limit").
 			several("put_step", "output").
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash"),

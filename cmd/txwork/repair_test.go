@@ -128,7 +128,7 @@ func TestVerbs(t *testing.T) {
 	c.run("discard", "outbox", done.String()).exits(exitFailure).says("was not discarded: it is done")
 	do("discard outbox --all-failed --yes", "2 rows of "+box+" discarded")
 
-	c.run("delete", "outbox", later[0].String()).exits(exitFailure).says("was not deleted: it is scheduled: cancel it")
+	c.run("delete", "outbox", later[0].String()).exits(exitFailure).says("was not deleted: it is scheduled: cancel")
 	do("delete outbox "+dead[0].String(), "1 row of "+box+" deleted")
 	c.run("delete", "outbox", dead[0].String()).exits(exitFailure).says("there is no such row")
 	c.run("delete", "outbox", "--all-ended").exits(exitUsage).says("Delete 3 rows of " + box + " for good? [y/N]")

@@ -9,10 +9,10 @@ import (
 // there, so whoever may call them gets no row, or the error of a row that is lost.
 var protocol = map[string][]string{
 	"timers_cancel('{none}')":                          {"producer", "worker"},
-	"timers_get('none')":                               {"producer", "worker", "viewer"},
-	"jobs_pause('none')":                               {"worker"},
-	"jobs_resume('none')":                              {"worker"},
-	"jobs_limit('none', 1)":                            {"worker"},
+	"timers_get('none')":                               {"producer", "worker", "viewer", "operator"},
+	"jobs_pause('none')":                               {"worker", "operator"},
+	"jobs_resume('none')":                              {"worker", "operator"},
+	"jobs_limit('none', 1)":                            {"worker", "operator"},
 	"jobs_steps(gen_random_uuid(), gen_random_uuid())": {"worker"},
 	"jobs_put_step(gen_random_uuid(), gen_random_uuid(), 's', '1')":       {"worker"},
 	"jobs_put_step(gen_random_uuid(), gen_random_uuid(), 's', ''::bytea)": {"worker"},
@@ -25,7 +25,7 @@ var protocol = map[string][]string{
 
 func TestWhoMayCallWhat(t *testing.T) {
 	f := newFixture(t)
-	for _, role := range []string{"producer", "worker", "viewer"} {
+	for _, role := range []string{"producer", "worker", "viewer", "operator"} {
 		pool := f.as(role)
 		for call, may := range protocol {
 			if !slices.Contains(may, role) {

@@ -13,6 +13,6 @@ BEGIN
     EXECUTE format('GRANT UPDATE (%s), DELETE ON %s TO {{.Role "operator"}}', written, target);
 END
 $txwork$;
-{{- if .Topics}}
-GRANT INSERT, UPDATE, DELETE ON TABLE {{.Q (print .Table "_topic")}} TO {{.Role "operator"}};
+{{- if .Ruled}}
+GRANT INSERT, UPDATE, DELETE ON TABLE {{.List .Ruled}} TO {{.Role "operator"}};
 {{- end}}
