@@ -9,7 +9,6 @@ import (
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/join"
 	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
@@ -40,7 +39,7 @@ func render(spec workqueue.Spec) (up, down string, err error) {
 	}
 	add(spec.DDL())
 	add(newView(spec).schemaDDL())
-	add(join.DDL(spec))
+	add(batchStarter.DDL(spec))
 	add(keyed.DDL(spec))
 	add(periodic.DDL(spec.Schema, scheduleTable))
 	if err != nil {

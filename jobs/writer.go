@@ -7,6 +7,7 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/join"
 )
 
 // writer returns the SQL function jobs_enqueue, which takes what Enqueue takes. The settings of kinds are those of
@@ -32,6 +33,14 @@ func writer() workqueue.Writer {
 			"            END IF;",
 		Results: []workqueue.Param{{Name: "replaced", Type: "boolean"}},
 	}
+}
+
+// batchStarter is the SQL function jobs_start_batch, which takes what StartBatch takes. The headers are those of
+// batchJobs and continuations.
+var batchStarter = join.Starter{
+	Name: "start_batch", Steps: "jobs", Step: "job",
+	Headers: "jsonb_build_object('" + batchHeader + "', $7::text) || CASE WHEN s.ord > n THEN " +
+		"jsonb_build_object('" + afterHeader + "', n::text) ELSE '{}' END",
 }
 
 var writerChecks = []workqueue.Check{

@@ -92,7 +92,7 @@ func (u unit) operated(suffixes ...string) unit {
 // because workers carry out what a schedule says.
 func migratedUnits() []unit {
 	return []unit{
-		core("outbox").withTopics().withKeys().withJoin().enqueued(),
+		core("outbox").withTopics().withKeys().withJoin().enqueued().writtenBy("enqueue", "start_join"),
 		core("inbox").withTopics().calls("begin", "strip").enqueued("inbox").writtenBy("receive"),
 		core("timers").runs("rearm", "disarm").sees("get").enqueued("timers").writtenBy("set"),
 		core("timers_schedule"),
@@ -103,7 +103,7 @@ func migratedUnits() []unit {
 			operated("pause", "resume", "limit").
 			several("put_step", "output").
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
-			writtenBy("enqueue", "unique_hash"),
+			writtenBy("enqueue", "unique_hash", "start_batch"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
@@ -127,7 +127,10 @@ func (t RoleTable) unit() unit {
 	if t.Join {
 		u = u.withJoin()
 	}
-	return u.enqueued()
+	if u = u.enqueued(); t.Join {
+		u = u.writtenBy("enqueue", "start_join")
+	}
+	return u
 }
 
 // core returns the unit of a table with the objects that every core table has.
@@ -150,7 +153,7 @@ func (u unit) withKeys() unit {
 	return u.with("key_note", "key_state", "key_cursor").
 		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_sweep", "key_look").
 		runs("key_enter", "key_come", "key_back", "key_wait", "key_note", "key_move", "key_forget", "key_policies").
-		operated("key_unblock")
+		operated("unblock")
 }
 
 func (u unit) withJoin() unit {

@@ -95,6 +95,14 @@ func (v view) Verbs() []sqlFunction {
 			why:         "\n           WHEN t.status IN (0, 1) THEN 'it is ' || " + stateOfRow + " || ': cancel it first'",
 		},
 	}
+	if v.HasPolicy() {
+		verbs = append(verbs, verb{
+			sqlFunction: sqlFunction{Name: "unblock", file: "unblock", params: []sqlParam{idsParam}},
+			became:      stateOfRow,
+			why: "\n           WHEN t.status = 3 AND t.key_policy = 0 THEN 'the rows of its key do not wait for it'" +
+				"\n           WHEN t.status = 3 THEN 'it has no ordered key'",
+		})
+	}
 	functions := make([]sqlFunction, len(verbs))
 	for i, verb := range verbs {
 		f := verb.sqlFunction

@@ -25,6 +25,7 @@ type manyView struct {
 	Changes  string // ChangeMany
 	Find     string // what sets the holders of rows that were not written
 	Missing  string // the places of rows without a holder, in the order in which they are written
+	within   *Many  // the rows are those of another function
 }
 
 // A manyParam is a parameter: its column in a record, with its value, and its array.
@@ -148,8 +149,11 @@ func (m manyView) Values() string { return strings.Join(m.inOrder("q"), ", ") }
 
 // insert is insert.sql for the arrays.
 func (m *manyView) insert(guarded bool) string {
-	in := insertView{view: m.view, Guarded: guarded, Returns: true, only: "NOT s.alone"}
-	for _, f := range m.values("s") {
+	in := insertView{view: m.view, Guarded: guarded, Returns: true}
+	if m.within == nil {
+		in.only = "NOT s.alone"
+	}
+	for _, f := range m.within.columns(m.values("s")) {
 		in.Fields = append(in.Fields, insertField{columnView: columnView{Quoted: f.Quoted}, fallback: f.Value,
 			form: absent})
 	}
@@ -163,7 +167,9 @@ func (m *manyView) insert(guarded bool) string {
 			travels(p.Alias, p.Variable, p.Bind)
 		}
 	}
-	travels("alone", "alone", "boolean")
+	if m.within == nil {
+		travels("alone", "alone", "boolean")
+	}
 	if m.Changes != "" {
 		travels("held", "holders", "uuid")
 		in.only = "s.held IS NULL"
@@ -282,8 +288,12 @@ func (manyView) RefuseLength() string {
 // Refused is the number of the first check that an object fails, and Messages what they say.
 func (m manyView) Refused() string {
 	text := "CASE"
-	for i, c := range m.spec.writerChecks() {
+	checks := m.spec.writerChecks()
+	for i, c := range checks {
 		text += fmt.Sprintf("\n                WHEN (%s) IS NOT TRUE THEN %d", m.in(c.Condition, "r"), i+1)
+	}
+	if m.within != nil {
+		text += fmt.Sprintf("\n                WHEN (%s) OR (%s) THEN %d", m.Alone, m.Holds(), len(checks)+1)
 	}
 	return text + " END"
 }
@@ -292,6 +302,9 @@ func (m manyView) Messages() string {
 	var list []string
 	for _, c := range m.spec.writerChecks() {
 		list = append(list, "'"+strings.ReplaceAll(c.Parameter+" "+c.Message, "'", "''")+"'")
+	}
+	if m.within != nil {
+		list = append(list, "'it must not be unique, since it has to be a row of its own'")
 	}
 	return "ARRAY[\n                " + strings.Join(list, ",\n                ") + "]"
 }

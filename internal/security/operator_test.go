@@ -42,7 +42,7 @@ func TestAnOperatorDecidesAboutRows(t *testing.T) {
 		changed("delete($1)", len(ids))
 	}
 	for _, call := range []string{"outbox_pause('t')", "outbox_resume('t')", "inbox_pause('c', 't')",
-		"inbox_resume('c', 't')", "outbox_key_unblock('{}')", "outbox_topics(10)", "timers_get('k')",
+		"inbox_resume('c', 't')", "outbox_unblock('{}')", "jobs_unblock('{}')", "outbox_topics(10)", "timers_get('k')",
 		"jobs_pause('q')", "jobs_limit('q', 2, 0.5, 3)", "jobs_limit('q')", "jobs_resume('q')"} {
 		f.exec(operator, "SELECT "+call)
 	}
@@ -81,7 +81,7 @@ func TestAnOperatorDoesNothingElse(t *testing.T) {
 		if name == "protocol" || name == "require" || name == "timers_get" {
 			continue // the viewer's, too
 		}
-		may := append(slices.Clone(verbs), "pause", "resume", "limit", "topics", "key_unblock", "join_row")
+		may := append(slices.Clone(verbs), "pause", "resume", "limit", "topics", "unblock", "join_row")
 		if !slices.ContainsFunc(may, func(suffix string) bool { return strings.HasSuffix(name, "_"+suffix) }) {
 			t.Errorf("the operator may call %s", name)
 		}

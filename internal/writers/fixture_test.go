@@ -2,6 +2,7 @@ package writers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ type fixture struct {
 type handled struct {
 	mu       sync.Mutex
 	payloads []string
+	fails    string // handlers of such a payload fail for good
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -91,6 +93,9 @@ func (f *fixture) take(payload []byte) error {
 	f.handled.mu.Lock()
 	defer f.handled.mu.Unlock()
 	f.handled.payloads = append(f.handled.payloads, string(payload))
+	if f.handled.fails != "" && strings.Contains(string(payload), f.handled.fails) {
+		return workqueue.Permanent(errors.New("it fails"))
+	}
 	return nil
 }
 

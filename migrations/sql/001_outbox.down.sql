@@ -1,3 +1,4 @@
+DROP FUNCTION "{{schema}}"."outbox_start_join"(jsonb, jsonb, jsonb, text, timestamptz, text, uuid);
 DROP TRIGGER "outbox_join_settle" ON "{{schema}}"."outbox";
 DROP TRIGGER "outbox_join_delete" ON "{{schema}}"."outbox";
 DROP FUNCTION "{{schema}}"."outbox_join_settled"();
@@ -29,7 +30,6 @@ DROP FUNCTION "{{schema}}"."outbox_key_fold"(integer, timestamptz, jsonb) CASCAD
 DROP FUNCTION "{{schema}}"."outbox_key_next"(text[], boolean[], integer[], bigint[], jsonb) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_fill"(text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_park"(text, uuid) CASCADE;
-DROP FUNCTION "{{schema}}"."outbox_key_unblock"(uuid[]) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_sweep"(integer) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_look"(boolean, text, integer) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_key_policies"() CASCADE;
@@ -71,6 +71,7 @@ DROP FUNCTION "{{schema}}"."outbox_redrive"(uuid[], text);
 DROP FUNCTION "{{schema}}"."outbox_cancel"(uuid[], text);
 DROP FUNCTION "{{schema}}"."outbox_discard"(uuid[], text);
 DROP FUNCTION "{{schema}}"."outbox_delete"(uuid[]);
+DROP FUNCTION "{{schema}}"."outbox_unblock"(uuid[]);
 DROP FUNCTION "{{schema}}"."outbox_fetch"(uuid, interval, integer, text, text[], boolean);
 DROP TYPE "{{schema}}"."outbox_fetched";
 DROP TABLE "{{schema}}"."outbox_topic";

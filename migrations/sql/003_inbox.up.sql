@@ -3071,7 +3071,6 @@ DECLARE
     a8 jsonb[];
     a9 integer[];
     a10 uuid[];
-    r1 boolean[];
     size integer;
     bad bigint;
     keyed boolean;
@@ -3080,6 +3079,7 @@ DECLARE
     alone boolean[];
     places integer[];
     done uuid[];
+    r1 boolean[];
     holders uuid[];
     written boolean[];
     replaces boolean[];
@@ -3101,7 +3101,7 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['consumer', 'source', 'message_id', 'payload', 'payload_text', 'payload_base64', 'body_hash_base64', 'topic', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
@@ -3153,7 +3153,7 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
                 'max_attempts must be between 1 and 1000000',
                 'payload must not be NULL',

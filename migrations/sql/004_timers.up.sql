@@ -2466,7 +2466,7 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['key', 'topic', 'scheduled_at', 'payload', 'payload_text', 'payload_base64', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are key, topic, scheduled_at, payload, payload_text, payload_base64, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
@@ -2514,7 +2514,7 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
                 'max_attempts must be between 1 and 1000000',
                 'scheduled_at must not be NULL',

@@ -54,6 +54,7 @@ var sources = listSources(
 		"put_back"),
 	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
 	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive", "reschedule", "discard", "delete"),
+	in("workqueue/sql", beside("workqueue/keyed", "TestSkipping"), "unblock"),
 	in("workqueue/sql", beside("jobs", "Redriven|DeadLetter"), "may_retake"),
 	in("workqueue/sql", core("table|insert|waiting"), "next_wake", "purge_done", "purge_failed", "table"),
 	in("workqueue/sql",

@@ -54,13 +54,22 @@ var schemaFiles = []string{"table", "note", "end", "finish", "recount", "apply",
 // statements that drop them. A domain appends up to the up of [workqueue.Spec.DDL], and puts down before the down of
 // that.
 func DDL(spec workqueue.Spec) (up, down string, err error) {
+	return Starter{Name: "start_join", Steps: "steps", Step: "step"}.DDL(spec)
+}
+
+// DDL is like the function [DDL], with the domain's words for the function that starts joins.
+func (s Starter) DDL(spec workqueue.Spec) (up, down string, err error) {
 	v, err := newView(spec)
 	if err != nil {
 		return "", "", err
 	}
+	v.startedBy(s)
 	parts := make([]string, len(schemaFiles))
 	for i, file := range schemaFiles {
 		parts[i] = sqltext.Execute(schemaTemplates, file, v)
+	}
+	if v.Rows.IDs != "" {
+		parts = append(parts, sqltext.Execute(schemaTemplates, "start", v))
 	}
 	return strings.Join(parts, "\n\n") + "\n", sqltext.Execute(schemaTemplates, "down", v) + "\n", nil
 }
@@ -70,6 +79,8 @@ type view struct {
 	spec       workqueue.Spec
 	DeleteDone bool
 	Keyed      bool // the table has keyed rows, see package keyed
+	Starter    Starter
+	Rows       inlined
 }
 
 func newView(spec workqueue.Spec) (view, error) {

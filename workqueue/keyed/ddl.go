@@ -117,9 +117,6 @@ func (view) Bounded(param, name string) string {
 	return sqltext.Bounded(param, name, workqueue.MaxBatch)
 }
 
-// Listed refuses a list of ids that the Go API would refuse, see [sqltext.Listed].
-func (view) Listed(param, name string) string { return sqltext.Listed(param, name, workqueue.MaxBatch) }
-
 // Settings pin the planner settings of the functions, whose statements each have one good plan, by index. There are few
 // of them because every settle of a keyed row sets and resets them.
 func (view) Settings() string {
@@ -332,7 +329,7 @@ func (view) Functions() []function {
 		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", "text[], boolean[], integer[], bigint[], jsonb"},
 		{"key_fill", "text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb"},
 		{"key_park", "text, uuid"},
-		{"key_unblock", "uuid[]"}, {"key_sweep", "integer"}, {"key_look", "boolean, text, integer"},
+		{"key_sweep", "integer"}, {"key_look", "boolean, text, integer"},
 		{"key_policies", ""},
 	}
 }

@@ -259,6 +259,7 @@ func Unblock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids .
 		err := scan(&id)
 		changed = append(changed, id)
 		return err
-	}, "SELECT "+newView(table.Spec()).Named("key_unblock")+"($1::pg_catalog.uuid[])", ids)
+	}, "SELECT u.id FROM "+newView(table.Spec()).Named("unblock")+
+		"($1::pg_catalog.uuid[]) AS u WHERE u.changed ORDER BY u.place", ids)
 	return changed, err
 }

@@ -325,7 +325,7 @@ func (w *walk) step() {
 		}
 		w.exec("UPDATE work SET due_at = due_at - interval '1 hour' WHERE id = (SELECT id FROM work WHERE " +
 			"completed_at IS NULL AND waiting ORDER BY random() LIMIT 1)")
-		w.exec("SELECT work_key_unblock(ARRAY(SELECT id FROM work WHERE status = 3 ORDER BY random() LIMIT 1))")
+		w.exec("SELECT work_unblock(ARRAY(SELECT id FROM work WHERE status = 3 ORDER BY random() LIMIT 1))")
 	}
 }
 

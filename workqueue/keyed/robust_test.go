@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,13 @@ func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 			}
 			return err
 		}))
+	}
+	got := ask[[]string](r, "SELECT array_agg(concat_ws(': ', result, why) ORDER BY place) FROM work_unblock($1)",
+		append(ids, uuid.New()))
+	want := []string{"failed: the rows of its key do not wait for it", "failed: the rows of its key do not wait for it",
+		"waiting: it is waiting", "gone: there is no such row"}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
 	}
 }
 

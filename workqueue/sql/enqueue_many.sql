@@ -20,21 +20,10 @@ SET enable_bitmapscan = off
 AS $txwork$
 #variable_conflict use_column
 DECLARE
-    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
-    {{- range .Params}}
-    {{.Variable}} {{.Bind}}[];
-    {{- end}}
+    {{- template "many_declared" .}}
     {{- range .Returned}}
     {{.Variable}} {{.Type}}[];
     {{- end}}
-    size integer;
-    bad bigint;
-    keyed boolean;
-    holds boolean;
-    locks bigint[];
-    alone boolean[];
-    places integer[];
-    done uuid[];
     holders uuid[];
     written boolean[];
     replaces boolean[];
@@ -43,66 +32,11 @@ DECLARE
 BEGIN
     {{.RefuseArray}}
     {{.RefuseLength}}
-    SELECT min(e.ord) INTO bad
-    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
-    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - {{.Known}} <> '{}'{{.Twice}} ELSE true END;
-    IF bad IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
-                left($1 ->> (bad - 1)::integer, 100)),
-            HINT = {{.Hint}};
-    END IF;
-    BEGIN
-        SELECT count(*)::integer, min(r.ord * 1000 + {{.Refused}}),
-            bool_or({{.Keyed}}), bool_or({{.Holds}}),
-            {{with .Lock}}array_agg(DISTINCT {{.}} ORDER BY {{.}}){{else}}NULL{{end}},
-            array_agg({{.Alone}}){{.Last}}, {{if .Changes}}array_agg(r.at ORDER BY r.ord){{else}}NULL{{end}}
-            {{- range .Params}},
-            array_agg(r.{{.Alias}}){{$.Last}}
-            {{- end}}
-        INTO size, bad, keyed, holds, locks, alone, places{{range .Params}}, {{.Variable}}{{end}}
-        FROM (
-            {{- if .Changes}}
-            SELECT q.*, dense_rank() OVER (ORDER BY {{.Values}}) AS at,
-                q.ord = max(q.ord) OVER (PARTITION BY {{.Values}}) AS last
-            FROM (
-            {{- end}}
-            SELECT f.ord
-                {{- range .Params}},
-                {{.Value}} AS {{.Alias}}
-                {{- end}}
-            FROM ROWS FROM (jsonb_to_recordset($1) AS ({{.Record}}))
-                WITH ORDINALITY AS f ({{.FieldAliases}}, ord)
-            OFFSET 0
-            {{- if .Changes}}) AS q
-            ORDER BY {{.Values}}, q.ord
-            {{- end}}) AS r;
-    EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = {{.Hint}};
-    END;
-    IF bad IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, ({{.Messages}})[bad % 1000]),
-            HINT = {{.Hint}};
-    END IF;
+    {{- template "many_read" .}}
     IF size = 0 THEN
         RETURN;
     END IF;
-    {{- if .Key}}
-    IF keyed THEN
-        PERFORM WHERE {{.RunsTriggers}};
-    END IF;
-    {{- end}}
-    {{- if .Lock}}
-    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
-    -- taken: the insert then refuses them with a message.
-    locks := array_remove(locks, NULL);
-    IF cardinality(locks) > 1 AND cardinality(locks) <= {{.MaxLocks}} THEN
-        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
-    END IF;
-    {{- end}}
+    {{- template "many_locked" .}}
     IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
         alone := array_fill(true, ARRAY[size]);
     END IF;
@@ -176,3 +110,87 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.ManyFunction}}(jsonb) FROM PUBLIC;
+{{- define "many_declared"}}
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    {{- range .Params}}
+    {{.Variable}} {{.Bind}}[];
+    {{- end}}
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+{{- end}}
+{{- define "many_read"}}
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements({{.Source}}) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - {{.Known}} <> '{}'{{.Twice}} ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = {{.Parameter "bad"}},
+            MESSAGE = format('%s, it must be an object with known fields: %s', {{.Element "bad"}},
+                left({{.Source}} ->> (bad - 1)::integer, 100)),
+            HINT = {{.Hint}};
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + {{.Refused}}),
+            bool_or({{.Keyed}}), bool_or({{.Holds}}),
+            {{with .Lock}}array_agg(DISTINCT {{.}} ORDER BY {{.}}){{else}}NULL{{end}},
+            array_agg({{.Alone}}){{.Last}}, {{if .Changes}}array_agg(r.at ORDER BY r.ord){{else}}NULL{{end}}
+            {{- range .Params}},
+            array_agg(r.{{.Alias}}){{$.Last}}
+            {{- end}}
+        INTO size, bad, keyed, holds, locks, alone, places{{range .Params}}, {{.Variable}}{{end}}
+        FROM (
+            {{- if .Changes}}
+            SELECT q.*, dense_rank() OVER (ORDER BY {{.Values}}) AS at,
+                q.ord = max(q.ord) OVER (PARTITION BY {{.Values}}) AS last
+            FROM (
+            {{- end}}
+            SELECT f.ord
+                {{- range .Params}},
+                {{.Value}} AS {{.Alias}}
+                {{- end}}
+            FROM ROWS FROM (jsonb_to_recordset({{.Source}}) AS ({{.Record}}))
+                WITH ORDINALITY AS f ({{.FieldAliases}}, ord)
+            OFFSET 0
+            {{- if .Changes}}) AS q
+            ORDER BY {{.Values}}, q.ord
+            {{- end}}) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = {{.Parameter "1"}},
+            MESSAGE = '{{.Parameters}} has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = {{.Hint}};
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = {{.Parameter "bad / 1000"}},
+            MESSAGE = format('%s: %s', {{.Element "bad / 1000"}}, ({{.Messages}})[bad % 1000]),
+            HINT = {{.Hint}};
+    END IF;
+{{- end}}
+{{- define "many_locked"}}
+    {{- if .Key}}
+    IF keyed THEN
+        PERFORM WHERE {{.RunsTriggers}};
+    END IF;
+    {{- end}}
+    {{- if .Lock}}
+    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
+    -- taken: the insert then refuses them with a message.
+    locks := array_remove(locks, NULL);
+    IF cardinality(locks) > 1 AND cardinality(locks) <= {{.MaxLocks}} THEN
+        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
+    END IF;
+    {{- end}}
+{{- end}}
+{{- define "many_written"}}
+    WITH w AS (
+{{.Plain}}
+    )
+    SELECT array_agg(w.id) INTO done FROM w;
+    IF cardinality(done) IS DISTINCT FROM cardinality({{.IDs}}) THEN
+        {{- template "suppressed" .}}
+    END IF;
+{{- end}}

@@ -2396,7 +2396,7 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['number', 'channel', 'customer', 'cents', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are number, channel, customer, cents, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
@@ -2440,7 +2440,7 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
                 'max_attempts must be between 1 and 1000000',
                 'number must not be NULL',

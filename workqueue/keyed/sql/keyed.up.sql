@@ -712,20 +712,6 @@ BEGIN
 END
 $txwork$;
 
--- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
-CREATE FUNCTION {{.Named "key_unblock"}}(ids uuid[]) RETURNS SETOF uuid
-LANGUAGE plpgsql
-{{.Settings}}
-AS $txwork$
-BEGIN
-    {{.Listed "$1" "ids"}}
-    RETURN QUERY
-    UPDATE {{.Table}} AS t SET key_policy = 0
-    WHERE t.id = ANY ($1) AND t.failed_at IS NOT NULL AND t.key_policy > 0
-    RETURNING t.id;
-END
-$txwork$;
-
 -- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
 -- most {{.SweepKeys}} ordered and {{.SweepKeys}} limited keys. It begins where the last sweep ended, at most every five
 -- seconds. It also deletes the rows of key_state whose keys are not in use, and returns how many it deleted.

@@ -1,4 +1,5 @@
-DROP TRIGGER {{.Named "join_settle"}} ON {{.Table}};
+{{if .Rows.IDs}}DROP FUNCTION {{.StartFunction}}(jsonb, jsonb, jsonb, text, timestamptz, text, uuid);
+{{end}}DROP TRIGGER {{.Named "join_settle"}} ON {{.Table}};
 DROP TRIGGER {{.Named "join_delete"}} ON {{.Table}};
 DROP FUNCTION {{.Function "settled"}}();
 DROP FUNCTION {{.Function "sweep"}}(integer);
