@@ -17,6 +17,7 @@ type unit struct {
 	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
 	core      bool     // it instantiates package workqueue
+	Schedule  bool     // it is one of package periodic
 	Keyed     bool     // it has the objects of package keyed
 	Topics    bool     // its rows have topics, see workqueue.Topics
 }
@@ -95,7 +96,7 @@ func migratedUnits() []unit {
 		core("outbox").withTopics().withKeys().withJoin().enqueued().writtenBy("enqueue", "start_join"),
 		core("inbox").withTopics().calls("begin", "strip").enqueued("inbox").writtenBy("receive"),
 		core("timers").runs("rearm", "disarm").sees("get").enqueued("timers").writtenBy("set"),
-		core("timers_schedule"),
+		core("timers_schedule").scheduled(),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "given", "slot").
@@ -104,7 +105,7 @@ func migratedUnits() []unit {
 			several("put_step", "output").
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash", "start_batch"),
-		core("jobs_schedule"),
+		core("jobs_schedule").scheduled(),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
 		{Title: "process: which processes run, and which protocol they speak", Table: "process",
@@ -140,6 +141,11 @@ func core(table string) unit {
 		"reap_expired", "purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce").
 		several("complete").
 		operated("run_now", "reschedule", "redrive", "cancel", "discard", "delete")
+}
+
+func (u unit) scheduled() unit {
+	u.Schedule = true
+	return u.operated("pause", "resume", "trigger")
 }
 
 func (u unit) withTopics() unit {

@@ -120,6 +120,9 @@ func clocksOf(lines []string) []clock {
 		if hasAll(columns[table], timerTimes) {
 			c.live, c.ended = slices.Concat(liveTimes, timerTimes), slices.Concat(endedTimes, timerTimes)
 		}
+		if c.plan { // the time of a resume is by the database's clock
+			c.live = append(slices.Clone(liveTimes), "resumed_at")
+		}
 		clocks = append(clocks, c)
 		for _, suffix := range belongings {
 			if slices.Contains(others, table+suffix) {

@@ -66,6 +66,7 @@ var touches = []string{"_settle", "_ack", "_retry", "_snooze", "_wait_until", "_
 	"_disarm", "_purge", "_each", "_fold_step", "_fold", "_maintain", "_topics", "_topic_changed", "_enqueue",
 	"_receive", "_set", "owner_token", "process_beat",
 	"protocol", "require", "_enqueue_many", "_receive_many", "_set_many", "_start_join", "_start_batch",
+	"_schedule_pause", "_schedule_resume", "_schedule_trigger",
 	"_steps", "_put_step", "_progress", "_output", "_complete", "_get"}
 
 // Each function is known either to conclude nothing from absence, or to refuse a role that does not see all rows.

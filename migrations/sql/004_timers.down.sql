@@ -1,3 +1,6 @@
+DROP FUNCTION "{{schema}}"."timers_schedule_trigger"(text);
+DROP FUNCTION "{{schema}}"."timers_schedule_resume"(text);
+DROP FUNCTION "{{schema}}"."timers_schedule_pause"(text);
 DROP PROCEDURE "{{schema}}"."timers_schedule_maintain"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."timers_schedule_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "{{schema}}"."timers_schedule_each"(text, integer, interval, uuid[]);

@@ -1,3 +1,6 @@
+DROP FUNCTION "{{schema}}"."jobs_schedule_trigger"(text);
+DROP FUNCTION "{{schema}}"."jobs_schedule_resume"(text);
+DROP FUNCTION "{{schema}}"."jobs_schedule_pause"(text);
 DROP PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "{{schema}}"."jobs_schedule_each"(text, integer, interval, uuid[]);

@@ -7007,6 +7007,8 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     "owed" jsonb,
     "anchor" "{{schema}}"."jobs_schedule_time",
     "version" bigint,
+    "resumed_at" "{{schema}}"."jobs_schedule_time",
+    "triggers" jsonb,
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
@@ -9668,3 +9670,114 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval) FROM PUBLIC;
+
+-- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is none of the name.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_pause"(name text, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    result := CASE WHEN FOUND THEN 'paused' ELSE 'gone' END;
+    UPDATE "{{schema}}"."jobs_schedule" AS t
+        SET paused = true,
+            due_at = CASE WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at ELSE '9999-12-31 00:00:00+00' END,
+            skipped = t.skipped + CASE WHEN t.buffered_at IS NULL THEN 0 ELSE 1 END
+                + (SELECT count(*) FROM jsonb_path_query(t.owed, 'lax $[*].due[*]')),
+            buffered_at = NULL,
+            owed = NULL,
+            resumed_at = NULL
+        WHERE t.name = $1 AND NOT t.paused;
+END
+$txwork$;
+
+-- Ends a pause, as Plan.Resume does, but that a scheduler finds the next time. The result is resumed, also if it was not
+-- paused, or gone.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_resume"(name text, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own uuid;
+    held boolean;
+    told text;
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    SELECT t.id, t.paused INTO own, held FROM "{{schema}}"."jobs_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    result := CASE WHEN FOUND THEN 'resumed' ELSE 'gone' END;
+    IF held THEN
+        WITH changed AS (
+            UPDATE "{{schema}}"."jobs_schedule" AS t
+            SET paused = false,
+                next_at = NULL::timestamptz,
+                due_at = CASE WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at ELSE greatest(NULL::timestamptz, now()) END,
+                resumed_at = clock_timestamp()::timestamptz
+            WHERE t.id = own
+            RETURNING t.id
+        )
+        SELECT changed.id, pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)::text FROM changed INTO own, told;
+    END IF;
+END
+$txwork$;
+
+-- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job will
+-- have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if 1000 of them
+-- wait for a scheduler.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_trigger"(name text, OUT id uuid, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own uuid;
+    told text;
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    SELECT t.id, CASE
+        WHEN t.completed_at IS NOT NULL THEN 'ended'
+        WHEN jsonb_array_length(t.triggers) >= 1000 THEN 'full'
+        ELSE 'triggered' END
+    INTO own, result
+    FROM "{{schema}}"."jobs_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        result := 'gone';
+    ELSIF result = 'triggered' THEN
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        WITH changed AS (
+            UPDATE "{{schema}}"."jobs_schedule" AS t
+            SET triggers = coalesce(t.triggers, '[]') || jsonb_build_object('id', $2::uuid, 'at', clock_timestamp()),
+                due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE least(t.due_at, now()) END
+            WHERE t.id = own
+            RETURNING t.id
+        )
+        SELECT changed.id, pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)::text FROM changed INTO own, told;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_pause"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_resume"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_trigger"(text) FROM PUBLIC;

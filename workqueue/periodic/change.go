@@ -10,11 +10,10 @@ import (
 // Pause stops a schedule until [Plan.Resume]. Pausing a paused schedule does nothing. Occurrences that were already
 // written are left to the domain; those that are due and not written are dropped.
 func (p *Plan) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
-	s, err := p.find(ctx, tx, name)
-	if err != nil {
+	if _, err := p.find(ctx, tx, name); err != nil {
 		return err
 	}
-	_, err = p.table.In(tx).Exec(ctx, p.statements.pause, name, s.Owed)
+	_, err := p.table.In(tx).Exec(ctx, p.statements.pause, name)
 	return err
 }
 
@@ -30,12 +29,13 @@ func (p *Plan) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
 	if err != nil {
 		return refuse(name, err)
 	}
-	next, err := definition{s.Schedule, parsed}.first(s.NextAt, s.now)
+	phase := s.phase()
+	next, err := definition{s.Schedule, parsed}.first(&phase, s.now)
 	if err != nil {
 		return err
 	}
 	return p.table.In(tx).Query(ctx, discard, p.statements.resume, s.ID, next,
-		p.dueAt(s.Rule, next).Add(-s.ahead))
+		p.dueAt(s.Rule, next).Add(-s.ahead), nil)
 }
 
 // Delete removes a schedule. Occurrences that were already written are left to the domain.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -21,7 +23,7 @@ func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occur
 	if err != nil {
 		return Occurrence{}, err
 	}
-	list := []Occurrence{s.triggered()}
+	list := []Occurrence{s.triggered(uuid.Must(uuid.NewV7()), s.now)}
 	_, err = p.options.Insert(ctx, tx, list)
 	return list[0], err
 }

@@ -72,6 +72,8 @@ type row struct {
 	owed   debts
 	anchor *time.Time // one of the times of every interval; nil for a schedule of an earlier version of the table
 
+	triggers triggers
+
 	unreadable error // what SQL has written as a policy is none; the Rule has the default
 }
 
@@ -107,11 +109,12 @@ func scanRow(scan func(...any) error) (row, error) {
 	var r row
 	var misfire, overlap string
 	var grace, jitter int64
-	var ahead, owed string
+	var ahead, owed, triggers string
+	var resumed *time.Time
 	err := scan(&r.ID, &r.Name, &r.Expr, &r.Zone, &misfire, &r.Rule.Cap, &grace, &overlap, &jitter, &r.Template,
 		&r.Paused,
 		&r.NextAt, &r.LastAt, &r.BufferedAt, &r.Fired, &r.Skipped, &r.Status, &r.LastError, &r.CreatedAt,
-		&r.Failures, &ahead, &owed, &r.anchor, &r.Version, &r.now)
+		&r.Failures, &ahead, &owed, &r.anchor, &r.Version, &resumed, &triggers, &r.now)
 	if err != nil {
 		return r, err
 	}
@@ -122,9 +125,26 @@ func scanRow(scan func(...any) error) (row, error) {
 	var unknown [2]error
 	r.Rule.Misfire, unknown[0] = schedule.ParseMisfire(misfire)
 	r.Rule.Overlap, unknown[1] = schedule.ParseOverlap(overlap)
-	var unreadable error
-	r.owed, unreadable = readDebts(owed)
+	var unreadable [2]error
+	r.owed, unreadable[0] = readDebts(owed)
 	r.Owed = r.owed.count()
-	r.unreadable = cmp.Or(unknown[0], unknown[1], unreadable)
+	r.triggers, unreadable[1] = readTriggers(triggers)
+	r.unreadable = cmp.Or(unknown[0], unknown[1], unreadable[0], unreadable[1])
+	if resumed != nil {
+		r.resume(*resumed)
+	}
 	return r, nil
+}
+
+// resume plans a schedule from the time at which SQL has ended its pause. An expression that cannot be read is an error
+// of the decision.
+func (r *row) resume(at time.Time) {
+	parsed, err := schedule.Parse(r.Expr, r.Zone)
+	if err != nil {
+		return
+	}
+	phase := r.phase()
+	if next, ok := first(parsed, &phase, at.Add(r.ahead)); ok {
+		r.NextAt = &next
+	}
 }

@@ -95,14 +95,14 @@ func (r row) planned(nominal []time.Time) []Occurrence {
 	return occurrences
 }
 
-// triggered returns an occurrence outside the plan.
-func (r row) triggered() Occurrence {
+// triggered returns an occurrence outside the plan, due at a time of the schedule's clock.
+func (r row) triggered(id uuid.UUID, at time.Time) Occurrence {
 	return Occurrence{
 		Schedule:  r.Name,
-		ID:        uuid.Must(uuid.NewV7()),
-		Key:       "schedule/" + r.Name + "/trigger/" + uuid.NewString(),
-		Nominal:   r.now.UTC(),
-		DueAt:     r.now.Add(-r.ahead).UTC(),
+		ID:        id,
+		Key:       "schedule/" + r.Name + "/trigger/" + id.String(),
+		Nominal:   at.UTC(),
+		DueAt:     at.Add(-r.ahead).UTC(),
 		Template:  r.Template,
 		Triggered: true,
 	}

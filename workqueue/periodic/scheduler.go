@@ -172,18 +172,19 @@ func (p *Plan) advance(ctx context.Context, tx workqueue.Tx, id uuid.UUID, attem
 	if err != nil {
 		return unlessDeleted(err)
 	}
-	owed, d, err := p.owed(r)
-	if err != nil {
-		return err
-	}
+	owed, d, unknown := p.owed(r)
 	same, err := p.lock(ctx, tx, id, version)
 	switch {
 	case err != nil:
 		return unlessDeleted(err)
 	case !same:
 		return workqueue.Again(0)
+	case len(r.triggers) > 0:
+		return p.writeTriggers(ctx, tx, r, attempt)
 	case r.Paused:
 		return workqueue.Snooze(paused)
+	case unknown != nil:
+		return unknown
 	}
 	if d.verdict, err = p.judge(ctx, tx, r, owed); err != nil {
 		return err

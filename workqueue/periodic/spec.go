@@ -1,6 +1,9 @@
 package periodic
 
-import "github.com/txwork/txwork/workqueue"
+import (
+	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/workqueue"
+)
 
 // maxAttempts is more than any schedule reaches: a schedule whose occurrences cannot be written is retried, at last
 // every minute, and never given up. Every success resets the count.
@@ -25,7 +28,13 @@ func Spec(schema, table string) workqueue.Spec {
 
 // DDL renders the statements that create a table of schedules and those that drop it.
 func DDL(schema, table string) (up, down string, err error) {
-	return Spec(schema, table).DDL()
+	spec := Spec(schema, table)
+	if up, down, err = spec.DDL(); err != nil {
+		return "", "", err
+	}
+	v := newView(spec)
+	return up + "\n" + sqltext.Execute(schemaTemplates, "functions", v) + "\n",
+		sqltext.Execute(schemaTemplates, "down", v) + "\n" + down, nil
 }
 
 // A record is what is written of a schedule, as it is stored. Times are nominal, durations in microseconds.
@@ -68,4 +77,8 @@ func (r *record) columns(c *workqueue.Columns) {
 	c.Split(workqueue.Column{Name: "anchor", Type: "timestamptz", Internal: true}, r.anchor, nil)
 	// of the definition; NULL is 0
 	c.Split(workqueue.Column{Name: "version", Type: "bigint", Internal: true}, &r.version, nil)
+	// when SQL ended its pause: a scheduler plans it from then on
+	c.Field(workqueue.Column{Name: "resumed_at", Type: "timestamptz", Internal: true}, nil)
+	// what SQL has triggered and no scheduler has written, see triggers
+	c.Field(workqueue.Column{Name: "triggers", Type: "jsonb", Internal: true}, nil)
 }

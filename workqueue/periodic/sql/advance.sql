@@ -8,6 +8,7 @@ SET next_at = $2::timestamptz,
     fired = t.fired + $5::bigint,
     skipped = t.skipped + $6::bigint,
     owed = $7::text::jsonb,
+    resumed_at = NULL,
     attempts = 1
 WHERE t.id = $1
 RETURNING clock_timestamp()

@@ -2,7 +2,7 @@
 -- scheduler holds stays claimed, and due, so that the reaper finds it: the scheduler waits for the lock and then
 -- decides by the new values. Schedulers are notified, since the schedule may be due earlier than before. It is due at
 -- once if an occurrence waits for another one, because the policy that made it wait may have changed, and if
--- occurrences of earlier definitions are owed.
+-- occurrences of earlier definitions are owed. One that was triggered is due already.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET expr = $2,
@@ -18,8 +18,9 @@ WITH changed AS (
         skipped = t.skipped + $13::bigint,
         anchor = coalesce(t.anchor, $14::timestamptz),
         version = $15::bigint,
+        resumed_at = NULL,
         due_at = CASE
-            WHEN t.status = 1 OR t.paused THEN t.due_at
+            WHEN t.status = 1 OR t.paused OR t.triggers IS NOT NULL THEN t.due_at
             WHEN t.buffered_at IS NOT NULL OR $12::text IS NOT NULL THEN now()
             ELSE greatest($11::timestamptz, now())
         END,

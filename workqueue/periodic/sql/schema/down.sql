@@ -1,0 +1,3 @@
+DROP FUNCTION {{.Function "trigger"}}(text);
+DROP FUNCTION {{.Function "resume"}}(text);
+DROP FUNCTION {{.Function "pause"}}(text);
