@@ -23,7 +23,7 @@ func TestTablesOfSchedulesConform(t *testing.T) {
 		Spec: spec,
 		Values: func(n int) []any {
 			return []any{fmt.Sprint(n), "@daily", "UTC", "once", 0, 0, "allow", 0, []byte{}, false, nil, nil, nil, 0, 0,
-				nil, nil, 0}
+				nil, nil, 0, nil, nil}
 		},
 		Samples: map[string]conformance.Sample{
 			"name":        {Value: "kept", Unbounded: byPut},
@@ -44,6 +44,9 @@ func TestTablesOfSchedulesConform(t *testing.T) {
 			"owed":        {Value: `[{"until": "2030-01-02T03:04:05Z"}]`, Unbounded: "the scheduler keeps at most maxDebts"},
 			"anchor":      {Value: at},
 			"version":     {Value: int64(4)},
+			"resumed_at":  {Value: at},
+			"triggers": {Value: `[{"at": "2030-01-02T03:04:05Z"}]`,
+				Unbounded: "the function that writes it keeps at most maxTriggers"},
 		},
 	})
 }
