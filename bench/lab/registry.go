@@ -52,6 +52,25 @@ var peers = []peer{
 		"bench":    {without: ticking},
 		"defaults": {without: ticking},
 	}),
+	goPeer("functions", nil, taking(0)),
+	goPeer("pgmq", hasFile("BENCH_PGMQ_SQL", "pgmq-extension/sql/pgmq.sql of github.com/pgmq/pgmq"), taking(0)),
+	// Each claim reads all unfinished tasks.
+	goPeer("absurd", hasFile("BENCH_ABSURD_SQL", "sql/absurd.sql of github.com/earendil-works/absurd"), taking(10_000)),
+}
+
+// taking are the bounds of peers that are SQL functions, whose clients poll: their latency is that of the polls.
+func taking(most int) map[string]bounds {
+	return map[string]bounds{"one": {most: most, without: ticking}, "hundred": {most: most, without: ticking}}
+}
+
+// hasFile returns a check of whether an environment variable names a file, for SQL that is not part of this repository.
+func hasFile(env, hint string) func(context.Context, *Lab) error {
+	return func(context.Context, *Lab) error {
+		if _, err := os.Stat(os.Getenv(env)); err != nil {
+			return fmt.Errorf("set %s to the path of %s: %w", env, hint, err)
+		}
+		return nil
+	}
 }
 
 // Workloads that some profiles do not do. Peers on Node implement only the protocol of a single process (alone). PgQ
