@@ -32,6 +32,9 @@ const (
 	// fetchRatio is how many times as many pages and bytes of log as a claim of a worker a fetch of as many rows may
 	// cost.
 	fetchRatio = 1.05
+
+	// settleRatio is the same for settles and renewals.
+	settleRatio = 1.05
 )
 
 // Sizes in bytes of the stored expressions of the table of jobs, which every writing statement parses again. The size
