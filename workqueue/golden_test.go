@@ -95,7 +95,8 @@ func TestEveryFileIsAStatement(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true,
 		"maintain": true, "each": true, "claim_admitted": true, "lost": true, "topics": true,
-		"fetch": true, "sort_out": true, "fold": true, "reschedule": true, "discard": true, "delete": true, "unblock": true,
+		"fetch": true, "sort_out": true, "fold": true, "reschedule": true, "discard": true, "delete": true,
+		"unblock":    true,
 		"candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true,
 		"enqueue_many": true, "may_retake": true,
 		"settle": true, "settle_one": true, "settle_extend": true, "settle_complete": true, "wait_until": true}

@@ -118,7 +118,8 @@ func TestVerbs(t *testing.T) {
 		"due_at < now() + interval '4 hours'"); n != 3 {
 		t.Errorf("%d rows are due in four hours, want 3", n)
 	}
-	c.run("reschedule", "outbox", done.String(), "--in", "1h").exits(exitFailure).says("was not rescheduled: it is done")
+	c.run("reschedule", "outbox", done.String(), "--in", "1h").exits(exitFailure).
+		says("was not rescheduled: it is done")
 
 	c.run("discard", "outbox", dead[0].String(), "--reason", "gone").ok().prints("1 row of " + box + " discarded")
 	if s := c.state(dead[0]); s.status != workqueue.Failed || s.lastErr != "discarded: gone; no" {

@@ -73,8 +73,8 @@ func (l *lab) jobRows(unique func(key string) *jobs.Unique) (*workqueue.Table, f
 // A settling settles rows in a transaction, and returns those that it has settled.
 type settling func(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 
-// settles are the outcomes: as a Go worker sends them, what follows the ids in the function's short form, and the fields
-// of an element of settle. A renewal has no element.
+// settles are the outcomes: as a Go worker sends them, what follows the ids in the function's short form, and the
+// fields of an element of settle. A renewal has no element.
 var settles = []struct {
 	name           string
 	statement      func(ctx context.Context, q *workqueue.Queue, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
@@ -112,7 +112,8 @@ func TestASettleCostsWhatAWorkersCosts(t *testing.T) {
 						return s.statement(ctx, table.In(workqueue.Pgx(tx)), owner, ids)
 					},
 					func(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-						return list(ctx, tx, "SELECT id FROM "+table.Name()+"_"+s.name+"($1, $2"+s.short+")", owner, ids)
+						call := table.Name() + "_" + s.name + "($1, $2" + s.short + ")"
+						return list(ctx, tx, "SELECT id FROM "+call, owner, ids)
 					},
 					func(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
 						return list(ctx, tx, "SELECT id FROM "+table.Name()+"_settle((SELECT jsonb_agg(jsonb_build_object("+
@@ -144,8 +145,8 @@ func TestASettleCostsWhatAWorkersCosts(t *testing.T) {
 // A settleCost is that of some calls.
 type settleCost struct{ pages, wal float64 }
 
-// settleCost settles n rows at a time, in tables that are new for each way: otherwise one of them would meet indexes with
-// a level more.
+// settleCost settles n rows at a time, in tables that are new for each way: otherwise one of them would meet indexes
+// with a level more.
 func (l *lab) settleCost(table *workqueue.Table, insert func(n int), n int, settle settling) (sum settleCost) {
 	l.Helper()
 	calls := max(1, 200/n)

@@ -49,7 +49,8 @@ func TestEverybodyAsksForTheProtocol(t *testing.T) {
 
 // writers are the functions that write rows, by the end of their names.
 var writers = map[string]string{"_enqueue": "rows", "_receive": "messages", "timers_set": "timers",
-	"_unique_hash": "keys of rows", "_enqueue_many": "rows", "_receive_many": "messages", "timers_set_many": "timers"}
+	"_start_join": "rows", "_start_batch": "rows", "_unique_hash": "keys of rows",
+	"_enqueue_many": "rows", "_receive_many": "messages", "timers_set_many": "timers"}
 
 func TestAViewerChangesNothing(t *testing.T) {
 	f := newFixture(t)

@@ -36,7 +36,8 @@ func TestSchedulesAreTriggeredInSQL(t *testing.T) {
 		f.handled.payloads = nil
 		id := ask[uuid.UUID](f, "SELECT id FROM txwork."+table+"_schedule_trigger('s')")
 		txworktest.Drain(t, f.db.Pool, scheduler)
-		if got := ask[string](f, "SELECT schedule FROM txwork."+table+" WHERE id = $1 AND due_at <= now()", id); got != "s" {
+		got := ask[string](f, "SELECT schedule FROM txwork."+table+" WHERE id = $1 AND due_at <= now()", id)
+		if got != "s" {
 			t.Errorf("%s: of the schedule %q", table, got)
 		}
 		if left := ask[bool](f, "SELECT triggers IS NOT NULL OR due_at <= now() FROM txwork."+table+"_schedule"); left {

@@ -1,5 +1,5 @@
 // Command absurd is the peer Absurd: its stored procedures, called from one Go process as its SDKs call them, for tasks
-// without steps. The environment variable BENCH_ABSURD_SQL names its file absurd.sql.
+// without steps. The environment variable BENCH_ABSURD_SQL names its SQL file.
 package main
 
 import (

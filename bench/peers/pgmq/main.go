@@ -1,5 +1,5 @@
 // Command pgmq is the peer pgmq: its SQL functions, called from one Go process. The environment variable BENCH_PGMQ_SQL
-// names its file pgmq.sql.
+// names its SQL file.
 package main
 
 import (

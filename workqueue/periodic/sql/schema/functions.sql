@@ -1,4 +1,5 @@
--- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is none of the name.
+-- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is no such
+-- schedule.
 CREATE FUNCTION {{.Function "pause"}}(name text, OUT result text)
 LANGUAGE plpgsql
 {{.Settings}}
@@ -12,8 +13,8 @@ BEGIN
 END
 $txwork$;
 
--- Ends a pause, as Plan.Resume does, but that a scheduler finds the next time. The result is resumed, also if it was not
--- paused, or gone.
+-- Ends a pause, as Plan.Resume does, but that a scheduler finds the next time. The result is resumed, also if it was
+-- not paused, or gone.
 CREATE FUNCTION {{.Function "resume"}}(name text, OUT result text)
 LANGUAGE plpgsql
 {{.Settings}}
@@ -33,9 +34,9 @@ BEGIN
 END
 $txwork$;
 
--- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job will
--- have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if {{.MaxTriggers}} of them
--- wait for a scheduler.
+-- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job
+-- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if
+-- {{.MaxTriggers}} of them wait for a scheduler.
 CREATE FUNCTION {{.Function "trigger"}}(name text, OUT id uuid, OUT result text)
 LANGUAGE plpgsql
 {{.Settings}}
