@@ -105,6 +105,9 @@ func (v view) insertStatement(s shape) conn.Statement {
 		Once: s.once}
 	for i := range in.Fields {
 		in.Fields[i].form = form(s.forms[i])
+	}
+	in.Fields = slices.DeleteFunc(in.Fields, func(f insertField) bool { return f.Name != "" && f.form == absent })
+	for i := range in.Fields {
 		if in.Fields[i].form == varying {
 			in.Varying = append(in.Varying, in.Fields[i])
 		}

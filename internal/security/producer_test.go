@@ -3,6 +3,10 @@ package security_test
 import (
 	"context"
 	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,6 +209,47 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 		f.refuses(producer, forbidden, "DELETE FROM "+table)
 	}
 	f.refusesDDL(producer)
+}
+
+// unwritable are the columns that no INSERT of a producer names: those of every table, and those of some. The owner may
+// write them, to restore a dump.
+var unwritable = map[string][]string{
+	"": {"attempts", "status", "locked_until", "owner_token", "completed_at", "failed_at", "cancelled_at", "last_error",
+		"created_at"},
+	"outbox": {"aside"}, "inbox": {"aside"}, "letters": {"aside"},
+	"timers": {"rearm_at", "rearm_topic", "rearm_payload", "rearm_headers", "rearm_max_attempts"},
+	"jobs":   {"slot", "trail", "freed_key", "progress", "progress_note", "output"},
+}
+
+func TestWhatAnInsertOfAProducerNames(t *testing.T) {
+	f := newFixture(t)
+	producer := f.as("producer")
+	page, err := os.ReadFile("../../docs/sql.md")
+	must(t, err)
+	refusedOnPage := regexp.MustCompile("(?m)^\\| ([^|]*) \\| `(\\w+)` \\| [^|]* \\| refused \\|")
+	onPage := refusedOnPage.FindAllStringSubmatch(string(page), -1)
+	if len(onPage) != len(unwritable["jobs"]) {
+		t.Errorf("the page calls %d columns refused", len(onPage))
+	}
+	for table := range queues {
+		refused := slices.Concat(unwritable[""], unwritable[table])
+		for _, column := range refused {
+			f.refuses(producer, forbidden, "INSERT INTO "+table+" ("+column+") VALUES (NULL)")
+		}
+		for _, m := range onPage {
+			if strings.Contains(m[1], "`"+table+"`") && !slices.Contains(refused, m[2]) {
+				t.Errorf("a producer may write %s.%s, which the page calls refused", table, m[2])
+			}
+		}
+		names := f.lines("SELECT a.attname::text FROM pg_attribute AS a WHERE a.attrelid = $1::regclass AND "+
+			"a.attnum > 0 AND NOT a.attisdropped AND NOT has_column_privilege($2, a.attrelid, a.attnum, 'INSERT')",
+			table, f.role("producer"))
+		slices.Sort(names)
+		slices.Sort(refused)
+		if !slices.Equal(names, refused) {
+			t.Errorf("%s: a producer may not write %v, want %v", table, names, refused)
+		}
+	}
 }
 
 // A join ends only when a worker settles and folds, even if it is complete when it starts. The worker also settles the

@@ -1,6 +1,7 @@
 -- Nothing -> Ready, in the caller's transaction. A due time in the past means now, by the database's clock. One
--- statement inserts any number of rows. A value that all rows share is one parameter, a column that no row sets has
--- none, and each other column is one array. The table's trigger announces the insert once per transaction.
+-- statement inserts any number of rows. A value that all rows share is one parameter, and each other column is
+-- one array. A column of the domain that no row sets is left out: a producer may have no right to it. The table's
+-- trigger announces the insert once per transaction.
 --
 -- <table>_enqueue_many has it, too, with an array for each parameter.
 --

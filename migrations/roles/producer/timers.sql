@@ -7,3 +7,6 @@ GRANT SELECT, UPDATE (
     rearm_at, rearm_topic, rearm_payload, rearm_headers, rearm_max_attempts
 ) ON {{.Q .Table}} TO {{.Role "producer"}};
 GRANT EXECUTE ON FUNCTION {{.Q "timers_cancel"}}(text[]) TO {{.Role "producer"}};
+-- A new timer does not fire.
+REVOKE INSERT (rearm_at, rearm_topic, rearm_payload, rearm_headers, rearm_max_attempts)
+ON {{.Q .Table}} FROM {{.Role "producer"}};
