@@ -96,8 +96,7 @@ func TestEveryFileIsAStatement(t *testing.T) {
 	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true,
 		"maintain": true, "each": true, "claim_admitted": true, "lost": true, "topics": true,
 		"fetch": true, "sort_out": true, "fold": true, "reschedule": true, "discard": true, "delete": true,
-		"unblock":    true,
-		"candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true,
+		"unblock": true, "candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true,
 		"enqueue_many": true, "may_retake": true,
 		"settle": true, "settle_one": true, "settle_extend": true, "settle_complete": true, "wait_until": true}
 	ruled := goldenInvoices

@@ -5744,8 +5744,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_policies"() FROM PUBLIC;
 -- What is returned of a continuation has another name than the parameter: PL/pgSQL refuses the same name twice.
 CREATE FUNCTION "{{schema}}"."outbox_start_join"(
     steps jsonb, on_complete jsonb DEFAULT NULL, on_fail jsonb DEFAULT NULL,
-    policy text DEFAULT 'wait_all',
-    deadline timestamptz DEFAULT NULL, label text DEFAULT NULL, INOUT id uuid DEFAULT NULL,
+    policy text DEFAULT 'wait_all', deadline timestamptz DEFAULT NULL, label text DEFAULT NULL,
+    INOUT id uuid DEFAULT NULL,
     OUT step_ids uuid[], OUT on_complete_id uuid, OUT on_fail_id uuid
 )
 LANGUAGE plpgsql

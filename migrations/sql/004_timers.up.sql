@@ -6041,8 +6041,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_purge"(integer, interval, i
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."timers_schedule_maintain"(integer, interval, interval) FROM PUBLIC;
 
--- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is no such
--- schedule.
+-- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is none of that
+-- name.
 CREATE FUNCTION "{{schema}}"."timers_schedule_pause"(name text, OUT result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -6096,8 +6096,10 @@ BEGIN
             UPDATE "{{schema}}"."timers_schedule" AS t
             SET paused = false,
                 next_at = NULL::timestamptz,
-                due_at = CASE WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at
-                    ELSE greatest(NULL::timestamptz, now()) END,
+                due_at = CASE
+                    WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at
+                    ELSE greatest(NULL::timestamptz, now())
+                END,
                 resumed_at = clock_timestamp()::timestamptz
             WHERE t.id = own
             RETURNING t.id
@@ -6108,8 +6110,8 @@ END
 $txwork$;
 
 -- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job
--- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if
--- 1000 of them wait for a scheduler.
+-- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if 1000
+-- of them wait for a scheduler.
 CREATE FUNCTION "{{schema}}"."timers_schedule_trigger"(name text, OUT id uuid, OUT result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -5663,8 +5663,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_policies"() FROM PUBLIC;
 -- What is returned of a continuation has another name than the parameter: PL/pgSQL refuses the same name twice.
 CREATE FUNCTION "{{schema}}"."jobs_start_batch"(
     jobs jsonb, on_complete jsonb DEFAULT NULL, on_fail jsonb DEFAULT NULL,
-    policy text DEFAULT 'wait_all',
-    deadline timestamptz DEFAULT NULL, label text DEFAULT NULL, INOUT id uuid DEFAULT NULL,
+    policy text DEFAULT 'wait_all', deadline timestamptz DEFAULT NULL, label text DEFAULT NULL,
+    INOUT id uuid DEFAULT NULL,
     OUT job_ids uuid[], OUT on_complete_id uuid, OUT on_fail_id uuid
 )
 LANGUAGE plpgsql
@@ -9672,8 +9672,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, int
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval) FROM PUBLIC;
 
--- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is no such
--- schedule.
+-- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is none of that
+-- name.
 CREATE FUNCTION "{{schema}}"."jobs_schedule_pause"(name text, OUT result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -9727,8 +9727,10 @@ BEGIN
             UPDATE "{{schema}}"."jobs_schedule" AS t
             SET paused = false,
                 next_at = NULL::timestamptz,
-                due_at = CASE WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at
-                    ELSE greatest(NULL::timestamptz, now()) END,
+                due_at = CASE
+                    WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at
+                    ELSE greatest(NULL::timestamptz, now())
+                END,
                 resumed_at = clock_timestamp()::timestamptz
             WHERE t.id = own
             RETURNING t.id
@@ -9739,8 +9741,8 @@ END
 $txwork$;
 
 -- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job
--- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if
--- 1000 of them wait for a scheduler.
+-- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if 1000
+-- of them wait for a scheduler.
 CREATE FUNCTION "{{schema}}"."jobs_schedule_trigger"(name text, OUT id uuid, OUT result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -5,8 +5,8 @@
 -- What is returned of a continuation has another name than the parameter: PL/pgSQL refuses the same name twice.
 CREATE FUNCTION {{.StartFunction}}(
     {{.Starter.Steps}} jsonb, on_complete jsonb DEFAULT NULL, on_fail jsonb DEFAULT NULL,
-    policy text DEFAULT 'wait_all',
-    deadline timestamptz DEFAULT NULL, label text DEFAULT NULL, INOUT id uuid DEFAULT NULL,
+    policy text DEFAULT 'wait_all', deadline timestamptz DEFAULT NULL, label text DEFAULT NULL,
+    INOUT id uuid DEFAULT NULL,
     OUT {{.Starter.Step}}_ids uuid[], OUT on_complete_id uuid, OUT on_fail_id uuid
 )
 LANGUAGE plpgsql

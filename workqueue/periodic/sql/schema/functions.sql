@@ -1,5 +1,5 @@
--- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is no such
--- schedule.
+-- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is none of that
+-- name.
 CREATE FUNCTION {{.Function "pause"}}(name text, OUT result text)
 LANGUAGE plpgsql
 {{.Settings}}
@@ -35,8 +35,8 @@ END
 $txwork$;
 
 -- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job
--- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if
--- {{.MaxTriggers}} of them wait for a scheduler.
+-- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if {{.MaxTriggers}}
+-- of them wait for a scheduler.
 CREATE FUNCTION {{.Function "trigger"}}(name text, OUT id uuid, OUT result text)
 LANGUAGE plpgsql
 {{.Settings}}
