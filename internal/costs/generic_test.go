@@ -273,6 +273,8 @@ func (g *generic) outboxSteps() {
 		_, err := g.outbox.StartJoin(ctx, tx, j)
 		return err
 	})
+	g.sql("join in SQL", fmt.Sprintf(`SELECT id FROM outbox_start_join((SELECT jsonb_agg(jsonb_build_object('topic', 'step',
+		'payload', 1)) FROM generate_series(1, %d)), '{"topic": "end", "payload": 1}')`, g.n-2))
 	g.step("add to a join", func(ctx context.Context, tx workqueue.Tx) error {
 		first, err := g.outbox.EnqueueMany(ctx, tx, outbox.Message{Topic: "first"}, outbox.Message{Topic: "last"})
 		if err != nil {
