@@ -139,7 +139,7 @@ func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, core: true}
 	return u.calls("fetch", "settle", "ack", "retry", "snooze", "wait_until", "release", "fail", "extend",
 		"reap_expired", "purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce").
-		several("complete").
+		several("complete").sees("stats").
 		operated("run_now", "reschedule", "redrive", "cancel", "discard", "delete")
 }
 

@@ -141,6 +141,11 @@ func (v view) Functions() []sqlFunction {
 			checks:     []string{refuseCount("$1", "max_rows")},
 			expression: map[string]string{"max_rows": "$1"},
 		},
+		{
+			Name: "stats", file: "stats",
+			returns: "TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, " +
+				"cancelled bigint, oldest_ready_seconds double precision, partial boolean)",
+		},
 	}...)
 }
 

@@ -94,8 +94,9 @@ func (v view) Purged(file, age string) string {
 	return v.inline(file, map[string]string{"max_rows": "$1", "age": age})
 }
 
-// RefusesNegative refuses a retention that is negative.
-func (view) RefusesNegative(param, name string) string {
-	return sqltext.RefuseUnless(param+" IS NULL OR "+param+" >= interval '0'", name, "must not be negative",
-		"NULL keeps all rows.")
+// RefusesAge refuses a retention that the Go API refuses, too.
+func (view) RefusesAge(param, name string) string {
+	const most = maxDelay / time.Hour
+	return sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR %[1]s BETWEEN interval '0' AND interval '%[2]d hours'",
+		param, most), name, fmt.Sprintf("must be between 0 and %d hours", most), "NULL keeps all rows.")
 }

@@ -53,7 +53,7 @@ const (
 	settledIdle = "interval '1 minute'"
 
 	// cancelledBecause is the error of a row that its worker ends as cancelled, see [Outcome].
-	cancelledBecause = "ARRAY(SELECT 'cancelled: ' || u.e FROM unnest(own.errors) AS u (e))"
+	cancelledBecause = "ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest(own.errors) AS u (e))"
 )
 
 // settledOutcomes are the outcomes in the order in which settle has their statements, which is that of outcomes.
@@ -95,9 +95,10 @@ func (v view) settledOutcomes() []settledBy {
 // times are the times that the table can have.
 const times = "'[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange"
 
-// shortened cuts an error to maxErrorBytes, as Go code does before it sends one. A character has up to four bytes.
+// shortened cuts an error to maxErrorBytes, as Go code does before it sends one. A character has up to four bytes. An
+// empty error is none, as in Go.
 func shortened(param string) string {
-	return fmt.Sprintf("%[2]s := left(%[2]s, %[1]d); WHILE octet_length(%[2]s) > %[1]d LOOP"+
+	return fmt.Sprintf("%[2]s := left(nullif(%[2]s, ''), %[1]d); WHILE octet_length(%[2]s) > %[1]d LOOP"+
 		" %[2]s := left(%[2]s, -greatest((octet_length(%[2]s) - %[1]d) / 4, 1)); END LOOP;", conn.MaxErrorBytes, param)
 }
 

@@ -3,6 +3,7 @@ package workqueue
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // A Writer is the SQL function <table>_<Name>, through which programs that do not use this library write rows. It does
@@ -233,11 +234,16 @@ func (s Spec) writerName() string {
 	return defaultWriter
 }
 
+// dueText is a time in a literal.
+func dueText(t time.Time) string { return t.Format(time.DateTime) + "+00" }
+
 // writerChecks are those of every writer, of the columns, and of this one.
 func (s Spec) writerChecks() []Check {
 	checks := []Check{
 		{"headers", "@headers IS NULL OR jsonb_typeof(@headers) = 'object'", "must be a JSON object",
 			"Give an object of texts, or NULL for none."},
+		{"scheduled_at", fmt.Sprintf("@scheduled_at IS NULL OR @scheduled_at BETWEEN '%s' AND '%s'", dueText(minDue),
+			dueText(maxDue)), "must be between 1970 and 9999", "NULL and a time in the past mean now."},
 		{"max_attempts", fmt.Sprintf("@max_attempts IS NULL OR @max_attempts BETWEEN 1 AND %d", maxAttemptsLimit),
 			fmt.Sprintf("must be between 1 and %d", maxAttemptsLimit), "NULL is the table's own."},
 	}

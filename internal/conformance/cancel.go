@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // cancel cancels rows and checks which it changed.
@@ -105,25 +104,22 @@ func purgesByAge(s *suite) {
 	}
 	dead := bury(failSettle(), 9, 1, 8)
 	gone := s.ready(3)
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-		_, err := q.Cancel(ctx, gone, "no")
-		return err
-	}))
+	s.cancel(gone, gone)
 	for i, d := range []int{9, 1, 8} {
 		s.exec("UPDATE $T SET completed_at = now() - make_interval(days => $2), failed_at = failed_at - "+
 			"make_interval(days => $2) WHERE id = $1", gone[i], d)
 	}
-	purge := func(run func(context.Context, *workqueue.Queue) (int, error), want int, left ...uuid.UUID) {
+	purge := func(run func(context.Context, ops) (int, error), want int, left ...uuid.UUID) {
 		s.Helper()
-		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-			n, err := run(ctx, q)
+		s.do(func(ctx context.Context, o ops) error {
+			n, err := run(ctx, o)
 			equal(s, "purged", n, want)
 			return err
-		}))
+		})
 		s.sameIDs(s.query("SELECT id FROM $T"), slices.Concat(live, left))
 	}
 	week := 7 * 24 * time.Hour
-	purgeDone := func(ctx context.Context, q *workqueue.Queue) (int, error) { return q.PurgeDone(ctx, week, 1) }
+	purgeDone := func(ctx context.Context, o ops) (int, error) { return o.purgeDone(ctx, week, 1) }
 	purge(purgeDone, 1, append(dead, gone[1], gone[2])...)
 	purge(purgeDone, 1, append(dead, gone[1])...)
 	purge(purgeDone, 0, append(dead, gone[1])...)
@@ -135,58 +131,77 @@ func purgesByAge(s *suite) {
 		purge(purgeDone, 0, append(dead, done[1])...)
 		live = append(live, done[1])
 	}
-	purgeFailed := func(ctx context.Context, q *workqueue.Queue) (int, error) { return q.PurgeFailed(ctx, week, 1) }
+	purgeFailed := func(ctx context.Context, o ops) (int, error) { return o.purgeFailed(ctx, week, 1) }
 	purge(purgeFailed, 1, dead[1], dead[2])
 	purge(purgeFailed, 1, dead[1])
 	purge(purgeFailed, 0, dead[1])
 }
 
-// The next wake is the first due time or the first end of a lease, whichever comes first.
+// wake tells in how long there is work in the first lane; nil: not soon.
+func (s *suite) wake() (in *time.Duration) {
+	s.Helper()
+	s.do(func(ctx context.Context, o ops) (err error) { in, err = o.wake(ctx, s.Lanes[0]...); return err })
+	return in
+}
+
+func (s *suite) stats() (got workqueue.Stats) {
+	s.Helper()
+	s.do(func(ctx context.Context, o ops) (err error) { got, err = o.stats(ctx); return err })
+	return got
+}
+
+// The next wake is the first due time, or in Go the first end of a lease, whichever comes first.
 func tellsTheNextWake(s *suite) {
-	wake := func() (w *dispatch.Wake) {
-		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
-			w,
-				err = q.NextWakeAt(ctx)
-			return err
-		}))
-		return w
-	}
 	near := func(d time.Duration) {
 		s.Helper()
-		before := s.clock()
-		w := wake()
-		if w == nil || w.At.Before(before.Add(d-slack)) || w.At.After(s.clock().Add(d)) {
-			s.Fatalf("next wake: got %v, want about %v after %v", w, d, before)
-		}
-		if w.In > d || w.In < d-slack {
-			s.Fatalf("next wake: in %v, want about %v", w.In, d)
+		if in := s.wake(); in == nil || *in > d || *in < d-slack {
+			s.Fatalf("next wake: got %v, want about %v", in, d)
 		}
 	}
-	if w := wake(); w != nil {
-		s.Fatalf("next wake of an empty table: got %v", w)
+	none := func(of string) {
+		s.Helper()
+		if in := s.wake(); in != nil {
+			s.Fatalf("next wake of %s: in %v", of, *in)
+		}
 	}
+	none("an empty table")
 	c := s.claimed(2)
 	s.settled(extendSettle(), c.token, c.ids, c.ids, nil, nil)
-	near(time.Hour)
-	s.ready(1, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(10 * time.Minute) })
-	near(10 * time.Minute)
+	none("a table whose leases are long")
+	later := s.ready(1, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(10 * time.Minute) })
+	none("a table whose rows are due later")
+	s.set("due_at = now() + interval '50 seconds'", later...)
+	near(50 * time.Second)
 	s.ready(1)
 	near(0)
 	for _, id := range s.query("SELECT id FROM $T WHERE status = 0") {
 		s.cancel([]uuid.UUID{id}, []uuid.UUID{id})
 	}
 	s.settled(failSettle(), c.token, c.ids, c.ids, nil, nil)
-	if w := wake(); w != nil {
-		s.Fatalf("next wake of a table without live rows: got %v", w)
+	none("a table without live rows")
+}
+
+// NextWakeAt also has the time itself, how far ahead it may be, and the end of a lease.
+func tellsWhenToWake(s *suite) {
+	c := s.claimed(2)
+	s.settled(extendSettle(), c.token, c.ids, c.ids, nil, nil)
+	for _, d := range []time.Duration{time.Hour, 10 * time.Minute} {
+		before := s.clock()
+		s.do(func(ctx context.Context, o ops) error {
+			w, err := o.(queueOps).NextWakeAt(ctx)
+			s.ok(err)
+			if w == nil || w.At.Before(before.Add(d-slack)) || w.At.After(s.clock().Add(d)) || w.In > d ||
+				w.In < d-slack {
+				s.Fatalf("next wake: got %v, want about %v after %v", w, d, before)
+			}
+			return nil
+		})
+		s.ready(1, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(10 * time.Minute) })
 	}
 }
 
 func countsLiveRows(s *suite) {
-	stats := func() (got workqueue.Stats) {
-		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) { got, err = q.Stats(ctx); return err }))
-		return got
-	}
-	equal(s, "an empty table", stats(), workqueue.Stats{})
+	equal(s, "an empty table", s.stats(), workqueue.Stats{})
 
 	held := s.claimed(5)
 	s.expire(held.ids[0])
@@ -197,7 +212,7 @@ func countsLiveRows(s *suite) {
 	s.ready(3, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(time.Hour) })
 	s.set("due_at = now() - interval '1 hour'", s.ready(2)...)
 
-	got := stats()
+	got := s.stats()
 	if got.OldestReady < time.Hour || got.OldestReady > time.Hour+slack {
 		s.Fatalf("oldest ready: got %v, want an hour", got.OldestReady)
 	}

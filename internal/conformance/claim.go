@@ -140,7 +140,7 @@ func claimSkipsLockedRows(s *suite) {
 	s.sameIDs(s.claim(10).ids, ids[:2])
 }
 
-// The Go API returns the values that the row has.
+// A claim returns the values that the row has.
 func claimReturnsTheRow(s *suite) {
 	id := s.ready(1, func(row *workqueue.NewRow) {
 		row.MaxAttempts = 7
@@ -149,10 +149,10 @@ func claimReturnsTheRow(s *suite) {
 	s.set("attempts = 2", id)
 	token := workqueue.NewOwnerToken()
 	var rows []workqueue.Row
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
-		rows, err = q.Claim(ctx, token, lease, 10, s.Lanes[0]...)
+	s.do(func(ctx context.Context, o ops) (err error) {
+		rows, err = o.fetch(ctx, token, lease, 10, s.Lanes[0]...)
 		return err
-	}))
+	})
 	equal(s, "rows", len(rows), 1)
 	row, stored := rows[0], s.record(id)
 	equal(s, "id", row.ID, id)

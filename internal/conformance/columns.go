@@ -111,28 +111,56 @@ func (s *suite) samples() iter.Seq2[int, workqueue.NewRow] {
 func columnsArrive(s *suite) {
 	for i, row := range s.samples() {
 		c := s.Spec.Columns[i]
-		if s.way.functions && !s.canWrite(row) {
-			continue // the function has parameters of its own, which internal/writers tests
+		for by, write := range s.writers(c, row) {
+			id, err := s.insertOne(row, write)
+			if err != nil {
+				s.Errorf("%s: by %s: %v", c.Name, by, err)
+				continue
+			}
+			s.stored(id, c, row.Values[i])
+			if !c.Internal {
+				s.claimedAs(id, c, row)
+			}
+			s.exec("DELETE FROM $T")
 		}
-		id, err := s.insertOne(row)
-		if err != nil {
-			s.Errorf("%s: %v", c.Name, err)
-			continue
-		}
-		s.stored(id, c, row.Values[i])
-		if !s.way.functions && !c.Internal {
-			s.claimedAs(id, c, row)
-		}
-		s.exec("DELETE FROM $T")
 	}
 }
 
-func (s *suite) insertOne(row workqueue.NewRow) (id uuid.UUID, err error) {
-	err = s.try(func(ctx context.Context, o ops) error {
-		ids, err := o.insert(ctx, row)
+// A writer writes one row.
+type writer func(ctx context.Context, o ops, row workqueue.NewRow) (workqueue.Enqueued, error)
+
+// writers are the writers of a row, for which one of its columns matters: in SQL both functions if they have a
+// parameter for it, and otherwise an INSERT.
+func (s *suite) writers(c workqueue.Column, row workqueue.NewRow) map[string]writer {
+	enqueue := func(ctx context.Context, o ops, row workqueue.NewRow) (e workqueue.Enqueued, err error) {
+		all, err := o.enqueue(ctx, row)
 		if err == nil {
-			id = ids[0]
+			e = all[0]
 		}
+		return e, err
+	}
+	if !s.way.functions {
+		return map[string]writer{"insert": enqueue}
+	}
+	if !(functionOps{spec: s.table.Spec()}).called(row).takes(c) {
+		return map[string]writer{
+			"INSERT": func(ctx context.Context, o ops, row workqueue.NewRow) (workqueue.Enqueued, error) {
+				return o.(functionOps).inserted(ctx, row)
+			},
+		}
+	}
+	return map[string]writer{
+		"the function for many rows": enqueue,
+		"the function for one row": func(ctx context.Context, o ops, row workqueue.NewRow) (workqueue.Enqueued, error) {
+			return o.(functionOps).calledOne(ctx, row)
+		},
+	}
+}
+
+func (s *suite) insertOne(row workqueue.NewRow, write writer) (id uuid.UUID, err error) {
+	err = s.try(func(ctx context.Context, o ops) error {
+		e, err := write(ctx, o, row)
+		id = e.ID
 		return err
 	})
 	return id, err
@@ -150,16 +178,16 @@ func (s *suite) stored(id uuid.UUID, c workqueue.Column, want any) {
 // claimedAs compares what a claim returns of a column with what is stored.
 func (s *suite) claimedAs(id uuid.UUID, c workqueue.Column, row workqueue.NewRow) {
 	s.Helper()
-	s.set("waiting = false", id) // where a key or a join has the row wait
+	s.set("waiting = false, due_at = now()", id) // where a key, a join or a time has the row wait
 	var lane []any
 	for _, name := range s.Spec.Lanes {
 		lane = append(lane, row.Values[s.column(name)])
 	}
 	var rows []workqueue.Row
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
-		rows, err = q.Claim(ctx, workqueue.NewOwnerToken(), lease, 1, lane...)
+	s.do(func(ctx context.Context, o ops) (err error) {
+		rows, err = o.fetch(ctx, workqueue.NewOwnerToken(), lease, 1, lane...)
 		return err
-	}))
+	})
 	equal(s, c.Name+": rows of the claim", len(rows), 1)
 	claimed := slices.DeleteFunc(slices.Clone(s.Spec.Columns), func(c workqueue.Column) bool { return c.Internal })
 	i := slices.IndexFunc(claimed, func(own workqueue.Column) bool { return own.Name == c.Name })
@@ -208,8 +236,10 @@ func columnsAreBounded(s *suite) {
 			}
 			row := s.sample(c.Name, over, x.With)
 			errs := map[string]error{}
-			if !s.way.functions || s.canWrite(row) {
-				_, errs["insert"] = s.insertOne(row)
+			for by, write := range s.writers(c, row) {
+				if by != "INSERT" || c.Bound.Stored || x.Over != nil {
+					_, errs[by] = s.insertOne(row, write)
+				}
 			}
 			if c.Bound.Stored || x.Over != nil {
 				errs["COPY"] = s.copy(row)
@@ -227,13 +257,12 @@ func columnsAreBounded(s *suite) {
 		}
 		for _, within := range atBound(c) {
 			row := s.sample(c.Name, within, x.With)
-			if s.way.functions && !s.canWrite(row) {
-				continue
+			for by, write := range s.writers(c, row) {
+				if _, err := s.insertOne(row, write); err != nil {
+					s.Errorf("%s: by %s a value at its bound (%s) is refused: %v", c.Name, by, c.Bounds(), err)
+				}
+				s.exec("DELETE FROM $T")
 			}
-			if _, err := s.insertOne(row); err != nil {
-				s.Errorf("%s: a value at its bound (%s) is refused: %v", c.Name, c.Bounds(), err)
-			}
-			s.exec("DELETE FROM $T")
 		}
 	}
 }

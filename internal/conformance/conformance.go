@@ -5,8 +5,8 @@
 // called by plain SQL, and [workqueue.Table.On] a pool. It knows nothing of the domains; each domain runs it over its
 // own table.
 //
-// A feature that a way lacks, such as a snooze among the SQL functions, is not tested there; the lists in this file say
-// which tests run where. Ways that hardly differ from others run all tests only at full size (see package pgtest).
+// The SQL functions pass the tests that pgx passes, but for those in [onlyInGo]; the lists in this file say which tests
+// run where. Ways that hardly differ from others run all tests only at full size (see package pgtest).
 // Every way has its own schema and runs in parallel with the others. Nothing waits for time to pass: due times and
 // leases are moved by SQL, and the database's clock decides.
 package conformance
@@ -52,10 +52,13 @@ func (c Case) ddl(schema string) (up, down string, err error) {
 
 // Run checks the table of c through every way in.
 func Run(t *testing.T, c Case) {
+	seen := &names{}
+	t.Cleanup(func() { seen.compare(t, c) })
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSuite(t, c, w)
+			s.seen = seen
 			each(s, groups(testsOf(c, w)), group.name, func(s *suite, g group) {
 				each(s, g.tests, test.sentence, runOnEmptyTable)
 			})
@@ -114,8 +117,7 @@ func testsOf(c Case, w way) []test {
 	}
 	if w.functions {
 		tests = append(tests, sqlFunctions...)
-	} else {
-		tests = append(tests, goWays...)
+		tests = slices.DeleteFunc(tests, func(t test) bool { return isOnlyInGo(c, t.name) })
 	}
 	if len(c.Spec.Lanes) > 0 {
 		tests = append(tests, lanes...)
@@ -123,12 +125,11 @@ func testsOf(c Case, w way) []test {
 	if len(c.Spec.Topics.Columns) > 0 {
 		tests = append(tests, topics...)
 	}
-	// A function that changes the row that is there is no insert.
-	if !w.functions || !c.Spec.Writer.None && c.Spec.Writer.Change == "" {
-		tests = append(tests, inserts...)
-		if len(c.Spec.Unique) > 0 {
-			tests = append(tests, unique...)
-		}
+	if slices.ContainsFunc(c.Spec.Columns, func(c workqueue.Column) bool { return c.Name == keyColumn }) {
+		tests = append(tests, keys...)
+	}
+	if len(c.Spec.Unique) > 0 {
+		tests = append(tests, unique...)
 	}
 	if w.brief || w.similar && !pgtest.Full() {
 		tests = slices.DeleteFunc(tests, func(t test) bool { return !t.brief() })
@@ -194,13 +195,30 @@ var everyWay = []test{
 	{"waiting/not settled", waitingIsNotSettled},
 	{"waiting/redriven", redriveReleases},
 	{"lease/own backoff", rowsOwnBackoff},
-}
-
-// inserts are the tests of what writes rows. Among the SQL functions it is that for many rows.
-var inserts = []test{
 	{"insert/defaults", insertDefaults},
 	{"insert/fields", insertFields},
+	{"insert/in the past", insertInThePast},
 	{"insert/batch", insertBatch},
+	{"insert/copy of every column", copiedColumnsArrive},
+	{"insert/waiting", insertWaiting},
+	{"claim/values", claimReturnsTheRow},
+	{"waiting/not due", waitingIsNotDue},
+	{"sweep/at rest", sweepsLeaveTheRestAlone},
+	{"operator/redrive actor", redriveRecordsTheActor},
+	{"input/error text", errorTextIsMadeStorable},
+	{"input/refused", refusesBadInput},
+	{"table/purge", purgesByAge},
+	{"table/next wake", tellsTheNextWake},
+	{"table/stats", countsLiveRows},
+	{"table/next wake at", tellsWhenToWake},
+	{"input/nil transaction", refusesNilTransactions},
+	{"drain/until nothing is due", drains},
+}
+
+// keys are the tests of tables with keyed rows.
+var keys = []test{
+	{"drain/a key in its order", drainsAKey},
+	{"insert/behind its key", insertsBehindItsKey},
 }
 
 // inTransactions are the tests of operations inside a caller's transaction.
@@ -212,25 +230,9 @@ var inTransactions = []test{
 	{"transaction/settings", settingsAreGivenBack},
 }
 
-// goWays are the tests of what the Go API has and the SQL functions lack.
-var goWays = []test{
-	{"insert/copy of every column", copiedColumnsArrive},
-	{"claim/values", claimReturnsTheRow},
-	{"insert/waiting", insertWaiting},
-	{"waiting/not due", waitingIsNotDue},
-	{"sweep/at rest", sweepsLeaveTheRestAlone},
-	{"operator/redrive actor", redriveRecordsTheActor},
-	{"input/error text", errorTextIsMadeStorable},
-	{"table/purge", purgesByAge},
-	{"table/next wake", tellsTheNextWake},
-	{"table/stats", countsLiveRows},
-	{"input/refused", refusesBadInput},
-	{"input/nil transaction", refusesNilTransactions},
-}
-
 // sqlFunctions are the tests of what only the SQL functions have.
 var sqlFunctions = []test{
-	{"input/refused", functionsRefuseBadInput},
+	{"input/function refused", functionsRefuseBadInput},
 	{"input/fetch refused", fetchRefusesBadInput},
 	{"input/null ids", functionsRefuseNullIDs},
 	{"operator/every row is answered", verbsAnswer},

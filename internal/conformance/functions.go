@@ -3,7 +3,9 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,61 +49,6 @@ func (o functionOps) call(function string, n int) string {
 	return fmt.Sprintf("%s_%s(%s)", o.spec.Name(), function, strings.Join(params, ", "))
 }
 
-func (o functionOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error) {
-	var ids []uuid.UUID
-	for _, row := range rows {
-		query, args, ok := o.writing(row)
-		if !ok {
-			var err error
-			if query, args, err = o.insertion(row); err != nil {
-				return nil, err
-			}
-		}
-		var id uuid.UUID
-		if err := o.tx.QueryRow(ctx, query, described(args)...).Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
-// insertion names only the columns that the row sets, so that the table's defaults apply to the others.
-func (o functionOps) insertion(row workqueue.NewRow) (query string, args []any, err error) {
-	var columns, params []string
-	add := func(column, typ string, value any) {
-		args = append(args, value)
-		columns = append(columns, column)
-		params = append(params, fmt.Sprintf("$%d::%s", len(args), typ))
-	}
-	if row.ID != uuid.Nil {
-		add("id", "uuid", row.ID)
-	}
-	if !row.DueAt.IsZero() {
-		add("due_at", "timestamptz", row.DueAt)
-	}
-	if row.MaxAttempts > 0 {
-		add("max_attempts", "integer", row.MaxAttempts)
-	}
-	if row.Waiting {
-		add("waiting", "boolean", true)
-	}
-	for column, value := range map[string]any{"headers": row.Headers, "retry": storedRetry(row.Retry)} {
-		encoded, err := json.Marshal(value)
-		if err != nil {
-			return "", nil, err
-		}
-		if text := string(encoded); text != "null" {
-			add(column, "jsonb", text)
-		}
-	}
-	for i, c := range o.spec.Columns {
-		add(`"`+c.Name+`"`, c.Type, row.Values[i])
-	}
-	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) RETURNING id",
-		o.spec.Name(), strings.Join(columns, ", "), strings.Join(params, ", ")), args, nil
-}
-
 // storedRetry returns a row's own backoff in the form that the table's functions read, or nil for the zero value.
 func storedRetry(r workqueue.Retry) map[string]any {
 	if r == (workqueue.Retry{}) {
@@ -115,21 +62,111 @@ func storedRetry(r workqueue.Retry) map[string]any {
 
 func (o functionOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int,
 	lanes ...any) ([]uuid.UUID, error) {
-	args := o.fetchArgs(owner, lease, limit, lanes)
-	rows, err := o.tx.Query(ctx, "SELECT id FROM "+o.call("fetch", len(args))+" WHERE entry = 'row' ORDER BY place",
-		described(args)...)
-	if err != nil {
-		return nil, err
+	rows, err := o.fetch(ctx, owner, lease, limit, lanes...)
+	return idsOfRows(rows), err
+}
+
+func (o functionOps) fetch(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int,
+	lanes ...any) ([]workqueue.Row, error) {
+	f, err := o.fetchAt(ctx, nil, owner, lease, limit, lanes...)
+	return f.rows, err
+}
+
+// A fetched is what a fetch returns.
+type fetched struct {
+	rows    []workqueue.Row
+	againIn float64
+	more    bool
+	cursor  *string
+}
+
+// fetchAt fetches behind a cursor, and checks that places count from 1 and that there is one end, which is last.
+func (o functionOps) fetchAt(ctx context.Context, cursor *string, owner uuid.UUID, lease time.Duration, limit int,
+	lanes ...any) (f fetched, err error) {
+	args := append(o.fetchArgs(given(owner), floored(lease), limit, lanes), cursor)
+	columns := ""
+	for _, c := range o.spec.Columns {
+		if !c.Internal {
+			columns += ", " + pgx.Identifier{c.Name}.Sanitize()
+		}
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	rows, err := o.tx.Query(ctx, "SELECT entry, place, id, due_at, created_at, attempts, max_attempts, headers::text, "+
+		"again_in, more, cursor"+columns+" FROM "+o.call("fetch", len(args)), described(args)...)
+	if err != nil {
+		return f, err
+	}
+	ended := false
+	defer rows.Close()
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return f, err
+		}
+		if ended {
+			return f, fmt.Errorf("a %v is behind the end", values[0])
+		}
+		if ended = values[0] == "end"; ended {
+			f.againIn, f.more = values[8].(float64), values[9].(bool)
+			next := values[10].(string)
+			f.cursor = &next
+			continue
+		}
+		row := workqueue.Row{ID: values[2].([16]byte), Token: owner, DueAt: values[3].(time.Time),
+			CreatedAt: values[4].(time.Time), Attempt: int(values[5].(int32)), MaxAttempts: int(values[6].(int32)),
+			Values: values[11:]}
+		if headers, ok := values[7].(string); ok {
+			if err := json.Unmarshal([]byte(headers), &row.Headers); err != nil {
+				return f, err
+			}
+		}
+		f.rows = append(f.rows, row)
+		if int(values[1].(int32)) != len(f.rows) {
+			return f, fmt.Errorf("row %d has the place %v", len(f.rows), values[1])
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return f, err
+	}
+	if !ended {
+		return f, errors.New("the fetch has no end")
+	}
+	return f, nil
+}
+
+// given is NULL for no token.
+func given(token uuid.UUID) any {
+	if token == uuid.Nil {
+		return nil
+	}
+	return token
+}
+
+// floored is a length of time in the microseconds that PostgreSQL knows. A little less than nothing stays so.
+func floored(d time.Duration) time.Duration {
+	if whole := d.Truncate(time.Microsecond); whole <= d {
+		return whole
+	}
+	return d.Truncate(time.Microsecond) - time.Microsecond
+}
+
+// sendable is a text as a program has to send it: PostgreSQL takes no NUL, and only valid UTF-8.
+func sendable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
+}
+
+// apart does fn in a savepoint.
+func (o functionOps) apart(ctx context.Context, fn func(ops) error) error {
+	return pgx.BeginFunc(ctx, o.tx, func(tx pgx.Tx) error { return fn(functionOps{tx, o.spec}) })
 }
 
 // fetchArgs are the arguments of a fetch from one lane. A lane without rules and topics is an array.
 func (o functionOps) fetchArgs(owner, lease, limit any, lanes []any) []any {
 	args := []any{owner, lease, limit}
 	for i, value := range lanes {
-		if name := o.spec.Lanes[i]; name != o.spec.Admission && name != o.spec.Topics.Lane {
-			value = []any{value}
+		if i < len(o.spec.Lanes) { // a value too many is the next argument
+			if name := o.spec.Lanes[i]; name != o.spec.Admission && name != o.spec.Topics.Lane {
+				value = []any{value}
+			}
 		}
 		args = append(args, value)
 	}
@@ -142,29 +179,46 @@ func (o functionOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) 
 
 func (o functionOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
 	cause string) ([]uuid.UUID, error) {
-	return o.settle(ctx, "retry", owner, ids, delay, cause)
+	return o.settle(ctx, "retry", owner, ids, floored(delay), sendable(cause))
 }
 
 func (o functionOps) retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return o.settle(ctx, "retry", owner, ids, nil, cause)
+	return o.settle(ctx, "retry", owner, ids, nil, sendable(cause))
 }
 
 func (o functionOps) fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return o.settle(ctx, "fail", owner, ids, cause)
+	return o.settle(ctx, "fail", owner, ids, sendable(cause))
 }
 
 func (o functionOps) snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID,
 	error) {
-	return o.settle(ctx, "snooze", owner, ids, delay)
+	return o.settle(ctx, "snooze", owner, ids, floored(delay))
 }
 
 func (o functionOps) release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
 	return o.settle(ctx, "release", owner, ids)
 }
 
+// leave is an outcome of settle, which has no short form and takes each id once.
+func (o functionOps) leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
+	cause string) ([]uuid.UUID, error) {
+	outcomes := []outcome{}
+	for i, id := range ids {
+		if len(ids) > workqueue.MaxBatch || !slices.Contains(ids[:i], id) {
+			outcomes = append(outcomes, outcome{"id": id, "token": owner, "outcome": "leave",
+				"delay": floored(delay).Seconds(), "error": sendable(cause)})
+		}
+	}
+	encoded, err := json.Marshal(outcomes)
+	if err != nil {
+		return nil, err
+	}
+	return o.told(ctx, "SELECT place, id, result FROM "+o.call("settle", 1), string(encoded))
+}
+
 func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
 	error) {
-	return o.settle(ctx, "extend", owner, ids, lease)
+	return o.settle(ctx, "extend", owner, ids, floored(lease))
 }
 
 // settle reads what a function says of each row as the Go API does: the rows that it changed, and those that the claim
@@ -221,12 +275,59 @@ func (o functionOps) reap(ctx context.Context, limit int) (r workqueue.Reaped, e
 	return r, err
 }
 
-func (o functionOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return o.verb(ctx, "redrive", ids)
+func (o functionOps) sweep(ctx context.Context, limit int) (total int, err error) {
+	for _, suffix := range o.spec.Sweeps {
+		var n int
+		if err := o.tx.QueryRow(ctx, "SELECT "+o.call(suffix, 1), described([]any{limit})...).Scan(&n); err != nil {
+			return total, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// purge names the ages of both kinds of rows: with NULL, rows of a kind are kept.
+func (o functionOps) purge(ctx context.Context, limit int, done, failed any) (n int, err error) {
+	err = o.tx.QueryRow(ctx, "SELECT done + failed FROM "+o.call("purge", 3),
+		described([]any{limit, done, failed})...).Scan(&n)
+	return n, err
+}
+
+func (o functionOps) purgeDone(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return o.purge(ctx, limit, floored(age), nil)
+}
+
+func (o functionOps) purgeFailed(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return o.purge(ctx, limit, nil, floored(age))
+}
+
+func (o functionOps) redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]uuid.UUID, error) {
+	return o.verb(ctx, "redrive", ids, sendable(actor))
+}
+
+// wake asks with a fetch that it undoes. A fetch says when rows are due; leases are for those who reap.
+func (o functionOps) wake(ctx context.Context, lanes ...any) (in *time.Duration, err error) {
+	undone := errors.New("undone")
+	err = o.apart(ctx, func(o ops) error {
+		f, err := o.(functionOps).fetchAt(ctx, nil, workqueue.NewOwnerToken(), lease, 1, lanes...)
+		switch wait := time.Duration(f.againIn * float64(time.Second)); {
+		case err != nil:
+			return err
+		case len(f.rows) > 0:
+			in = new(time.Duration)
+		case wait < longestWait:
+			in = &wait
+		}
+		return undone
+	})
+	if errors.Is(err, undone) {
+		err = nil
+	}
+	return in, err
 }
 
 func (o functionOps) cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error) {
-	return o.verb(ctx, "cancel", ids, reason)
+	return o.verb(ctx, "cancel", ids, sendable(reason))
 }
 
 // verb calls a function of operators, and returns the ids that it changed.
@@ -238,6 +339,15 @@ func (o functionOps) verb(ctx context.Context, function string, ids []uuid.UUID,
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+}
+
+func (o functionOps) stats(ctx context.Context) (s workqueue.Stats, err error) {
+	var oldest float64
+	err = o.tx.QueryRow(ctx, "SELECT ready, scheduled, in_progress, expired, waiting, failed, cancelled, "+
+		"oldest_ready_seconds, partial FROM "+o.call("stats", 0)).Scan(&s.Ready, &s.Scheduled, &s.InProgress,
+		&s.Expired, &s.Waiting, &s.Failed, &s.Cancelled, &oldest, &s.Partial)
+	s.OldestReady = time.Duration(oldest * float64(time.Second))
+	return s, err
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

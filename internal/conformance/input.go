@@ -22,7 +22,7 @@ import (
 // A badInput is a call that must be refused before it writes anything.
 type badInput struct {
 	name string
-	call func(ctx context.Context, o queueOps) error
+	call func(ctx context.Context, o ops) error
 }
 
 func badInputName(b badInput) string { return b.name }
@@ -31,18 +31,17 @@ func badInputName(b badInput) string { return b.name }
 func refusesBadInput(s *suite) {
 	held := s.claimed(2)
 	s.ready(1)
-	each(s, slices.Concat(s.badLimits(held), s.badTimes(held), s.badRows()), badInputName, func(s *suite,
-		bad badInput) {
+	list := slices.Concat(s.badLimits(held), s.badTimes(held), s.badRows())
+	if s.way.functions {
+		list = slices.DeleteFunc(list, func(b badInput) bool { return isOnlyInGo(s.Case, "input/refused/"+b.name) })
+	}
+	each(s, list, badInputName, func(s *suite, bad badInput) {
 		before := s.contents()
 		id := uuid.New()
 		s.do(func(ctx context.Context, o ops) error {
-			err := bad.call(ctx, o.(queueOps))
-			if !errors.Is(err, workqueue.ErrInvalid) {
-				s.Errorf("got the error %v, want an InvalidError", err)
-			}
-			var invalid *workqueue.InvalidError
-			if errors.As(err, &invalid) && (invalid.Field == "" || invalid.Reason == "") {
-				s.Errorf("the error %#v does not say what is wrong", invalid)
+			err := o.apart(ctx, func(o ops) error { return bad.call(ctx, o) })
+			if problem := s.way.judge(err); problem != "" {
+				s.Errorf("got the error %v, %s", err, problem)
 			}
 			row := s.newRow()
 			row.ID = id
@@ -54,10 +53,34 @@ func refusesBadInput(s *suite) {
 	})
 }
 
+// judge says what is wrong with the error of a call that had to be refused. Of what reaches no function, since it is no
+// text or no number of PostgreSQL, or since it is inserted without one, the server says what is wrong in its own words.
+func (w way) judge(err error) string {
+	if !w.functions {
+		var invalid *workqueue.InvalidError
+		switch {
+		case !errors.Is(err, workqueue.ErrInvalid):
+			return "want an InvalidError"
+		case errors.As(err, &invalid) && (invalid.Field == "" || invalid.Reason == ""):
+			return "which does not say what is wrong"
+		}
+		return ""
+	}
+	var pg *pgconn.PgError
+	switch {
+	case !errors.As(err, &pg):
+		return "want a refusal by the server"
+	case pg.Code == "22023" && pg.ColumnName != "" && pg.Hint != "" && strings.HasPrefix(pg.Message, pg.ColumnName),
+		pg.Code[:2] == "22" && pg.Code != "22023", pg.Code[:2] == "23":
+		return ""
+	}
+	return "want SQLSTATE 22023 with the parameter and a hint, or that of a bad value"
+}
+
 func (s *suite) badLimits(held claim) []badInput {
-	claim := func(token uuid.UUID, limit int, lanes ...any) func(context.Context, queueOps) error {
-		return func(ctx context.Context, o queueOps) error {
-			_, err := o.Claim(ctx, token, lease, limit, lanes...)
+	claim := func(token uuid.UUID, limit int, lanes ...any) func(context.Context, ops) error {
+		return func(ctx context.Context, o ops) error {
+			_, err := o.claim(ctx, token, lease, limit, lanes...)
 			return err
 		}
 	}
@@ -73,26 +96,26 @@ func (s *suite) badLimits(held claim) []badInput {
 		{"claim with a random token", claim(uuid.New(), 1, s.Lanes[0]...)},
 		{"claim with a token of process 0", claim(uuid.UUID{6: 0x80, 8: 0x80}, 1, s.Lanes[0]...)},
 		{"claim of a lane too many", claim(workqueue.NewOwnerToken(), 1, append(slices.Clone(s.Lanes[0]), "x")...)},
-		{"reap of 0", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, 0); return err }},
-		{"reap of -1", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, -1); return err }},
-		{"purge of -1", func(ctx context.Context, o queueOps) error { _, err := o.PurgeDone(ctx, 0, -1); return err }},
-		{"purge of failed of 0", func(ctx context.Context, o queueOps) error {
-			_, err := o.PurgeFailed(ctx, 0, 0)
+		{"reap of 0", func(ctx context.Context, o ops) error { _, err := o.reap(ctx, 0); return err }},
+		{"reap of -1", func(ctx context.Context, o ops) error { _, err := o.reap(ctx, -1); return err }},
+		{"purge of -1", func(ctx context.Context, o ops) error { _, err := o.purgeDone(ctx, 0, -1); return err }},
+		{"purge of failed of 0", func(ctx context.Context, o ops) error {
+			_, err := o.purgeFailed(ctx, 0, 0)
 			return err
 		}},
-		{"cancel of too many", func(ctx context.Context, o queueOps) error {
-			_, err := o.Cancel(ctx, many, "")
+		{"cancel of too many", func(ctx context.Context, o ops) error {
+			_, err := o.cancel(ctx, many, "")
 			return err
 		}},
-		{"sweep of 0", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, 0); return err }},
-		{"sweep of -1", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, -1); return err }},
-		{"redrive of too many", func(ctx context.Context, o queueOps) error {
-			_, err := o.Redrive(ctx, many, "")
+		{"sweep of 0", func(ctx context.Context, o ops) error { _, err := o.sweep(ctx, 0); return err }},
+		{"sweep of -1", func(ctx context.Context, o ops) error { _, err := o.sweep(ctx, -1); return err }},
+		{"redrive of too many", func(ctx context.Context, o ops) error {
+			_, err := o.redrive(ctx, many, "")
 			return err
 		}},
 	}
 	for _, st := range s.settles() {
-		list = append(list, badInput{st.name + " of too many", func(ctx context.Context, o queueOps) error {
+		list = append(list, badInput{st.name + " of too many", func(ctx context.Context, o ops) error {
 			_, err := st.do(ctx, o, held.token, many)
 			return err
 		}})
@@ -109,27 +132,27 @@ func (s *suite) badTimes(held claim) (list []badInput) {
 		"without end": 1<<63 - 1,
 	} {
 		list = append(list,
-			badInput{"claim with a lease " + name, func(ctx context.Context, o queueOps) error {
-				_, err := o.Claim(ctx, workqueue.NewOwnerToken(), d, 1, s.Lanes[0]...)
+			badInput{"claim with a lease " + name, func(ctx context.Context, o ops) error {
+				_, err := o.claim(ctx, workqueue.NewOwnerToken(), d, 1, s.Lanes[0]...)
 				return err
 			}},
-			badInput{"extend with a lease " + name, func(ctx context.Context, o queueOps) error {
-				_, err := o.Extend(ctx, held.token, held.ids, d)
+			badInput{"extend with a lease " + name, func(ctx context.Context, o ops) error {
+				_, err := o.extend(ctx, held.token, held.ids, d)
 				return err
 			}})
 	}
 	for name, d := range map[string]time.Duration{"negative": -1, "of centuries": 100 * 365 * 24 * time.Hour} {
 		list = append(list,
-			badInput{"abandon with a delay " + name, func(ctx context.Context, o queueOps) error {
-				_, err := o.Abandon(ctx, held.token, held.ids, d, cause)
+			badInput{"abandon with a delay " + name, func(ctx context.Context, o ops) error {
+				_, err := o.abandon(ctx, held.token, held.ids, d, cause)
 				return err
 			}},
-			badInput{"snooze with a delay " + name, func(ctx context.Context, o queueOps) error {
-				_, err := o.Snooze(ctx, held.token, held.ids, d)
+			badInput{"snooze with a delay " + name, func(ctx context.Context, o ops) error {
+				_, err := o.snooze(ctx, held.token, held.ids, d)
 				return err
 			}},
-			badInput{"purge with an age " + name, func(ctx context.Context, o queueOps) error {
-				_, err := o.PurgeFailed(ctx, d, 1)
+			badInput{"purge with an age " + name, func(ctx context.Context, o ops) error {
+				_, err := o.purgeFailed(ctx, d, 1)
 				return err
 			}})
 	}
@@ -139,10 +162,10 @@ func (s *suite) badTimes(held claim) (list []badInput) {
 // badRows are inserts of three rows, the last of which is bad.
 func (s *suite) badRows() (list []badInput) {
 	bad := func(name string, spoil func(*workqueue.NewRow)) {
-		list = append(list, badInput{"insert with " + name, func(ctx context.Context, o queueOps) error {
-			rows := []workqueue.NewRow{s.newRow(), s.newRow(), s.newRow()}
+		list = append(list, badInput{"insert with " + name, func(ctx context.Context, o ops) error {
+			rows := []workqueue.NewRow{s.newRow(), s.newRow(), s.callable()}
 			spoil(&rows[2])
-			_, err := o.write(ctx, rows...)
+			_, err := o.enqueue(ctx, rows...)
 			return err
 		}})
 	}
@@ -175,6 +198,16 @@ func (s *suite) badRows() (list []badInput) {
 		}
 	}
 	return list
+}
+
+// callable makes a row that the functions can write, if there are any.
+func (s *suite) callable() (row workqueue.NewRow) {
+	for range 10 {
+		if row = s.newRow(); !s.way.functions || !(functionOps{spec: s.table.Spec()}).called(row).direct() {
+			break
+		}
+	}
+	return row
 }
 
 // A missing transaction is an error, whether it is nil or wraps a nil.
@@ -352,7 +385,7 @@ func functionsRefuseNullIDs(s *suite) {
 // coreFunctions are the functions of every table, whatever its domain adds.
 var coreFunctions = []string{"fetch", "settle", "ack", "retry", "snooze", "wait_until", "release", "fail", "extend",
 	"complete", "reap_expired", "redrive", "run_now", "reschedule", "cancel", "discard", "delete", "announce", "purge",
-	"fold_step", "fold", "each", "maintain_step", "maintain"}
+	"fold_step", "fold", "each", "maintain_step", "maintain", "stats"}
 
 // A role that may log in may not yet do work: no function, not even a domain's, is executable by PUBLIC, and each is
 // safe from the caller's search_path.

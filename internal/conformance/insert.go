@@ -21,6 +21,15 @@ func (s *suite) write(rows ...workqueue.NewRow) (inserted []workqueue.Enqueued, 
 	return inserted, err
 }
 
+// once is write for rows whose unique values may be taken: the row that is there stays as it is.
+func (s *suite) once(rows ...workqueue.NewRow) (inserted []workqueue.Enqueued, err error) {
+	err = s.try(func(ctx context.Context, o ops) (err error) {
+		inserted, err = o.once(ctx, rows...)
+		return err
+	})
+	return inserted, err
+}
+
 // fresh is what the core's columns of a new row contain.
 var fresh = effect{
 	"status": is(0), "due_at": now, "created_at": now, "attempts": is(0), "locked_until": null, "owner_token": null,
@@ -57,7 +66,7 @@ func insertDefaults(s *suite) {
 
 func insertFields(s *suite) {
 	due := s.clock().Add(time.Hour)
-	row := s.newRow()
+	row := s.callable()
 	row.ID, row.DueAt, row.MaxAttempts, row.Headers = uuid.New(), due, 3, map[string]string{"k": `"v" \ {}`}
 	id := s.newlyInserted(fresh.with(effect{"due_at": at(due), "max_attempts": is(3),
 		"headers": is(map[string]any{"k": `"v" \ {}`})}),
@@ -67,10 +76,13 @@ func insertFields(s *suite) {
 			return inserted[0].ID
 		})
 	equal(s, "id", id, row.ID)
+}
 
-	s.newlyInserted(fresh, func() uuid.UUID { // a past time means now
-		row := s.newRow()
-		row.DueAt = due.Add(-24 * time.Hour)
+// A past time means now.
+func insertInThePast(s *suite) {
+	row := s.callable()
+	row.DueAt = s.clock().Add(-23 * time.Hour)
+	s.newlyInserted(fresh, func() uuid.UUID {
 		inserted, err := s.write(row)
 		s.ok(err)
 		return inserted[0].ID
@@ -111,14 +123,14 @@ const taken = 1_000_000 // larger than any number that newRow uses
 
 // A duplicate changes nothing and reports the existing row, whatever its state.
 func duplicateReportsTheHolder(s *suite) {
-	holder, err := s.write(s.same(taken))
+	holder, err := s.once(s.same(taken))
 	s.ok(err)
 	check := func() {
 		s.Helper()
 		s.unchanged(idsOf(holder), func() {
 			again := s.same(taken)
 			again.DueAt, again.MaxAttempts, again.Headers = s.clock().Add(time.Hour), 3, map[string]string{"k": "v"}
-			got, err := s.write(again)
+			got, err := s.once(again)
 			s.ok(err)
 			equal(s, "inserted", got[0], workqueue.Enqueued{ID: holder[0].ID, Duplicate: true})
 		})
@@ -132,9 +144,9 @@ func duplicateReportsTheHolder(s *suite) {
 }
 
 func duplicateInsideABatch(s *suite) {
-	holder, err := s.write(s.same(taken))
+	holder, err := s.once(s.same(taken))
 	s.ok(err)
-	got, err := s.write(s.same(taken+1), s.same(taken), s.same(taken+2), s.same(taken+1), s.same(taken+1))
+	got, err := s.once(s.same(taken+1), s.same(taken), s.same(taken+2), s.same(taken+1), s.same(taken+1))
 	s.ok(err)
 	want := []workqueue.Enqueued{
 		{ID: got[0].ID}, {ID: holder[0].ID, Duplicate: true}, {ID: got[2].ID},
@@ -154,7 +166,7 @@ func nullIsNeverADuplicate(s *suite) {
 		}
 		row := s.same(taken)
 		row.Values[i] = nil
-		got, err := s.write(row, row)
+		got, err := s.once(row, row)
 		s.ok(err)
 		equal(s, "duplicates", got[0].Duplicate || got[1].Duplicate || got[0].ID == got[1].ID, false)
 	}
@@ -168,7 +180,7 @@ func concurrentDuplicates(s *suite) {
 		for n := range rows {
 			rows[n] = s.same(taken + n)
 		}
-		got[i], err = s.write(rows...)
+		got[i], err = s.once(rows...)
 		return err
 	})
 	equal(s, "rows", scan[int](s, "SELECT count(*) FROM $T"), keys)
@@ -196,7 +208,7 @@ func duplicateOfARolledBackRow(s *suite) {
 	var got []workqueue.Enqueued
 	s.together(2, func(i int) (err error) {
 		if i == 0 {
-			got, err = s.write(s.same(taken))
+			got, err = s.once(s.same(taken))
 			return err
 		}
 		return s.whenBlockedBy(holder, func() error { return holder.Rollback(context.WithoutCancel(s.Context())) })

@@ -220,7 +220,7 @@ func redriveEffect(s *suite) {
 	s.unchanged(c.ids[1:], func() {
 		s.expect(c.ids[0], e, func() {
 			s.do(func(ctx context.Context, o ops) error {
-				ids, err := o.redrive(ctx, []uuid.UUID{c.ids[0], c.ids[0]})
+				ids, err := o.redrive(ctx, []uuid.UUID{c.ids[0], c.ids[0]}, "")
 				s.sameIDs(ids, c.ids[:1])
 				return err
 			})
@@ -236,7 +236,7 @@ func redriveOnlyFailed(s *suite) {
 	s.unchanged(ids, func() {
 		for _, ids := range [][]uuid.UUID{ids, {uuid.New()}, {}} {
 			s.do(func(ctx context.Context, o ops) error {
-				changed, err := o.redrive(ctx, ids)
+				changed, err := o.redrive(ctx, ids, "")
 				s.sameIDs(changed, nil)
 				return err
 			})
@@ -247,10 +247,10 @@ func redriveOnlyFailed(s *suite) {
 func redriveRecordsTheActor(s *suite) {
 	c, id := s.one()
 	s.settled(failSettle(), c.token, c.ids, c.ids, nil, nil)
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-		_, err := q.Redrive(ctx, c.ids, "alice\x00 of support")
+	s.do(func(ctx context.Context, o ops) error {
+		_, err := o.redrive(ctx, c.ids, "alice\x00 of support")
 		return err
-	}))
+	})
 	headers := scan[map[string]string](s, "SELECT headers FROM $T WHERE id = $1", id)
 	equal(s, "actor", headers["txwork-redriven-by"], "alice of support")
 	at, err := time.Parse(time.RFC3339Nano, headers["txwork-redriven-at"])

@@ -254,9 +254,9 @@ func announces(s *suite) {
 	s.settled(failSettle(), c.token, c.ids[1:2], c.ids[1:2], nil, nil)
 	heard("claim and settles")
 
-	s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids[1:2]); return err })
+	s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids[1:2], ""); return err })
 	heard("a redrive", "due")
-	s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids[1:2]); return err })
+	s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids[1:2], ""); return err })
 	heard("a redrive of nothing")
 
 	s.wantCancelled(c.ids[2])

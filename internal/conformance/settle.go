@@ -33,7 +33,7 @@ var failed = effect{"status": is(3), "completed_at": now, "failed_at": now, "loc
 // settles returns the settles that every way has.
 func (s *suite) settles() []settle {
 	return []settle{s.ackSettle(), abandonSettle(0), abandonSettle(time.Minute), s.retrySettle(), failSettle(),
-		extendSettle(), snoozeSettle(), releaseSettle()}
+		extendSettle(), snoozeSettle(), releaseSettle(), leaveSettle()}
 }
 
 // ends returns the settles that end a claim.
@@ -137,6 +137,18 @@ func releaseSettle() settle {
 	}
 }
 
+// A worker leaves rows that it has not begun to others, after a while and with the reason.
+func leaveSettle() settle {
+	return settle{
+		name:   "leave",
+		effect: snoozeSettle().effect.with(effect{"last_error": like(cause + " since ")}),
+		wanted: failed,
+		do: func(ctx context.Context, o ops, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+			return o.leave(ctx, owner, ids, time.Minute, cause)
+		},
+	}
+}
+
 // settled runs one settle, and checks which rows it reports as changed, lost or gone.
 func (s *suite) settled(st settle, token uuid.UUID, ids, changed, lost, gone []uuid.UUID) {
 	s.Helper()
@@ -203,7 +215,7 @@ var staleClaims = []staleClaim{
 	{"failed and redriven", func(s *suite) claim {
 		c := s.claimed(2)
 		s.settled(failSettle(), c.token, c.ids, c.ids, nil, nil)
-		s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids); return err })
+		s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids, ""); return err })
 		return c
 	}},
 }

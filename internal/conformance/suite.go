@@ -40,6 +40,15 @@ type suite struct {
 	table *workqueue.Table
 	begin begin
 	rows  *atomic.Int64 // number of rows made so far
+	seen  *names        // nil: nothing is compared
+}
+
+// Run records the name of the test before it runs it.
+func (s *suite) Run(name string, run func(*testing.T)) bool {
+	return s.T.Run(name, func(t *testing.T) {
+		s.seen.add(t.Name())
+		run(t)
+	})
 }
 
 func newSuite(t *testing.T, c Case, w way, options ...pgtest.Option) *suite {
@@ -101,11 +110,6 @@ func (s *suite) try(fn func(ctx context.Context, o ops) error) error {
 func (s *suite) do(fn func(ctx context.Context, o ops) error) {
 	s.Helper()
 	s.ok(s.try(fn))
-}
-
-// queue runs fn on the Go API of the way.
-func (s *suite) queue(fn func(ctx context.Context, q *workqueue.Queue) error) error {
-	return s.try(func(ctx context.Context, o ops) error { return fn(ctx, o.(queueOps).Queue) })
 }
 
 // open begins a transaction that the test ends itself.

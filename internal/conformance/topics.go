@@ -117,7 +117,7 @@ func pausedRedriven(s *suite) {
 	redriven := []uuid.UUID{c.ids[0], cancelled}
 	for _, id := range redriven {
 		s.do(func(ctx context.Context, o ops) error {
-			ids, err := o.redrive(ctx, []uuid.UUID{id})
+			ids, err := o.redrive(ctx, []uuid.UUID{id}, "")
 			s.sameIDs(ids, []uuid.UUID{id})
 			return err
 		})

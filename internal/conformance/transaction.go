@@ -131,7 +131,16 @@ func (s *suite) operations() []operation {
 			return err
 		}},
 		{"reap", func(ctx context.Context, o ops, _ claim) error { _, err := o.reap(ctx, 1); return err }},
-		{"redrive", func(ctx context.Context, o ops, c claim) error { _, err := o.redrive(ctx, c.ids); return err }},
+		{"redrive", func(ctx context.Context, o ops, c claim) error {
+			_, err := o.redrive(ctx, c.ids, "")
+			return err
+		}},
+		{"cancel", func(ctx context.Context, o ops, c claim) error {
+			_, err := o.cancel(ctx, c.ids, "")
+			return err
+		}},
+		{"sweep", func(ctx context.Context, o ops, _ claim) error { _, err := o.sweep(ctx, 1); return err }},
+		{"purge", func(ctx context.Context, o ops, _ claim) error { _, err := o.purgeDone(ctx, 0, 1); return err }},
 	}
 	for _, st := range s.settles() {
 		list = append(list,

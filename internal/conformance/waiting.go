@@ -55,7 +55,7 @@ func redriveReleases(s *suite) {
 	}
 	s.unchanged(held[1:], func() {
 		s.do(func(ctx context.Context, o ops) error {
-			ids, err := o.redrive(ctx, held[:1])
+			ids, err := o.redrive(ctx, held[:1], "")
 			s.sameIDs(ids, held[:1])
 			return err
 		})
@@ -85,17 +85,10 @@ func cancelWaiting(s *suite) {
 // No worker needs to wake up for a row that is held back, and stats counts it separately.
 func waitingIsNotDue(s *suite) {
 	s.waiting(2)
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-		w, err := q.NextWakeAt(ctx)
-		equal(s, "next wake", w, nil)
-		return err
-	}))
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-		got, err := q.Stats(ctx)
-		equal(s, "stats", got, workqueue.Stats{Waiting: 2})
-		equal(s, "live rows", got.Live(), 2)
-		return err
-	}))
+	equal(s, "next wake", s.wake(), nil)
+	got := s.stats()
+	equal(s, "stats", got, workqueue.Stats{Waiting: 2})
+	equal(s, "live rows", got.Live(), 2)
 }
 
 // own is a backoff that differs from that of every table.
@@ -145,11 +138,11 @@ func (s *suite) rest() []uuid.UUID {
 func sweepsLeaveTheRestAlone(s *suite) {
 	ids := s.rest()
 	s.unchanged(ids, func() {
-		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-			n, err := q.Sweep(ctx, 100)
+		s.do(func(ctx context.Context, o ops) error {
+			n, err := o.sweep(ctx, 100)
 			equal(s, "rows swept", n, 0)
 			return err
-		}))
+		})
 	})
 }
 

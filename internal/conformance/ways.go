@@ -46,11 +46,20 @@ type transaction struct {
 	rollback func() error
 }
 
-// ops are the operations that every way has. Each returns the ids that it changed.
+// ops are the operations that every way has. Those that change rows return their ids; fetch is a claim that returns the
+// rows.
 type ops interface {
+	// insert writes rows as they are given. enqueue writes many rows at once, and once does so where a row with the
+	// same unique values has to stay as it is.
 	insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error)
 	enqueue(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error)
+	once(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error)
+
+	// apart undoes what fn did if it fails, so that the transaction goes on.
+	apart(ctx context.Context, fn func(o ops) error) error
+
 	claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error)
+	fetch(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]workqueue.Row, error)
 	ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID,
 		error)
@@ -58,10 +67,30 @@ type ops interface {
 	fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
 	snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID, error)
 	release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
+	leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error)
 	extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
 	reap(ctx context.Context, limit int) (workqueue.Reaped, error)
-	redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
+	sweep(ctx context.Context, limit int) (int, error)
+	purgeDone(ctx context.Context, age time.Duration, limit int) (int, error)
+	purgeFailed(ctx context.Context, age time.Duration, limit int) (int, error)
+	redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]uuid.UUID, error)
 	cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error)
+
+	// wake tells in how long there is work in the lanes, up to the longest time for which a fetch says to wait. Nil is
+	// not before that.
+	wake(ctx context.Context, lanes ...any) (*time.Duration, error)
+	stats(ctx context.Context) (workqueue.Stats, error)
+}
+
+// longestWait is for how long a fetch says to wait at most.
+const longestWait = time.Minute
+
+func idsOfRows(rows []workqueue.Row) []uuid.UUID {
+	ids := make([]uuid.UUID, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	return ids
 }
 
 // queueOps are the operations of the Go API.
@@ -85,14 +114,22 @@ func (o queueOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.
 	return ids, err
 }
 
+func (o queueOps) once(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+	return o.write(ctx, rows...)
+}
+
+// apart need not undo anything: what Go refuses has not reached the database.
+func (o queueOps) apart(_ context.Context, fn func(ops) error) error { return fn(o) }
+
 func (o queueOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int,
 	lanes ...any) ([]uuid.UUID, error) {
 	rows, err := o.Claim(ctx, owner, lease, limit, lanes...)
-	ids := make([]uuid.UUID, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-	}
-	return ids, err
+	return idsOfRows(rows), err
+}
+
+func (o queueOps) fetch(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int,
+	lanes ...any) ([]workqueue.Row, error) {
+	return o.Claim(ctx, owner, lease, limit, lanes...)
 }
 
 func (o queueOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
@@ -126,17 +163,42 @@ func (o queueOps) release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID)
 	return o.Release(ctx, owner, ids)
 }
 
+func (o queueOps) leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
+	cause string) ([]uuid.UUID, error) {
+	return o.Leave(ctx, owner, ids, delay, cause)
+}
+
 func (o queueOps) reap(ctx context.Context, limit int) (workqueue.Reaped, error) {
 	return o.ReapExpired(ctx, limit)
 }
 
-func (o queueOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return o.Redrive(ctx, ids, "")
+func (o queueOps) sweep(ctx context.Context, limit int) (int, error) { return o.Sweep(ctx, limit) }
+
+func (o queueOps) purgeDone(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return o.PurgeDone(ctx, age, limit)
+}
+
+func (o queueOps) purgeFailed(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return o.PurgeFailed(ctx, age, limit)
+}
+
+func (o queueOps) redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]uuid.UUID, error) {
+	return o.Redrive(ctx, ids, actor)
 }
 
 func (o queueOps) cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error) {
 	return o.Cancel(ctx, ids, reason)
 }
+
+func (o queueOps) wake(ctx context.Context, _ ...any) (*time.Duration, error) {
+	w, err := o.NextWakeAt(ctx)
+	if w == nil || w.In > longestWait {
+		return nil, err
+	}
+	return &w.In, err
+}
+
+func (o queueOps) stats(ctx context.Context) (workqueue.Stats, error) { return o.Stats(ctx) }
 
 // inTx returns the operations in an application's transaction.
 func inTx(table *workqueue.Table, tx workqueue.Tx) queueOps {

@@ -43,6 +43,7 @@ func TestAnOperatorDecidesAboutRows(t *testing.T) {
 	}
 	for _, call := range []string{"outbox_pause('t')", "outbox_resume('t')", "inbox_pause('c', 't')",
 		"inbox_resume('c', 't')", "outbox_unblock('{}')", "jobs_unblock('{}')", "outbox_topics(10)", "timers_get('k')",
+		"jobs_stats()",
 		"jobs_pause('q')", "jobs_limit('q', 2, 0.5, 3)", "jobs_limit('q')", "jobs_resume('q')",
 		"timers_schedule_pause('s')", "timers_schedule_resume('s')", "timers_schedule_trigger('s')",
 		"jobs_schedule_pause('s')", "jobs_schedule_resume('s')", "jobs_schedule_trigger('s')"} {
@@ -83,7 +84,7 @@ func TestAnOperatorDoesNothingElse(t *testing.T) {
 		if name == "protocol" || name == "require" || name == "timers_get" {
 			continue // the viewer's, too
 		}
-		may := append(slices.Clone(verbs), "pause", "resume", "limit", "topics", "unblock", "join_row", "trigger")
+		may := append(slices.Clone(verbs), "pause", "resume", "limit", "topics", "stats", "unblock", "join_row", "trigger")
 		if !slices.ContainsFunc(may, func(suffix string) bool { return strings.HasSuffix(name, "_"+suffix) }) {
 			t.Errorf("the operator may call %s", name)
 		}

@@ -67,7 +67,7 @@ var touches = []string{"_settle", "_ack", "_retry", "_snooze", "_wait_until", "_
 	"_receive", "_set", "owner_token", "process_beat",
 	"protocol", "require", "_enqueue_many", "_receive_many", "_set_many", "_start_join", "_start_batch",
 	"_schedule_pause", "_schedule_resume", "_schedule_trigger",
-	"_steps", "_put_step", "_progress", "_output", "_complete", "_get"}
+	"_steps", "_put_step", "_progress", "_output", "_complete", "_get", "_stats"}
 
 // Each function is known either to conclude nothing from absence, or to refuse a role that does not see all rows.
 func TestEveryFunctionIsKnownToConcludeOrNot(t *testing.T) {
@@ -77,7 +77,8 @@ func TestEveryFunctionIsKnownToConcludeOrNot(t *testing.T) {
 		suffix := verdict(one.name)
 		used[suffix] = true
 		_, does := concludes[suffix]
-		guarded := strings.Contains(one.body, "row_security_active(")
+		// _stats only tells that it does not see all rows
+		guarded := strings.Contains(one.body, "row_security_active(") && suffix != "_stats"
 		switch {
 		case suffix == "":
 			t.Errorf("%s is in neither list: does it conclude something from the absence of rows?", one.signature)

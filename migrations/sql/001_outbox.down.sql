@@ -65,6 +65,7 @@ DROP FUNCTION "{{schema}}"."outbox_fail"(uuid, uuid[], text, boolean);
 DROP FUNCTION "{{schema}}"."outbox_extend"(uuid, uuid[], interval, interval);
 DROP FUNCTION "{{schema}}"."outbox_complete"(uuid, uuid);
 DROP FUNCTION "{{schema}}"."outbox_reap_expired"(integer);
+DROP FUNCTION "{{schema}}"."outbox_stats"();
 DROP FUNCTION "{{schema}}"."outbox_run_now"(uuid[]);
 DROP FUNCTION "{{schema}}"."outbox_reschedule"(uuid[], timestamptz);
 DROP FUNCTION "{{schema}}"."outbox_redrive"(uuid[], text);

@@ -26,6 +26,7 @@ DROP FUNCTION "{{schema}}"."inbox_fail"(uuid, uuid[], text, boolean);
 DROP FUNCTION "{{schema}}"."inbox_extend"(uuid, uuid[], interval, interval);
 DROP FUNCTION "{{schema}}"."inbox_complete"(uuid, uuid);
 DROP FUNCTION "{{schema}}"."inbox_reap_expired"(integer);
+DROP FUNCTION "{{schema}}"."inbox_stats"();
 DROP FUNCTION "{{schema}}"."inbox_run_now"(uuid[]);
 DROP FUNCTION "{{schema}}"."inbox_reschedule"(uuid[], timestamptz);
 DROP FUNCTION "{{schema}}"."inbox_redrive"(uuid[], text);

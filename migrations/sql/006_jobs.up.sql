@@ -689,7 +689,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -716,7 +716,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -1021,7 +1021,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest(own.errors) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality(own.sorted)])::boolean[]),
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest(own.errors) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality(own.sorted)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -1205,7 +1205,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1310,7 +1310,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1424,7 +1424,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1642,7 +1642,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1935,6 +1935,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."jobs_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."jobs" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."jobs" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."jobs" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."jobs"'::regclass) AS partial
+FROM "{{schema}}"."jobs" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."jobs_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -2507,6 +2541,11 @@ BEGIN
             MESSAGE = 'headers must be a JSON object',
             HINT = 'Give an object of texts, or NULL for none.';
     END IF;
+    IF ($13 IS NULL OR $13 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must be between 1970 and 9999',
+            HINT = 'NULL and a time in the past mean now.';
+    END IF;
     IF ($15 IS NULL OR $15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
             MESSAGE = 'max_attempts must be between 1 and 1000000',
@@ -2924,21 +2963,22 @@ BEGIN
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + CASE
                 WHEN (r.c14 IS NULL OR jsonb_typeof(r.c14) = 'object') IS NOT TRUE THEN 1
-                WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
-                WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 3
-                WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 4
-                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 5
-                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 6
-                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 7
-                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 8
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 9
-                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
-                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 11
-                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 12
-                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 13
-                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 14
-                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 15
-                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 16 END),
+                WHEN (r.c13 IS NULL OR r.c13 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
+                WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 5
+                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 6
+                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 7
+                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 8
+                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 9
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 11
+                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 12
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 13
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
+                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 15
+                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 16
+                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17 END),
             bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
             array_agg(DISTINCT CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END ORDER BY CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
             array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'), NULL,
@@ -2995,6 +3035,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
             MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
                 'max_attempts must be between 1 and 1000000',
                 'on_failure must be block, park or skip',
                 'limited_key must be NULL beside an ordered_key',
@@ -3477,14 +3518,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
@@ -7491,7 +7532,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -7518,7 +7559,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
@@ -7818,7 +7859,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest(own.errors) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality(own.sorted)])::boolean[]),
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest(own.errors) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality(own.sorted)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -8001,7 +8042,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -8106,7 +8147,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -8220,7 +8261,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -8436,7 +8477,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -8729,6 +8770,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."jobs_schedule_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."jobs_schedule" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."jobs_schedule" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."jobs_schedule" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."jobs_schedule"'::regclass) AS partial
+FROM "{{schema}}"."jobs_schedule" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."jobs_schedule_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -9501,14 +9576,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY

@@ -11,8 +11,8 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     {{.Bounded "$1" "max_rows"}}
-    {{.RefusesNegative "$2" "retention"}}
-    {{.RefusesNegative "$3" "failed_retention"}}
+    {{.RefusesAge "$2" "retention"}}
+    {{.RefusesAge "$3" "failed_retention"}}
     RETURN QUERY
     WITH purged_done AS (
 {{.Purged "purge_done" "$2"}}
