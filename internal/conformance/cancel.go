@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // cancel cancels rows and checks which it changed.
@@ -150,7 +151,7 @@ func (s *suite) stats() (got workqueue.Stats) {
 	return got
 }
 
-// The next wake is the first due time, or in Go the first end of a lease, whichever comes first.
+// A worker learns in how long the first row is due, if that is soon.
 func tellsTheNextWake(s *suite) {
 	near := func(d time.Duration) {
 		s.Helper()
@@ -181,22 +182,39 @@ func tellsTheNextWake(s *suite) {
 	none("a table without live rows")
 }
 
-// NextWakeAt also has the time itself, how far ahead it may be, and the end of a lease.
+// NextWakeAt tells the first due time or the first end of a lease, whichever comes first, however late it is.
 func tellsWhenToWake(s *suite) {
+	wake := func() (w *dispatch.Wake) {
+		s.do(func(ctx context.Context, o ops) (err error) { w, err = o.(queueOps).NextWakeAt(ctx); return err })
+		return w
+	}
+	near := func(d time.Duration) {
+		s.Helper()
+		before := s.clock()
+		w := wake()
+		if w == nil || w.At.Before(before.Add(d-slack)) || w.At.After(s.clock().Add(d)) {
+			s.Fatalf("next wake: got %v, want about %v after %v", w, d, before)
+		}
+		if w.In > d || w.In < d-slack {
+			s.Fatalf("next wake: in %v, want about %v", w.In, d)
+		}
+	}
+	if w := wake(); w != nil {
+		s.Fatalf("next wake of an empty table: got %v", w)
+	}
 	c := s.claimed(2)
 	s.settled(extendSettle(), c.token, c.ids, c.ids, nil, nil)
-	for _, d := range []time.Duration{time.Hour, 10 * time.Minute} {
-		before := s.clock()
-		s.do(func(ctx context.Context, o ops) error {
-			w, err := o.(queueOps).NextWakeAt(ctx)
-			s.ok(err)
-			if w == nil || w.At.Before(before.Add(d-slack)) || w.At.After(s.clock().Add(d)) || w.In > d ||
-				w.In < d-slack {
-				s.Fatalf("next wake: got %v, want about %v after %v", w, d, before)
-			}
-			return nil
-		})
-		s.ready(1, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(10 * time.Minute) })
+	near(time.Hour)
+	s.ready(1, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(10 * time.Minute) })
+	near(10 * time.Minute)
+	s.ready(1)
+	near(0)
+	for _, id := range s.query("SELECT id FROM $T WHERE status = 0") {
+		s.cancel([]uuid.UUID{id}, []uuid.UUID{id})
+	}
+	s.settled(failSettle(), c.token, c.ids, c.ids, nil, nil)
+	if w := wake(); w != nil {
+		s.Fatalf("next wake of a table without live rows: got %v", w)
 	}
 }
 

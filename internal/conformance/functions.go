@@ -343,9 +343,10 @@ func (o functionOps) verb(ctx context.Context, function string, ids []uuid.UUID,
 
 func (o functionOps) stats(ctx context.Context) (s workqueue.Stats, err error) {
 	var oldest float64
-	err = o.tx.QueryRow(ctx, "SELECT ready, scheduled, in_progress, expired, waiting, failed, cancelled, "+
-		"oldest_ready_seconds, partial FROM "+o.call("stats", 0)).Scan(&s.Ready, &s.Scheduled, &s.InProgress,
-		&s.Expired, &s.Waiting, &s.Failed, &s.Cancelled, &oldest, &s.Partial)
+	row := o.tx.QueryRow(ctx, "SELECT ready, scheduled, in_progress, expired, waiting, failed, cancelled, "+
+		"oldest_ready_seconds, partial FROM "+o.call("stats", 0), described(nil)...)
+	err = row.Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled, &oldest,
+		&s.Partial)
 	s.OldestReady = time.Duration(oldest * float64(time.Second))
 	return s, err
 }
