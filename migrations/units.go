@@ -137,8 +137,8 @@ func (t RoleTable) unit() unit {
 // core returns the unit of a table with the objects that every core table has.
 func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, core: true}
-	return u.calls("fetch", "settle", "ack", "retry", "snooze", "wait_until", "release", "fail", "extend",
-		"reap_expired", "purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce").
+	return u.calls("fetch", "settle_rows", "settle", "ack", "retry", "snooze", "wait_until", "release", "fail",
+		"extend", "reap_expired", "purge", "fold_step", "fold", "each", "maintain_step", "maintain").runs("announce").
 		several("complete").sees("stats").
 		operated("run_now", "reschedule", "redrive", "cancel", "discard", "delete")
 }

@@ -98,7 +98,8 @@ func TestEveryFileIsAStatement(t *testing.T) {
 		"fetch": true, "sort_out": true, "fold": true, "reschedule": true, "discard": true, "delete": true,
 		"unblock": true, "candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true,
 		"enqueue_many": true, "may_retake": true,
-		"settle": true, "settle_one": true, "settle_extend": true, "settle_complete": true, "wait_until": true}
+		"settle": true, "settle_one": true, "settle_rows": true, "settle_extend": true, "settle_complete": true,
+		"wait_until": true}
 	ruled := goldenInvoices
 	ruled.Admission = ruled.Lanes[0]
 	byTopic := goldenOutbox

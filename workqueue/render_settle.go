@@ -25,24 +25,27 @@ type settling struct {
 
 	Rows           string // the parameter that names the rows
 	StrictArgument string
+	Inner          string // the function that settles rows with one outcome
 	Ack            string // the function that acks
 }
 
 // A settledBy is an outcome as a function settles it: what a row usually becomes by it, an expression for what became
 // of a row c that it changed, and in which states a row that it did not change is told as another word than lost.
 type settledBy struct {
-	Name          string
-	Takes, Needs  []string // fields of its elements in settle, beside id and token
-	Usual, Word   string
-	LeadsTo       string
-	Again         string
-	Tells         bool
-	Statement     string
-	Classify      string
-	file          string
-	params        []sqlParam // of its short form
-	checks        []string
-	delay, errors string // expressions for one row of the short form
+	Name              string
+	Takes, Needs      []string // fields of its elements in settle, beside id and token
+	Usual, Word       string
+	LeadsTo           string
+	Again             string
+	Tells             bool
+	IDs               string // an expression for the ids, sorted
+	Statement         string
+	Classify          string
+	One               *settledBy // the same for rows of one claim, if that has a statement of its own
+	file              string
+	params            []sqlParam // of its short form
+	checks            []string
+	Delay, At, Errors string // expressions for one row of the short form
 }
 
 const (
@@ -53,7 +56,7 @@ const (
 	settledIdle = "interval '1 minute'"
 
 	// cancelledBecause is the error of a row that its worker ends as cancelled, see [Outcome].
-	cancelledBecause = "ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest(own.errors) AS u (e))"
+	cancelledBecause = "ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))"
 )
 
 // settledOutcomes are the outcomes in the order in which settle has their statements, which is that of outcomes.
@@ -70,23 +73,23 @@ func (v view) settledOutcomes() []settledBy {
 		{Name: "retry", file: "abandon", Takes: []string{"delay", "error"}, Usual: "ready", LeadsTo: "0, 3",
 			params: []sqlParam{{"delay", "interval", "NULL"}, {"error", "text", "NULL"}},
 			checks: []string{bounded("$3 IS NULL OR ", "NULL is the table's own backoff."), shortened("error")},
-			delay:  fmt.Sprintf(microOf, "$3"), errors: "$4"},
+			Delay:  fmt.Sprintf(microOf, "$3"), Errors: "$4"},
 		{Name: "snooze", file: "snooze", Takes: []string{"delay", "error"}, Needs: []string{"delay"}, Usual: "ready",
 			LeadsTo: "0, 3", params: []sqlParam{delay, reason},
 			checks: []string{bounded("", later), shortened("reason")},
-			delay:  fmt.Sprintf(microOf, "$3"), errors: "$4"},
+			Delay:  fmt.Sprintf(microOf, "$3"), Errors: "$4"},
 		{Name: "wait_until", file: "wait_until", Takes: []string{"at", "error"}, Needs: []string{"at"}, Usual: "ready",
 			LeadsTo: "0, 3", params: []sqlParam{{"at", "timestamptz", ""}, reason},
 			checks: []string{sqltext.RefuseUnless("$3 <@ "+times, "at", "must be between the years 1 and 9999",
 				"Say until when the rows are to wait."), shortened("reason")},
-			delay: "$3", errors: "$4"},
+			At: "$3", Errors: "$4"},
 		{Name: "leave", file: "leave", Takes: []string{"delay", "error"}, Needs: []string{"delay"}, Usual: "ready",
 			LeadsTo: "0, 3"},
 		{Name: "release", file: "release", Usual: "ready", LeadsTo: "0, 3"},
 		{Name: "fail", file: "fail", Takes: []string{"error"}, Needs: []string{"error"}, Usual: "failed", LeadsTo: "3",
 			params: []sqlParam{{"error", "text", ""}},
 			checks: []string{sqltext.Given("$3", "error", "Say why the rows failed."), shortened("error")},
-			errors: "$3"},
+			Errors: "$3"},
 		{Name: "cancel", file: "fail", Takes: []string{"error"}, Needs: []string{"error"}, Usual: "cancelled",
 			LeadsTo: "3"},
 	}
@@ -107,10 +110,18 @@ func (v view) settleFunctions() []sqlFunction {
 	const told = "TABLE (place integer, id uuid, result text)"
 	strict := sqlParam{"strict", "boolean", "false"}
 	held := []string{refuseNoOwner(), refuseIDs("$2")}
+	inner := v.Function("settle_rows")
 	functions := []sqlFunction{{
+		Name: "settle_rows", returns: "jsonb", params: []sqlParam{{"outcome", "text", ""}, idsParam,
+			{"tokens", "uuid[]", ""}, {"delays", "bigint[]", ""}, {"times", "timestamptz[]", ""},
+			{"errors", "text[]", ""}, {"strict", "boolean", ""}},
+		checks:  []string{refuseSession("a settle")},
+		settles: &settling{file: "settle_rows", Outcomes: v.eachSettled(), Rows: "ids", StrictArgument: "$7"},
+	}, {
 		Name: "settle", returns: told, params: []sqlParam{{"outcomes", "jsonb", ""}, strict},
-		checks:  []string{v.refuseOutcomes(), refuseNoStrict("$2"), refuseSession("a settle")},
-		settles: &settling{file: "settle", Outcomes: v.eachSettled(), Rows: "outcomes", StrictArgument: "$2"},
+		checks: []string{v.refuseOutcomes(), refuseNoStrict("$2")},
+		settles: &settling{file: "settle", Outcomes: v.settledOutcomes(), Rows: "outcomes", StrictArgument: "$2",
+			Inner: inner},
 	}}
 	for _, o := range v.settledOutcomes() {
 		if o.Name == "leave" || o.Name == "cancel" {
@@ -119,8 +130,8 @@ func (v view) settleFunctions() []sqlFunction {
 		f := sqlFunction{Name: o.Name, returns: told, params: append([]sqlParam{ownerParam, idsParam}, o.params...)}
 		n := fmt.Sprintf("$%d", len(f.params)+1)
 		f.params = append(f.params, strict)
-		f.checks = append(append(append(f.checks, held...), o.checks...), refuseNoStrict(n), refuseSession("a settle"))
-		f.settles = &settling{file: "settle_one", Outcome: v.oneSettled(o), Rows: "ids", StrictArgument: n}
+		f.checks = append(append(append(f.checks, held...), o.checks...), refuseNoStrict(n))
+		f.settles = &settling{file: "settle_one", Outcome: o, StrictArgument: n, Inner: inner}
 		functions = append(functions, f)
 	}
 	return append(functions, sqlFunction{
@@ -148,28 +159,22 @@ func (view) refuseOutcomes() string {
 		"Call once for each part of a longer array.")
 }
 
-// oneSettled renders the statements of a short form.
-func (v view) oneSettled(o settledBy) settledBy {
-	repeated := func(expr string) string { return "array_fill(" + expr + ", ARRAY[cardinality(own.sorted)])" }
-	e := map[string]string{"ids": "own.sorted", "tokens": repeated("$1"), "owner_token": "$1",
-		"delays": repeated(o.delay), "errors": repeated(o.errors), "cancelled": repeated("false")}
-	if o.Name == "ack" {
-		o.file += "_one"
-	}
-	return v.settledWith(o, e)
-}
-
-// eachSettled renders the statements of settle.
+// eachSettled renders the statements of settle_rows.
 func (v view) eachSettled() []settledBy {
 	all := v.settledOutcomes()
 	for i, o := range all {
-		e := map[string]string{"ids": "own.sorted", "tokens": "own.tokens", "delays": "own.delays",
-			"errors": "own.errors", "cancelled": "array_fill(false, ARRAY[cardinality(own.sorted)])"}
+		e := map[string]string{"ids": "$2", "tokens": "$3", "owner_token": "$3[1]", "delays": "$4", "errors": "$6",
+			"cancelled": "array_fill(false, ARRAY[cardinality($2)])"}
 		switch o.Name {
+		case "ack":
+			one := o
+			one.file += "_one"
+			one = v.settledWith(one, e)
+			o.One = &one
 		case "wait_until":
-			e["delays"] = "own.times"
+			e["delays"] = "$5"
 		case "cancel":
-			e["errors"], e["cancelled"] = cancelledBecause, "array_fill(true, ARRAY[cardinality(own.sorted)])"
+			e["errors"], e["cancelled"] = cancelledBecause, "array_fill(true, ARRAY[cardinality($2)])"
 		}
 		all[i] = v.settledWith(o, e)
 	}
@@ -180,7 +185,7 @@ func (v view) settledWith(o settledBy, expressions map[string]string) settledBy 
 	if o.Usual != "done" {
 		o.Word = becameReady
 	}
-	o.Again = "repeated"
+	o.Again, o.IDs = "repeated", expressions["ids"]
 	o.Statement, o.Classify = v.settledPart(o.file, expressions), v.inline("classify", expressions)
 	return o
 }
@@ -200,7 +205,7 @@ func (v view) extended() settledBy {
 		"lease": "$3", "claimed": "NULL",
 		"within": "array_fill(" + fmt.Sprintf(microOf, "$4") + ", ARRAY[cardinality(own.sorted)])"}
 	return settledBy{Usual: "extended", Word: "CASE WHEN c.cancelled THEN 'cancelled' ELSE 'extended' END",
-		LeadsTo: "1", Again: "busy", Tells: true, Statement: v.settledPart("extend", e),
+		LeadsTo: "1", Again: "busy", Tells: true, IDs: "own.sorted", Statement: v.settledPart("extend", e),
 		Classify: v.inline("classify", e)}
 }
 
@@ -210,6 +215,14 @@ func (v view) renderSettle(f sqlFunction) string {
 	s.Function, s.Parameters, s.Types, s.Returns = v.Function(f.Name), f.parameters(), f.Types(), f.returns
 	s.Settings, s.Checks = v.FunctionSettings(), f.checks
 	return v.execute(s.file, s)
+}
+
+// Same is an array with the value of an expression for each row of a short form.
+func (settling) Same(expr string) string {
+	if expr == "" {
+		return "NULL"
+	}
+	return "array_fill(" + expr + ", ARRAY[cardinality(own.sorted)])"
 }
 
 // Shortened is shortened for the template.

@@ -87,7 +87,7 @@ func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 	var missing missingTrigger
 	err := db.QueryRow(ctx, `SELECT obj_description(c.oid, 'pg_class'), coalesce((
 			SELECT (regexp_match(p.prosrc, 'UPDATE "([a-z_][a-z0-9_]*)"\."' || c.relname || '"'))[1]
-			FROM pg_proc p WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_retry')::name
+			FROM pg_proc p WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_settle_rows')::name
 			LIMIT 1), n.nspname)::text, coalesce(m.name, ''), coalesce(m.relation, ''), coalesce(m.there, false)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN LATERAL (

@@ -112,8 +112,8 @@ func TestASettleCostsWhatAWorkersCosts(t *testing.T) {
 						return s.statement(ctx, table.In(workqueue.Pgx(tx)), owner, ids)
 					},
 					func(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
-						call := table.Name() + "_" + s.name + "($1, $2" + s.short + ")"
-						return list(ctx, tx, "SELECT id FROM "+call, owner, ids)
+						return list(ctx, tx, "SELECT id FROM "+table.Name()+"_"+s.name+"($1, $2"+s.short+")", owner,
+							ids)
 					},
 					func(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
 						return list(ctx, tx, "SELECT id FROM "+table.Name()+"_settle((SELECT jsonb_agg(jsonb_build_object("+

@@ -56,8 +56,8 @@ var concludes = map[string]string{
 }
 
 // touches are the functions that only touch rows which the role sees, or which it is told of by the row of a trigger.
-var touches = []string{"_settle", "_ack", "_retry", "_snooze", "_wait_until", "_release", "_fail", "_extend",
-	"_claim_admitted", "_fetch", "_reap_expired",
+var touches = []string{"_settle_rows", "_settle", "_ack", "_retry", "_snooze", "_wait_until", "_release", "_fail",
+	"_extend", "_claim_admitted", "_fetch", "_reap_expired",
 	"_redrive", "_run_now", "_reschedule", "_cancel", "_discard", "_delete",
 	"_announce", "_key_enter", "_key_come", "_key_back", "_key_wait",
 	"_key_note", "_key_move", "_unblock", "_policies",

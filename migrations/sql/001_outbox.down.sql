@@ -55,6 +55,7 @@ DROP FUNCTION "{{schema}}"."outbox_pause"(text);
 DROP FUNCTION "{{schema}}"."outbox_resume"(text);
 DROP FUNCTION "{{schema}}"."outbox_topics"(integer);
 DROP FUNCTION "{{schema}}"."outbox_topic_policies"();
+DROP FUNCTION "{{schema}}"."outbox_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean);
 DROP FUNCTION "{{schema}}"."outbox_settle"(jsonb, boolean);
 DROP FUNCTION "{{schema}}"."outbox_ack"(uuid, uuid[], boolean);
 DROP FUNCTION "{{schema}}"."outbox_retry"(uuid, uuid[], interval, text, boolean);

@@ -16,6 +16,7 @@ DROP FUNCTION "{{schema}}"."inbox_pause"(text, text);
 DROP FUNCTION "{{schema}}"."inbox_resume"(text, text);
 DROP FUNCTION "{{schema}}"."inbox_topics"(integer);
 DROP FUNCTION "{{schema}}"."inbox_topic_policies"();
+DROP FUNCTION "{{schema}}"."inbox_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean);
 DROP FUNCTION "{{schema}}"."inbox_settle"(jsonb, boolean);
 DROP FUNCTION "{{schema}}"."inbox_ack"(uuid, uuid[], boolean);
 DROP FUNCTION "{{schema}}"."inbox_retry"(uuid, uuid[], interval, text, boolean);

@@ -691,10 +691,10 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
         END IF;
     END IF;
-    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
-            HINT = 'Make one for every claim: owner_token(process) does.';
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
@@ -1059,9 +1059,10 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_fetch"(uuid, interval, integer, text, text, text[], boolean) FROM PUBLIC;
 
--- Settles rows with an outcome for each, in one statement for each kind of outcome, whose ids are sorted. It tells what
--- each row became: see settle_one.sql. What an element says is checked before anything is written or locked.
-CREATE FUNCTION "{{schema}}"."inbox_settle"(outcomes jsonb, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+-- Settles rows with one outcome, in the order of their ids, which are sorted and of which none is repeated. It returns
+-- the result of each row that did not become what is usual, see settle_one.sql. All settles of the other functions are
+-- made here, so each statement is there once. With strict, ids that the claim does not hold are an error.
+CREATE FUNCTION "{{schema}}"."inbox_settle_rows"(outcome text, ids uuid[], tokens uuid[], delays bigint[], times timestamptz[], errors text[], strict boolean) RETURNS jsonb
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1079,6 +1080,342 @@ AS $txwork$
 <<own>>
 DECLARE
     refused record;
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    CASE $1
+    WHEN 'ack' THEN
+        IF $3[1] = ALL ($3) THEN -- the rows are of one claim
+        WITH settled AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+WHERE t.id = ANY ($2::uuid[]) AND t.owner_token = $3[1]::uuid AND coalesce(t.status = 1, false)
+RETURNING t.id
+)
+        SELECT coalesce(array_agg(c.id), '{}')
+        INTO own.changed
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+        ELSE
+        WITH settled AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id
+)
+        SELECT coalesce(array_agg(c.id), '{}')
+        INTO own.changed
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+        END IF;
+    WHEN 'retry' THEN
+        WITH settled AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'snooze' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'wait_until' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), s.delay) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($5::timestamptz[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'leave' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        waiting = t.waiting,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'release' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'fail' THEN
+        WITH settled AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($6::text[]), unnest(array_fill(false, ARRAY[cardinality($2)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'failed'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'failed') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'cancel' THEN
+        WITH settled AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'cancelled'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'cancelled') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END CASE;
+    IF $7 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN own.answers;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean) FROM PUBLIC;
+
+-- Settles rows with an outcome for each, kind by kind. It tells what each row became: see settle_one.sql. What an
+-- element says is checked before anything is written or locked.
+CREATE FUNCTION "{{schema}}"."inbox_settle"(outcomes jsonb, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
     all_ids uuid[];
     all_tokens uuid[];
     all_kinds text[];
@@ -1090,7 +1427,7 @@ DECLARE
     delays bigint[];
     times timestamptz[];
     errors text[];
-    changed uuid[];
+    kind text;
     answers jsonb := '{}';
 BEGIN
     IF (CASE WHEN jsonb_typeof($1) = 'array' THEN jsonb_array_length($1) <= 10000 END) IS NOT TRUE THEN
@@ -1102,12 +1439,6 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
             HINT = 'Leave it out for false.';
-    END IF;
-    IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT e.place, e.wrong INTO own.refused
     FROM (
@@ -1152,7 +1483,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(nullif(e.error, ''))
+            array_agg(e.at), array_agg(e.error)
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -1179,329 +1510,20 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
-    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
-        true);
-    IF 'ack' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'ack'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH settled AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = 2,
-    completed_at = clock_timestamp(),
-    locked_until = NULL
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
-)
-        SELECT coalesce(array_agg(c.id), '{}')
-        INTO own.changed
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
+        IF own.kind = ANY (own.all_kinds) THEN
+            SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+            FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+                AS u (id, token, kind, delay, at, error)
+            WHERE u.kind = own.kind
+            INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
+            own.answers := own.answers
+                || "{{schema}}"."inbox_settle_rows"(own.kind, own.sorted, own.tokens, own.delays, own.times, own.errors, false);
         END IF;
-    END IF;
-    IF 'retry' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'retry'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH settled AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.delays::bigint[]), unnest(own.errors::text[]),
-        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
-)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    END IF;
-    IF 'snooze' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'snooze'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH changed AS (
-    UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
-        last_error = CASE
-            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
-            THEN t.last_error
-            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
-    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.delays::bigint[]), unnest(own.errors::text[]),
-            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
-), told AS MATERIALIZED (
-    SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
-), settled AS (
-SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    END IF;
-    IF 'wait_until' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'wait_until'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH changed AS (
-    UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), s.delay) END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
-        last_error = CASE
-            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
-            THEN t.last_error
-            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
-    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.times::timestamptz[]), unnest(own.errors::text[]),
-            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
-), told AS MATERIALIZED (
-    SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
-), settled AS (
-SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    END IF;
-    IF 'leave' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'leave'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH changed AS (
-    UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        waiting = t.waiting,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
-        last_error = CASE
-            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
-            THEN t.last_error
-            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
-    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.delays::bigint[]), unnest(own.errors::text[]),
-            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
-), settled AS (
-SELECT changed.id, changed.status, changed.cancelled FROM changed)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    END IF;
-    IF 'release' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'release'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH changed AS (
-    UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
-    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        CASE WHEN t.status = 0 THEN t.due_at END AS back
-), told AS MATERIALIZED (
-    SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
-), settled AS (
-SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    END IF;
-    IF 'fail' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'fail'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH settled AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = 3,
-    completed_at = clock_timestamp(),
-    failed_at = clock_timestamp(),
-    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
-    locked_until = NULL,
-    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(own.errors::text[]), unnest(array_fill(false, ARRAY[cardinality(own.sorted)])::boolean[]),
-        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
-)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'failed'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'failed') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    END IF;
-    IF 'cancel' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = 'cancel'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        WITH settled AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = 3,
-    completed_at = clock_timestamp(),
-    failed_at = clock_timestamp(),
-    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
-    locked_until = NULL,
-    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest(own.errors) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality(own.sorted)])::boolean[]),
-        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
-)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'cancelled'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'cancelled') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(own.tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    END IF;
+    END LOOP;
     IF $2 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
@@ -1536,24 +1558,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_settle"(jsonb, boolean) FROM PUBLIC;
 CREATE FUNCTION "{{schema}}"."inbox_ack"(owner_token uuid, ids uuid[], strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    refused record;
     sorted uuid[];
-    changed uuid[];
-    answers jsonb := '{}';
+    answers jsonb;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1570,50 +1580,9 @@ BEGIN
             MESSAGE = 'strict must not be NULL',
             HINT = 'Leave it out for false.';
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;
-    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
-        true);
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
-    WITH settled AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = 2,
-    completed_at = clock_timestamp(),
-    locked_until = NULL
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.owner_token = $1::uuid AND coalesce(t.status = 1, false)
-RETURNING t.id
-)
-        SELECT coalesce(array_agg(c.id), '{}')
-        INTO own.changed
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    IF $3 THEN
-        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
-        FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
-        IF own.refused.n > 0 THEN
-            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
-                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
-                    own.refused.sample),
-                HINT = 'Roll back: another worker has such a row, or it has ended.';
-        END IF;
-    END IF;
+    answers := "{{schema}}"."inbox_settle_rows"('ack', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, NULL, NULL, $3);
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'done')
     FROM unnest($2) WITH ORDINALITY AS u (id, place);
@@ -1628,24 +1597,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_ack"(uuid, uuid[], boolean) FROM PUBL
 CREATE FUNCTION "{{schema}}"."inbox_retry"(owner_token uuid, ids uuid[], delay interval DEFAULT NULL, error text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    refused record;
     sorted uuid[];
-    changed uuid[];
-    answers jsonb := '{}';
+    answers jsonb;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1662,63 +1619,15 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
             HINT = 'Leave it out for false.';
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;
-    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
-        true);
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
-    WITH settled AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
-    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)])::bigint[]), unnest(array_fill($4, ARRAY[cardinality(own.sorted)])::text[]),
-        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
-)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    IF $5 THEN
-        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
-        FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
-        IF own.refused.n > 0 THEN
-            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
-                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
-                    own.refused.sample),
-                HINT = 'Roll back: another worker has such a row, or it has ended.';
-        END IF;
-    END IF;
+    answers := "{{schema}}"."inbox_settle_rows"('retry', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)]), NULL, array_fill($4, ARRAY[cardinality(own.sorted)]), $5);
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
     FROM unnest($2) WITH ORDINALITY AS u (id, place);
@@ -1733,24 +1642,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_retry"(uuid, uuid[], interval, text, 
 CREATE FUNCTION "{{schema}}"."inbox_snooze"(owner_token uuid, ids uuid[], delay interval, reason text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    refused record;
     sorted uuid[];
-    changed uuid[];
-    answers jsonb := '{}';
+    answers jsonb;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1767,72 +1664,15 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
             HINT = 'Leave it out for false.';
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;
-    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
-        true);
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
-    WITH changed AS (
-    UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
-        last_error = CASE
-            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
-            THEN t.last_error
-            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
-    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)])::bigint[]), unnest(array_fill($4, ARRAY[cardinality(own.sorted)])::text[]),
-            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
-), told AS MATERIALIZED (
-    SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
-), settled AS (
-SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    IF $5 THEN
-        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
-        FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
-        IF own.refused.n > 0 THEN
-            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
-                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
-                    own.refused.sample),
-                HINT = 'Roll back: another worker has such a row, or it has ended.';
-        END IF;
-    END IF;
+    answers := "{{schema}}"."inbox_settle_rows"('snooze', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)]), NULL, array_fill($4, ARRAY[cardinality(own.sorted)]), $5);
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
     FROM unnest($2) WITH ORDINALITY AS u (id, place);
@@ -1847,24 +1687,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_snooze"(uuid, uuid[], interval, text,
 CREATE FUNCTION "{{schema}}"."inbox_wait_until"(owner_token uuid, ids uuid[], at timestamptz, reason text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    refused record;
     sorted uuid[];
-    changed uuid[];
-    answers jsonb := '{}';
+    answers jsonb;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1881,72 +1709,15 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
             HINT = 'Leave it out for false.';
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;
-    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
-        true);
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
-    WITH changed AS (
-    UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), s.delay) END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
-        last_error = CASE
-            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
-            THEN t.last_error
-            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
-    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill($3, ARRAY[cardinality(own.sorted)])::timestamptz[]), unnest(array_fill($4, ARRAY[cardinality(own.sorted)])::text[]),
-            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
-    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
-), told AS MATERIALIZED (
-    SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
-), settled AS (
-SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    IF $5 THEN
-        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
-        FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
-        IF own.refused.n > 0 THEN
-            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
-                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
-                    own.refused.sample),
-                HINT = 'Roll back: another worker has such a row, or it has ended.';
-        END IF;
-    END IF;
+    answers := "{{schema}}"."inbox_settle_rows"('wait_until', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, array_fill($3, ARRAY[cardinality(own.sorted)]), array_fill($4, ARRAY[cardinality(own.sorted)]), $5);
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
     FROM unnest($2) WITH ORDINALITY AS u (id, place);
@@ -1961,24 +1732,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_wait_until"(uuid, uuid[], timestamptz
 CREATE FUNCTION "{{schema}}"."inbox_release"(owner_token uuid, ids uuid[], strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    refused record;
     sorted uuid[];
-    changed uuid[];
-    answers jsonb := '{}';
+    answers jsonb;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1995,60 +1754,9 @@ BEGIN
             MESSAGE = 'strict must not be NULL',
             HINT = 'Leave it out for false.';
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;
-    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
-        true);
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
-    WITH changed AS (
-    UPDATE "{{schema}}"."inbox" AS t
-    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
-    locked_until = NULL,
-        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
-    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-    WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        CASE WHEN t.status = 0 THEN t.due_at END AS back
-), told AS MATERIALIZED (
-    SELECT FROM changed
-    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.inbox', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
-), settled AS (
-SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    IF $3 THEN
-        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
-        FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
-        IF own.refused.n > 0 THEN
-            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
-                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
-                    own.refused.sample),
-                HINT = 'Roll back: another worker has such a row, or it has ended.';
-        END IF;
-    END IF;
+    answers := "{{schema}}"."inbox_settle_rows"('release', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, NULL, NULL, $3);
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
     FROM unnest($2) WITH ORDINALITY AS u (id, place);
@@ -2063,24 +1771,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_release"(uuid, uuid[], boolean) FROM 
 CREATE FUNCTION "{{schema}}"."inbox_fail"(owner_token uuid, ids uuid[], error text, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    refused record;
     sorted uuid[];
-    changed uuid[];
-    answers jsonb := '{}';
+    answers jsonb;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -2097,63 +1793,15 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
             HINT = 'Leave it out for false.';
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;
-    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
-        true);
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
-    WITH settled AS (
-UPDATE "{{schema}}"."inbox" AS t
-SET status = 3,
-    completed_at = clock_timestamp(),
-    failed_at = clock_timestamp(),
-    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
-    locked_until = NULL,
-    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill($3, ARRAY[cardinality(own.sorted)])::text[]), unnest(array_fill(false, ARRAY[cardinality(own.sorted)])::boolean[]),
-        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
-)
-        SELECT coalesce(array_agg(c.id), '{}'),
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'failed'), '{}')
-        INTO own.changed, own.answers
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, 'failed') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
-       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
-FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
-LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
-        END IF;
-    IF $4 THEN
-        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
-        FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
-        IF own.refused.n > 0 THEN
-            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
-                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
-                    own.refused.sample),
-                HINT = 'Roll back: another worker has such a row, or it has ended.';
-        END IF;
-    END IF;
+    answers := "{{schema}}"."inbox_settle_rows"('fail', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, NULL, array_fill($3, ARRAY[cardinality(own.sorted)]), $4);
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'failed')
     FROM unnest($2) WITH ORDINALITY AS u (id, place);
@@ -2390,40 +2038,6 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_reap_expired"(integer) FROM PUBLIC;
-
-CREATE FUNCTION "{{schema}}"."inbox_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = on
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_tidscan = on
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $txwork$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
-       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
-       count(*) FILTER (WHERE r.status = 1) AS in_progress,
-       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
-       (SELECT count(*) FROM "{{schema}}"."inbox" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
-       (SELECT count(*) FROM "{{schema}}"."inbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
-       (SELECT count(*) FROM "{{schema}}"."inbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
-       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
-           AS oldest_ready_seconds,
-       row_security_active('"{{schema}}"."inbox"'::regclass) AS partial
-FROM "{{schema}}"."inbox" AS r
-WHERE r.completed_at IS NULL AND NOT r.waiting;
-END
-$txwork$;
-
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."inbox_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -2909,11 +2523,6 @@ BEGIN
             MESSAGE = 'headers must be a JSON object',
             HINT = 'Give an object of texts, or NULL for none.';
     END IF;
-    IF ($7 IS NULL OR $7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
-            MESSAGE = 'scheduled_at must be between 1970 and 9999',
-            HINT = 'NULL and a time in the past mean now.';
-    END IF;
     IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
             MESSAGE = 'max_attempts must be between 1 and 1000000',
@@ -3110,6 +2719,7 @@ DECLARE
     a8 jsonb[];
     a9 integer[];
     a10 uuid[];
+    r1 boolean[];
     size integer;
     bad bigint;
     keyed boolean;
@@ -3118,7 +2728,6 @@ DECLARE
     alone boolean[];
     places integer[];
     done uuid[];
-    r1 boolean[];
     holders uuid[];
     written boolean[];
     replaces boolean[];
@@ -3140,23 +2749,22 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['consumer', 'source', 'message_id', 'payload', 'payload_text', 'payload_base64', 'body_hash_base64', 'topic', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
+            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + CASE
                 WHEN (r.c8 IS NULL OR jsonb_typeof(r.c8) = 'object') IS NOT TRUE THEN 1
-                WHEN (r.c7 IS NULL OR r.c7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
-                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
-                WHEN (r.c4 IS NOT NULL) IS NOT TRUE THEN 4
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
-                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
-                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 7
-                WHEN (r.c5 IS NULL OR octet_length(r.c5) = 32) IS NOT TRUE THEN 8
-                WHEN (r.c6 IS NULL OR octet_length(r.c6) <= 255) IS NOT TRUE THEN 9
-                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 10
-                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 11 END),
+                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
+                WHEN (r.c4 IS NOT NULL) IS NOT TRUE THEN 3
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 4
+                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) = 32) IS NOT TRUE THEN 7
+                WHEN (r.c6 IS NULL OR octet_length(r.c6) <= 255) IS NOT TRUE THEN 8
+                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 9
+                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10 END),
             bool_or(false), bool_or(true),
             NULL,
             array_agg(false), NULL,
@@ -3193,9 +2801,8 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
+            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
                 'headers must be a JSON object',
-                'scheduled_at must be between 1970 and 9999',
                 'max_attempts must be between 1 and 1000000',
                 'payload must not be NULL',
                 'consumer must have 1 to 255 bytes, and must not be NULL',
@@ -3597,14 +3204,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must be between 0 and 87600 hours',
+            MESSAGE = 'retention must not be negative',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            MESSAGE = 'failed_retention must not be negative',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY

@@ -7,6 +7,7 @@ DROP FUNCTION "{{schema}}"."timers_schedule_each"(text, integer, interval, uuid[
 DROP FUNCTION "{{schema}}"."timers_schedule_purge"(integer, interval, interval);
 DROP PROCEDURE "{{schema}}"."timers_schedule_fold"(text, integer, double precision, boolean);
 DROP FUNCTION "{{schema}}"."timers_schedule_fold_step"(integer, text, integer);
+DROP FUNCTION "{{schema}}"."timers_schedule_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean);
 DROP FUNCTION "{{schema}}"."timers_schedule_settle"(jsonb, boolean);
 DROP FUNCTION "{{schema}}"."timers_schedule_ack"(uuid, uuid[], boolean);
 DROP FUNCTION "{{schema}}"."timers_schedule_retry"(uuid, uuid[], interval, text, boolean);
@@ -42,6 +43,7 @@ DROP FUNCTION "{{schema}}"."timers_set_many"(jsonb);
 DROP FUNCTION "{{schema}}"."timers_purge"(integer, interval, interval);
 DROP PROCEDURE "{{schema}}"."timers_fold"(text, integer, double precision, boolean);
 DROP FUNCTION "{{schema}}"."timers_fold_step"(integer, text, integer);
+DROP FUNCTION "{{schema}}"."timers_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean);
 DROP FUNCTION "{{schema}}"."timers_settle"(jsonb, boolean);
 DROP FUNCTION "{{schema}}"."timers_ack"(uuid, uuid[], boolean);
 DROP FUNCTION "{{schema}}"."timers_retry"(uuid, uuid[], interval, text, boolean);

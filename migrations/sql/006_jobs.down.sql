@@ -7,6 +7,7 @@ DROP FUNCTION "{{schema}}"."jobs_schedule_each"(text, integer, interval, uuid[])
 DROP FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval);
 DROP PROCEDURE "{{schema}}"."jobs_schedule_fold"(text, integer, double precision, boolean);
 DROP FUNCTION "{{schema}}"."jobs_schedule_fold_step"(integer, text, integer);
+DROP FUNCTION "{{schema}}"."jobs_schedule_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean);
 DROP FUNCTION "{{schema}}"."jobs_schedule_settle"(jsonb, boolean);
 DROP FUNCTION "{{schema}}"."jobs_schedule_ack"(uuid, uuid[], boolean);
 DROP FUNCTION "{{schema}}"."jobs_schedule_retry"(uuid, uuid[], interval, text, boolean);
@@ -129,6 +130,7 @@ DROP FUNCTION "{{schema}}"."jobs_fold_step"(integer, text, integer);
 DROP FUNCTION "{{schema}}"."jobs_claim_admitted"(
     uuid, interval, integer, timestamptz[], uuid[], text[], smallint[]
 );
+DROP FUNCTION "{{schema}}"."jobs_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean);
 DROP FUNCTION "{{schema}}"."jobs_settle"(jsonb, boolean);
 DROP FUNCTION "{{schema}}"."jobs_ack"(uuid, uuid[], boolean);
 DROP FUNCTION "{{schema}}"."jobs_retry"(uuid, uuid[], interval, text, boolean);

@@ -1,8 +1,8 @@
--- Settles rows with an outcome for each, in one statement for each kind of outcome, whose ids are sorted. It tells what
--- each row became: see settle_one.sql. What an element says is checked before anything is written or locked.
+-- Settles rows with an outcome for each, kind by kind. It tells what each row became: see settle_one.sql. What an
+-- element says is checked before anything is written or locked.
 CREATE FUNCTION {{.Function}}({{.Parameters}}) RETURNS {{.Returns}}
 LANGUAGE plpgsql
-{{.Settings}}
+SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 <<own>>
@@ -19,7 +19,7 @@ DECLARE
     delays bigint[];
     times timestamptz[];
     errors text[];
-    changed uuid[];
+    kind text;
     answers jsonb := '{}';
 BEGIN
     {{- range .Checks}}
@@ -82,17 +82,17 @@ BEGIN
             {{.Shortened "all_errors[i]"}}
         END IF;
     END LOOP;
-    {{.IdleBound}}
-    {{- range .Outcomes}}
-    IF '{{.Name}}' = ANY (own.all_kinds) THEN
-        SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
-        FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
-            AS u (id, token, kind, delay, at, error)
-        WHERE u.kind = '{{.Name}}'
-        INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
-        {{template "settled" .}}
-    END IF;
-    {{- end}}
+    FOREACH own.kind IN ARRAY '{ {{- range $i, $o := .Outcomes}}{{if $i}}, {{end}}{{$o.Name}}{{end}}}'::text[] LOOP
+        IF own.kind = ANY (own.all_kinds) THEN
+            SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+            FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+                AS u (id, token, kind, delay, at, error)
+            WHERE u.kind = own.kind
+            INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
+            own.answers := own.answers
+                || {{.Inner}}(own.kind, own.sorted, own.tokens, own.delays, own.times, own.errors, false);
+        END IF;
+    END LOOP;
     {{template "strict" .}}
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, CASE u.outcome
@@ -105,38 +105,3 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Function}}({{.Types}}) FROM PUBLIC;
-{{- /* Settles the rows own.sorted, and adds to own.answers what is not the usual result. The rows that it did not
-change are looked at once more, in the snapshot of a later statement. */ -}}
-{{define "settled" -}}
-{{.Statement}}
-        SELECT coalesce(array_agg(c.id), '{}')
-            {{- if .Word}},
-            own.answers
-                || coalesce(jsonb_object_agg(c.id, {{.Word}}) FILTER (WHERE {{.Word}} <> '{{.Usual}}'), '{}')
-            {{- end}}
-            {{- if .Tells}}, min(c.locked_until){{end}}
-        INTO own.changed{{if .Word}}, own.answers{{end}}{{if .Tells}}, own.until{{end}}
-        FROM settled AS c;
-        IF cardinality(own.changed) < cardinality(own.sorted) THEN
-            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
-                    WHEN k.ours AND k.status IN ({{.LeadsTo}}) THEN '{{.Again}}' ELSE 'lost' END)
-                || coalesce((SELECT jsonb_object_agg(u.id, '{{.Usual}}') FROM unnest(own.changed) AS u (id)), '{}')
-                || own.answers
-            INTO own.answers
-            FROM (
-{{.Classify}}) AS k;
-        END IF;
-{{- end}}
-{{- define "strict" -}}
-IF {{.StrictArgument}} THEN
-        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
-        FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
-        IF own.refused.n > 0 THEN
-            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = '{{.Rows}}',
-                MESSAGE = format('{{.Rows}} names %s rows that the claim does not hold: %s', own.refused.n,
-                    own.refused.sample),
-                HINT = 'Roll back: another worker has such a row, or it has ended.';
-        END IF;
-    END IF;
-{{- end}}

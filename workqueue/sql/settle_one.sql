@@ -3,23 +3,20 @@
 -- deleted.
 CREATE FUNCTION {{.Function}}({{.Parameters}}) RETURNS {{.Returns}}
 LANGUAGE plpgsql
-{{.Settings}}
+SET search_path = pg_catalog, pg_temp
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    refused record;
     sorted uuid[];
-    changed uuid[];
-    answers jsonb := '{}';
+    answers jsonb;
 BEGIN
     {{- range .Checks}}
     {{.}}
     {{- end}}
-    {{.IdleBound}}
     sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
-    {{template "settled" .Outcome}}
-    {{template "strict" .}}
+    answers := {{.Inner}}('{{.Outcome.Name}}', own.sorted, {{.Same "$1"}},
+        {{.Same .Outcome.Delay}}, {{.Same .Outcome.At}}, {{.Same .Outcome.Errors}}, {{.StrictArgument}});
     RETURN QUERY
     SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, '{{.Outcome.Usual}}')
     FROM unnest($2) WITH ORDINALITY AS u (id, place);
