@@ -664,10 +664,10 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
         END IF;
     END IF;
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
@@ -1329,7 +1329,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -1446,7 +1446,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -1473,7 +1473,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
@@ -1582,7 +1582,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1627,7 +1627,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1672,7 +1672,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1756,7 +1756,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -2001,6 +2001,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."outbox" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."outbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."outbox"'::regclass) AS partial
+FROM "{{schema}}"."outbox" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."outbox_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -2450,6 +2484,75 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_delete"(uuid[]) FROM PUBLIC;
 
+CREATE FUNCTION "{{schema}}"."outbox_unblock"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    RETURN QUERY
+WITH hit AS (
+UPDATE "{{schema}}"."outbox" AS t SET key_policy = 0
+WHERE t.id = ANY ($1::uuid[]) AND t.failed_at IS NOT NULL AND t.key_policy > 0
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 3 AND t.key_policy = 0 THEN 'the rows of its key do not wait for it'
+           WHEN t.status = 3 THEN 'it has no ordered key' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_unblock"(uuid[]) FROM PUBLIC;
+
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
@@ -2485,6 +2588,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
             MESSAGE = 'headers must be a JSON object',
             HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($7 IS NULL OR $7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must be between 1970 and 9999',
+            HINT = 'NULL and a time in the past mean now.';
     END IF;
     IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
@@ -2726,21 +2834,22 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['topic', 'payload', 'payload_text', 'payload_base64', 'key', 'dedup_key', 'ordered', 'on_failure', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + CASE
                 WHEN (r.c8 IS NULL OR jsonb_typeof(r.c8) = 'object') IS NOT TRUE THEN 1
-                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
-                WHEN (r.c6 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 3
-                WHEN (r.c5 IS NOT NULL) IS NOT TRUE THEN 4
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
-                WHEN (r.c3 IS NULL OR octet_length(r.c3) <= 255) IS NOT TRUE THEN 6
-                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 7
-                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 255) IS NOT TRUE THEN 8
-                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 9 END),
+                WHEN (r.c7 IS NULL OR r.c7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c6 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
+                WHEN (r.c5 IS NOT NULL) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (r.c3 IS NULL OR octet_length(r.c3) <= 255) IS NOT TRUE THEN 7
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 8
+                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 255) IS NOT TRUE THEN 9
+                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10 END),
             bool_or((CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL), bool_or((nullif(r.c4, '')) IS NOT NULL),
             array_agg(DISTINCT CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END ORDER BY CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END),
             array_agg(false), NULL,
@@ -2777,8 +2886,9 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
                 'max_attempts must be between 1 and 1000000',
                 'on_failure must be block, park or skip',
                 'ordered must be true or false',
@@ -3235,14 +3345,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
@@ -4230,28 +4340,6 @@ BEGIN
 END
 $txwork$;
 
--- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
-CREATE FUNCTION "{{schema}}"."outbox_key_unblock"(ids uuid[]) RETURNS SETOF uuid
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET jit = off
-AS $txwork$
-BEGIN
-    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
-            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
-            HINT = 'Leave out NULL, and call once for each part of a longer array.';
-    END IF;
-    RETURN QUERY
-    UPDATE "{{schema}}"."outbox" AS t SET key_policy = 0
-    WHERE t.id = ANY ($1) AND t.failed_at IS NOT NULL AND t.key_policy > 0
-    RETURNING t.id;
-END
-$txwork$;
-
 -- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
 -- most 1000 ordered and 1000 limited keys. It begins where the last sweep ended, at most every five
 -- seconds. It also deletes the rows of key_state whose keys are not in use, and returns how many it deleted.
@@ -4426,7 +4514,6 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fold"(integer, timestamptz, json
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_next"(text[], boolean[], integer[], bigint[], jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_fill"(text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_park"(text, uuid) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_sweep"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_look"(boolean, text, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_key_policies"() FROM PUBLIC;
@@ -5338,4 +5425,238 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_policies"() FROM PUBLIC;
+
+-- Nothing -> pending, with the rows of the join, in the caller's transaction: for programs in any language. Rows are
+-- objects as <table>_enqueue_many has them, and none of them may be unique. They are new, so nobody else sees them, and
+-- nothing but the writers' locks of ordered keys is waited for. Everything is checked before anything is written.
+--
+-- What is returned of a continuation has another name than the parameter: PL/pgSQL refuses the same name twice.
+CREATE FUNCTION "{{schema}}"."outbox_start_join"(
+    steps jsonb, on_complete jsonb DEFAULT NULL, on_fail jsonb DEFAULT NULL,
+    policy text DEFAULT 'wait_all', deadline timestamptz DEFAULT NULL, label text DEFAULT NULL,
+    INOUT id uuid DEFAULT NULL,
+    OUT step_ids uuid[], OUT on_complete_id uuid, OUT on_fail_id uuid
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 bytea[];
+    a3 text[];
+    a4 text[];
+    a5 boolean[];
+    a6 text[];
+    a7 timestamptz[];
+    a8 jsonb[];
+    a9 integer[];
+    a10 uuid[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    n integer;
+    messages jsonb := $1;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'steps',
+            MESSAGE = 'steps must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row; an empty one is a join without steps.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'steps',
+            MESSAGE = 'steps must have at most 10000 elements',
+            HINT = 'Make several joins, and a join of these.';
+    END IF;
+    IF ($2 IS NULL OR jsonb_typeof($2) IN ('object', 'null')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_complete',
+            MESSAGE = 'on_complete must be an object',
+            HINT = 'Give the fields of one row, or NULL for none.';
+    END IF;
+    IF ($3 IS NULL OR jsonb_typeof($3) IN ('object', 'null')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_fail',
+            MESSAGE = 'on_fail must be an object',
+            HINT = 'Give the fields of one row, or NULL for none.';
+    END IF;
+    IF ($4 = ANY (ARRAY['wait_all', 'fail_fast', 'any_outcome'])) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'policy',
+            MESSAGE = 'policy must be wait_all, fail_fast or any_outcome',
+            HINT = 'Leave it out for wait_all.';
+    END IF;
+    IF ($5 IS NULL OR $5 BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'deadline',
+            MESSAGE = 'deadline must be between 1970-01-01 and 9999-12-31',
+            HINT = 'NULL is no deadline.';
+    END IF;
+    IF ($6 IS NULL OR octet_length($6) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'label',
+            MESSAGE = 'label must have at most 255 bytes',
+            HINT = 'Shorten it.';
+    END IF;
+    $2 := nullif($2, 'null');
+    n := jsonb_array_length($1);
+    IF $2 IS NOT NULL THEN
+        messages := messages || jsonb_build_array($2);
+    END IF;
+    IF jsonb_typeof($3) = 'object' THEN
+        messages := messages || jsonb_build_array($3);
+    END IF;
+    $7 := coalesce($7, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements(messages) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['topic', 'payload', 'payload_text', 'payload_base64', 'key', 'dedup_key', 'ordered', 'on_failure', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad <= n THEN 'steps' WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+            MESSAGE = format('%s, it must be an object with known fields: %s', CASE WHEN bad <= n THEN 'steps' || ' has a wrong element ' || bad WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+                left(messages ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c8 IS NULL OR jsonb_typeof(r.c8) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c7 IS NULL OR r.c7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c6 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
+                WHEN (r.c5 IS NOT NULL) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (r.c3 IS NULL OR octet_length(r.c3) <= 255) IS NOT TRUE THEN 7
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 8
+                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 255) IS NOT TRUE THEN 9
+                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10
+                WHEN (false) OR ((nullif(r.c4, '')) IS NOT NULL) THEN 11 END),
+            bool_or((CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL), bool_or((nullif(r.c4, '')) IS NOT NULL),
+            array_agg(DISTINCT CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END ORDER BY CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END),
+            array_agg(false), NULL,
+            array_agg(r.c1),
+            array_agg(r.c2),
+            array_agg(r.c3),
+            array_agg(r.c4),
+            array_agg(r.c5),
+            array_agg(r.c6),
+            array_agg(r.c7),
+            array_agg(r.c8),
+            array_agg(r.c9),
+            array_agg(r.id)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10
+        FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                f.f5 AS c3,
+                f.f6 AS c4,
+                coalesce(f.f7, true) AS c5,
+                coalesce(f.f8, 'block') AS c6,
+                f.f9 AS c7,
+                f.f10 AS c8,
+                f.f11 AS c9,
+                coalesce(f.f12, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset(messages) AS ("topic" text, "payload" jsonb, "payload_text" text, "payload_base64" text, "key" text, "dedup_key" text, "ordered" boolean, "on_failure" text, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, ord)
+            OFFSET 0) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN 1 <= n THEN 'steps' WHEN 1 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+            MESSAGE = 'steps, on_complete or on_fail has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad / 1000 <= n THEN 'steps' WHEN bad / 1000 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+            MESSAGE = format('%s: %s', CASE WHEN bad / 1000 <= n THEN 'steps' || ' has a wrong element ' || bad / 1000 WHEN bad / 1000 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END, (ARRAY[
+                'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
+                'max_attempts must be between 1 and 1000000',
+                'on_failure must be block, park or skip',
+                'ordered must be true or false',
+                'topic must have 1 to 255 bytes, and must not be NULL',
+                'key must have at most 255 bytes',
+                'payload must have at most 1048576 bytes, and must not be NULL',
+                'dedup_key must have at most 255 bytes',
+                'headers must have at most 65536 bytes',
+                'it must not be unique, since it has to be a row of its own'])[bad % 1000]),
+            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    IF keyed THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
+    -- taken: the insert then refuses them with a message.
+    locks := array_remove(locks, NULL);
+    IF cardinality(locks) > 1 AND cardinality(locks) <= current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
+    END IF;
+    WITH w AS (
+            INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy", "joined", "waiting")
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END, nullif(s.ord <= n, false), s.ord > n
+            FROM unnest(
+                a10::uuid[],
+                a1::text[],
+                a2::bytea[],
+                a3::text[],
+                a4::text[],
+                a5::boolean[],
+                a6::text[],
+                a7::timestamptz[],
+                a8::jsonb[],
+                a9::integer[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, ord)
+            ORDER BY s.ord
+            RETURNING id
+    )
+    SELECT array_agg(w.id) INTO done FROM w;
+    IF cardinality(done) IS DISTINCT FROM cardinality(a10) THEN
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.outbox took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
+    END IF;
+    step_ids := coalesce(a10[1:n], '{}');
+    on_complete_id := CASE WHEN $2 IS NOT NULL THEN a10[n + 1] END;
+    on_fail_id := CASE WHEN jsonb_typeof($3) = 'object' THEN a10[size] END;
+    WITH s AS (
+        SELECT *
+        FROM jsonb_to_recordset(jsonb_build_array(jsonb_strip_nulls(jsonb_build_object('id', $7, 'policy', array_position(ARRAY['wait_all', 'fail_fast', 'any_outcome'], $4) - 1,
+            'expected', n, 'on_complete', on_complete_id, 'on_fail', on_fail_id,
+            'deadline', $5, 'label', nullif($6, ''), 'retention', '604800000000 microseconds')))::text::jsonb) AS s (
+            id pg_catalog.uuid, policy smallint, expected integer, on_complete pg_catalog.uuid, on_fail pg_catalog.uuid,
+            deadline pg_catalog.timestamptz, label pg_catalog.text, retention interval)
+    ), noted AS (
+        INSERT INTO "{{schema}}"."outbox_join_note" (at, join_id)
+        SELECT clock_timestamp(), s.id FROM s WHERE s.expected = 0
+        UNION ALL
+        SELECT greatest(s.deadline, clock_timestamp()), s.id FROM s WHERE s.deadline IS NOT NULL
+        RETURNING (SELECT pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)))
+    )
+    INSERT INTO "{{schema}}"."outbox_join" (id, policy, expected, on_complete, on_fail, deadline, label, look_at, retention)
+    SELECT s.id, s.policy, s.expected, s.on_complete, s.on_fail, s.deadline, s.label, now() + interval '1 minute',
+           s.retention
+    FROM s;
+    IF n > 0 THEN
+        WITH s AS (
+            SELECT s.member_id, s.join_id, t.status
+            FROM unnest(step_ids::uuid[], array_fill($7, ARRAY[n])::uuid[]) AS s (member_id, join_id)
+            JOIN "{{schema}}"."outbox" AS t ON t.id = s.member_id
+        ), noted AS (
+            INSERT INTO "{{schema}}"."outbox_join_note" (member_id, gone)
+            SELECT s.member_id, CASE s.status WHEN 2 THEN 1 ELSE 2 END FROM s WHERE s.status IN (2, 3)
+            RETURNING (SELECT pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)))
+        )
+        INSERT INTO "{{schema}}"."outbox_join_member" (member_id, join_id) SELECT s.member_id, s.join_id FROM s;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_start_join"(jsonb, jsonb, jsonb, text, timestamptz, text, uuid) FROM PUBLIC;
 

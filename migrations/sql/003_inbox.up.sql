@@ -691,10 +691,10 @@ BEGIN
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
         END IF;
     END IF;
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
@@ -1366,7 +1366,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -1483,7 +1483,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -1510,7 +1510,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
@@ -1619,7 +1619,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1664,7 +1664,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1709,7 +1709,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1793,7 +1793,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -2038,6 +2038,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."inbox_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."inbox" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."inbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."inbox" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."inbox"'::regclass) AS partial
+FROM "{{schema}}"."inbox" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."inbox_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -2523,6 +2557,11 @@ BEGIN
             MESSAGE = 'headers must be a JSON object',
             HINT = 'Give an object of texts, or NULL for none.';
     END IF;
+    IF ($7 IS NULL OR $7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must be between 1970 and 9999',
+            HINT = 'NULL and a time in the past mean now.';
+    END IF;
     IF ($9 IS NULL OR $9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
             MESSAGE = 'max_attempts must be between 1 and 1000000',
@@ -2719,7 +2758,6 @@ DECLARE
     a8 jsonb[];
     a9 integer[];
     a10 uuid[];
-    r1 boolean[];
     size integer;
     bad bigint;
     keyed boolean;
@@ -2728,6 +2766,7 @@ DECLARE
     alone boolean[];
     places integer[];
     done uuid[];
+    r1 boolean[];
     holders uuid[];
     written boolean[];
     replaces boolean[];
@@ -2749,22 +2788,23 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['consumer', 'source', 'message_id', 'payload', 'payload_text', 'payload_base64', 'body_hash_base64', 'topic', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + CASE
                 WHEN (r.c8 IS NULL OR jsonb_typeof(r.c8) = 'object') IS NOT TRUE THEN 1
-                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
-                WHEN (r.c4 IS NOT NULL) IS NOT TRUE THEN 3
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 4
-                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
-                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
-                WHEN (r.c5 IS NULL OR octet_length(r.c5) = 32) IS NOT TRUE THEN 7
-                WHEN (r.c6 IS NULL OR octet_length(r.c6) <= 255) IS NOT TRUE THEN 8
-                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 9
-                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10 END),
+                WHEN (r.c7 IS NULL OR r.c7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c9 IS NULL OR r.c9 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c4 IS NOT NULL) IS NOT TRUE THEN 4
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 7
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) = 32) IS NOT TRUE THEN 8
+                WHEN (r.c6 IS NULL OR octet_length(r.c6) <= 255) IS NOT TRUE THEN 9
+                WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 10
+                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 11 END),
             bool_or(false), bool_or(true),
             NULL,
             array_agg(false), NULL,
@@ -2801,8 +2841,9 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
                 'max_attempts must be between 1 and 1000000',
                 'payload must not be NULL',
                 'consumer must have 1 to 255 bytes, and must not be NULL',
@@ -3204,14 +3245,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY

@@ -200,10 +200,10 @@ DECLARE
     s record;
     taken tid[] := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
@@ -729,7 +729,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -846,7 +846,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -873,7 +873,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
@@ -982,7 +982,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1027,7 +1027,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1072,7 +1072,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1156,7 +1156,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1401,6 +1401,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."timers" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."timers" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."timers" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."timers"'::regclass) AS partial
+FROM "{{schema}}"."timers" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."timers_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -1881,6 +1915,11 @@ BEGIN
             MESSAGE = 'headers must be a JSON object',
             HINT = 'Give an object of texts, or NULL for none.';
     END IF;
+    IF ($3 IS NULL OR $3 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must be between 1970 and 9999',
+            HINT = 'NULL and a time in the past mean now.';
+    END IF;
     IF ($6 IS NULL OR $6 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
             MESSAGE = 'max_attempts must be between 1 and 1000000',
@@ -2114,20 +2153,21 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['key', 'topic', 'scheduled_at', 'payload', 'payload_text', 'payload_base64', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are key, topic, scheduled_at, payload, payload_text, payload_base64, headers, max_attempts, id; a payload is in one of its fields.';
     END IF;
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + CASE
                 WHEN (r.c5 IS NULL OR jsonb_typeof(r.c5) = 'object') IS NOT TRUE THEN 1
-                WHEN (r.c6 IS NULL OR r.c6 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
-                WHEN (r.c3 IS NOT NULL) IS NOT TRUE THEN 3
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 4
-                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
-                WHEN (octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 6
-                WHEN (NOT starts_with(r.c1, 'schedule/')) IS NOT TRUE THEN 7
-                WHEN (r.c5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c5) AS h (name, value)) <= 65536) IS NOT TRUE THEN 8 END),
+                WHEN (r.c3 IS NULL OR r.c3 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c6 IS NULL OR r.c6 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c3 IS NOT NULL) IS NOT TRUE THEN 4
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 7
+                WHEN (NOT starts_with(r.c1, 'schedule/')) IS NOT TRUE THEN 8
+                WHEN (r.c5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c5) AS h (name, value)) <= 65536) IS NOT TRUE THEN 9 END),
             bool_or(false), bool_or(true),
             NULL,
             array_agg(false) FILTER (WHERE r.last), array_agg(r.at ORDER BY r.ord),
@@ -2162,8 +2202,9 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
                 'max_attempts must be between 1 and 1000000',
                 'scheduled_at must not be NULL',
                 'key must have 1 to 255 bytes, and must not be NULL',
@@ -2603,14 +2644,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
@@ -3025,6 +3066,8 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
     "owed" jsonb,
     "anchor" "{{schema}}"."timers_schedule_time",
     "version" bigint,
+    "resumed_at" "{{schema}}"."timers_schedule_time",
+    "triggers" jsonb,
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
@@ -3183,10 +3226,10 @@ DECLARE
     s record;
     taken tid[] := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
@@ -3720,7 +3763,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -3837,7 +3880,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -3864,7 +3907,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
@@ -3973,7 +4016,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -4018,7 +4061,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -4063,7 +4106,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -4147,7 +4190,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -4392,6 +4435,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."timers_schedule" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."timers_schedule" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."timers_schedule" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."timers_schedule"'::regclass) AS partial
+FROM "{{schema}}"."timers_schedule" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."timers_schedule_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -5164,14 +5241,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
@@ -5334,3 +5411,118 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_purge"(integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."timers_schedule_maintain"(integer, interval, interval) FROM PUBLIC;
+
+-- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is none of that
+-- name.
+CREATE FUNCTION "{{schema}}"."timers_schedule_pause"(name text, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    result := CASE WHEN FOUND THEN 'paused' ELSE 'gone' END;
+    UPDATE "{{schema}}"."timers_schedule" AS t
+        SET paused = true,
+            due_at = CASE WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at ELSE '9999-12-31 00:00:00+00' END,
+            skipped = t.skipped + CASE WHEN t.buffered_at IS NULL THEN 0 ELSE 1 END
+                + (SELECT count(*) FROM jsonb_path_query(t.owed, 'lax $[*].due[*]')),
+            buffered_at = NULL,
+            owed = NULL,
+            resumed_at = NULL
+        WHERE t.name = $1 AND NOT t.paused;
+END
+$txwork$;
+
+-- Ends a pause, as Plan.Resume does, but that a scheduler finds the next time. The result is resumed, also if it was
+-- not paused, or gone.
+CREATE FUNCTION "{{schema}}"."timers_schedule_resume"(name text, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own uuid;
+    held boolean;
+    told text;
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    SELECT t.id, t.paused INTO own, held FROM "{{schema}}"."timers_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    result := CASE WHEN FOUND THEN 'resumed' ELSE 'gone' END;
+    IF held THEN
+        WITH changed AS (
+            UPDATE "{{schema}}"."timers_schedule" AS t
+            SET paused = false,
+                next_at = NULL::timestamptz,
+                due_at = CASE
+                    WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at
+                    ELSE greatest(NULL::timestamptz, now())
+                END,
+                resumed_at = clock_timestamp()::timestamptz
+            WHERE t.id = own
+            RETURNING t.id
+        )
+        SELECT changed.id, pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)::text FROM changed INTO own, told;
+    END IF;
+END
+$txwork$;
+
+-- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job
+-- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if 1000
+-- of them wait for a scheduler.
+CREATE FUNCTION "{{schema}}"."timers_schedule_trigger"(name text, OUT id uuid, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own uuid;
+    told text;
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    SELECT t.id, CASE
+        WHEN t.completed_at IS NOT NULL THEN 'ended'
+        WHEN jsonb_array_length(t.triggers) >= 1000 THEN 'full'
+        ELSE 'triggered' END
+    INTO own, result
+    FROM "{{schema}}"."timers_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        result := 'gone';
+    ELSIF result = 'triggered' THEN
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        WITH changed AS (
+            UPDATE "{{schema}}"."timers_schedule" AS t
+            SET triggers = coalesce(t.triggers, '[]') || jsonb_build_object('id', $2::uuid, 'at', clock_timestamp()),
+                due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE least(t.due_at, now()) END
+            WHERE t.id = own
+            RETURNING t.id
+        )
+        SELECT changed.id, pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)::text FROM changed INTO own, told;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_pause"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_resume"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_trigger"(text) FROM PUBLIC;

@@ -317,10 +317,10 @@ DECLARE
     taken tid[] := '{}';
     ids uuid[] := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
@@ -909,7 +909,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -1026,7 +1026,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -1053,7 +1053,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
@@ -1162,7 +1162,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1207,7 +1207,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1252,7 +1252,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1336,7 +1336,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -1581,6 +1581,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."jobs_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."jobs" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."jobs" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."jobs" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."jobs"'::regclass) AS partial
+FROM "{{schema}}"."jobs" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."jobs_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -2038,6 +2072,75 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_delete"(uuid[]) FROM PUBLIC;
 
+CREATE FUNCTION "{{schema}}"."jobs_unblock"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    RETURN QUERY
+WITH hit AS (
+UPDATE "{{schema}}"."jobs" AS t SET key_policy = 0
+WHERE t.id = ANY ($1::uuid[]) AND t.failed_at IS NOT NULL AND t.key_policy > 0
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 3 AND t.key_policy = 0 THEN 'the rows of its key do not wait for it'
+           WHEN t.status = 3 THEN 'it has no ordered key' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_unblock"(uuid[]) FROM PUBLIC;
+
 -- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
 -- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
 --
@@ -2083,6 +2186,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
             MESSAGE = 'headers must be a JSON object',
             HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($13 IS NULL OR $13 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must be between 1970 and 9999',
+            HINT = 'NULL and a time in the past mean now.';
     END IF;
     IF ($15 IS NULL OR $15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
@@ -2494,28 +2602,29 @@ BEGIN
     WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['kind', 'args', 'args_text', 'args_base64', 'queue', 'priority', 'unique_key', 'unique_while', 'ordered_key', 'on_failure', 'limited_key', 'max_running', 'rate', 'burst', 'scheduled_at', 'headers', 'max_attempts', 'id', 'unique_fields', 'unique_until', 'on_conflict'] <> '{}' OR (e.value ? 'args')::int + (e.value ? 'args_text')::int + (e.value ? 'args_base64')::int > 1 ELSE true END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s, it must be an object with known fields: %s', bad,
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
                 left($1 ->> (bad - 1)::integer, 100)),
             HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
     END IF;
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + CASE
                 WHEN (r.c14 IS NULL OR jsonb_typeof(r.c14) = 'object') IS NOT TRUE THEN 1
-                WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 2
-                WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 3
-                WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 4
-                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 5
-                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 6
-                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 7
-                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 8
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 9
-                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
-                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 11
-                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 12
-                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 13
-                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 14
-                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 15
-                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 16 END),
+                WHEN (r.c13 IS NULL OR r.c13 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
+                WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 5
+                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 6
+                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 7
+                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 8
+                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 9
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 11
+                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 12
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 13
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
+                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 15
+                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 16
+                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17 END),
             bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
             array_agg(DISTINCT CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END ORDER BY CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
             array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'), NULL,
@@ -2570,8 +2679,9 @@ BEGIN
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = format('rows has a wrong element %s: %s', bad / 1000, (ARRAY[
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
                 'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
                 'max_attempts must be between 1 and 1000000',
                 'on_failure must be block, park or skip',
                 'limited_key must be NULL beside an ordered_key',
@@ -3054,14 +3164,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
@@ -5233,6 +5343,290 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_policies"() FROM PUBLIC;
 
+-- Nothing -> pending, with the rows of the join, in the caller's transaction: for programs in any language. Rows are
+-- objects as <table>_enqueue_many has them, and none of them may be unique. They are new, so nobody else sees them, and
+-- nothing but the writers' locks of ordered keys is waited for. Everything is checked before anything is written.
+--
+-- What is returned of a continuation has another name than the parameter: PL/pgSQL refuses the same name twice.
+CREATE FUNCTION "{{schema}}"."jobs_start_batch"(
+    jobs jsonb, on_complete jsonb DEFAULT NULL, on_fail jsonb DEFAULT NULL,
+    policy text DEFAULT 'wait_all', deadline timestamptz DEFAULT NULL, label text DEFAULT NULL,
+    INOUT id uuid DEFAULT NULL,
+    OUT job_ids uuid[], OUT on_complete_id uuid, OUT on_fail_id uuid
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 bytea[];
+    a3 text[];
+    a4 integer[];
+    a5 text[];
+    a6 text[];
+    a7 text[];
+    a8 text[];
+    a9 text[];
+    a10 integer[];
+    a11 double precision[];
+    a12 integer[];
+    a13 timestamptz[];
+    a14 jsonb[];
+    a15 integer[];
+    a16 uuid[];
+    a17 jsonb[];
+    a18 text[];
+    a19 text[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    places integer[];
+    done uuid[];
+    n integer;
+    messages jsonb := $1;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'jobs',
+            MESSAGE = 'jobs must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row; an empty one is a join without steps.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'jobs',
+            MESSAGE = 'jobs must have at most 10000 elements',
+            HINT = 'Make several joins, and a join of these.';
+    END IF;
+    IF ($2 IS NULL OR jsonb_typeof($2) IN ('object', 'null')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_complete',
+            MESSAGE = 'on_complete must be an object',
+            HINT = 'Give the fields of one row, or NULL for none.';
+    END IF;
+    IF ($3 IS NULL OR jsonb_typeof($3) IN ('object', 'null')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_fail',
+            MESSAGE = 'on_fail must be an object',
+            HINT = 'Give the fields of one row, or NULL for none.';
+    END IF;
+    IF ($4 = ANY (ARRAY['wait_all', 'fail_fast', 'any_outcome'])) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'policy',
+            MESSAGE = 'policy must be wait_all, fail_fast or any_outcome',
+            HINT = 'Leave it out for wait_all.';
+    END IF;
+    IF ($5 IS NULL OR $5 BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'deadline',
+            MESSAGE = 'deadline must be between 1970-01-01 and 9999-12-31',
+            HINT = 'NULL is no deadline.';
+    END IF;
+    IF ($6 IS NULL OR octet_length($6) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'label',
+            MESSAGE = 'label must have at most 255 bytes',
+            HINT = 'Shorten it.';
+    END IF;
+    $2 := nullif($2, 'null');
+    n := jsonb_array_length($1);
+    IF $2 IS NOT NULL THEN
+        messages := messages || jsonb_build_array($2);
+    END IF;
+    IF jsonb_typeof($3) = 'object' THEN
+        messages := messages || jsonb_build_array($3);
+    END IF;
+    $7 := coalesce($7, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements(messages) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['kind', 'args', 'args_text', 'args_base64', 'queue', 'priority', 'unique_key', 'unique_while', 'ordered_key', 'on_failure', 'limited_key', 'max_running', 'rate', 'burst', 'scheduled_at', 'headers', 'max_attempts', 'id', 'unique_fields', 'unique_until', 'on_conflict'] <> '{}' OR (e.value ? 'args')::int + (e.value ? 'args_text')::int + (e.value ? 'args_base64')::int > 1 ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad <= n THEN 'jobs' WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+            MESSAGE = format('%s, it must be an object with known fields: %s', CASE WHEN bad <= n THEN 'jobs' || ' has a wrong element ' || bad WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+                left(messages ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c14 IS NULL OR jsonb_typeof(r.c14) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c13 IS NULL OR r.c13 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
+                WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 5
+                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 6
+                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 7
+                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 8
+                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 9
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 11
+                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 12
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 13
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
+                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 15
+                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 16
+                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17
+                WHEN (num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep') OR ((r.c5) IS NOT NULL) THEN 18 END),
+            bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
+            array_agg(DISTINCT CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END ORDER BY CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
+            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'), NULL,
+            array_agg(r.c1),
+            array_agg(r.c2),
+            array_agg(r.c3),
+            array_agg(r.c4),
+            array_agg(r.c5),
+            array_agg(r.c6),
+            array_agg(r.c7),
+            array_agg(r.c8),
+            array_agg(r.c9),
+            array_agg(r.c10),
+            array_agg(r.c11),
+            array_agg(r.c12),
+            array_agg(r.c13),
+            array_agg(r.c14),
+            array_agg(r.c15),
+            array_agg(r.id),
+            array_agg(r.c17),
+            array_agg(r.c18),
+            array_agg(r.c19)
+        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19
+        FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                coalesce(f.f5, 'default') AS c3,
+                coalesce(f.f6, 2) AS c4,
+                f.f7 AS c5,
+                (coalesce(f.f8, '{}'))::text AS c6,
+                f.f9 AS c7,
+                coalesce(f.f10, 'block') AS c8,
+                f.f11 AS c9,
+                f.f12 AS c10,
+                f.f13 AS c11,
+                f.f14 AS c12,
+                f.f15 AS c13,
+                f.f16 AS c14,
+                f.f17 AS c15,
+                coalesce(f.f18, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id,
+                f.f19 AS c17,
+                coalesce(f.f20, 'end') AS c18,
+                coalesce(f.f21, 'keep') AS c19
+            FROM ROWS FROM (jsonb_to_recordset(messages) AS ("kind" text, "args" jsonb, "args_text" text, "args_base64" text, "queue" text, "priority" integer, "unique_key" text, "unique_while" text[], "ordered_key" text, "on_failure" text, "limited_key" text, "max_running" integer, "rate" double precision, "burst" integer, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid, "unique_fields" jsonb, "unique_until" text, "on_conflict" text))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, ord)
+            OFFSET 0) AS r;
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN 1 <= n THEN 'jobs' WHEN 1 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+            MESSAGE = 'jobs, on_complete or on_fail has a value that is not of its field''s type: ' || SQLERRM,
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad / 1000 <= n THEN 'jobs' WHEN bad / 1000 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+            MESSAGE = format('%s: %s', CASE WHEN bad / 1000 <= n THEN 'jobs' || ' has a wrong element ' || bad / 1000 WHEN bad / 1000 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END, (ARRAY[
+                'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
+                'max_attempts must be between 1 and 1000000',
+                'on_failure must be block, park or skip',
+                'limited_key must be NULL beside an ordered_key',
+                'limited_key must be given with max_running, rate and burst',
+                'limited_key needs max_running or rate',
+                'max_running must be at least 1',
+                'burst needs a rate',
+                'kind must have 1 to 255 bytes, and must not be NULL',
+                'queue must have 1 to 255 bytes, and must not be NULL',
+                'priority must be 1 to 3, and must not be NULL',
+                'args must have at most 1048576 bytes, and must not be NULL',
+                'unique_key must have 1 to 255 bytes',
+                'kind must not have the character U+001F, which ends the kind in the key of a unique job',
+                'unique_while may have done and failed',
+                'headers must have at most 65536 bytes',
+                'it must not be unique, since it has to be a row of its own'])[bad % 1000]),
+            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+    END IF;
+    IF keyed THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
+    -- taken: the insert then refuses them with a message.
+    locks := array_remove(locks, NULL);
+    IF cardinality(locks) > 1 AND cardinality(locks) <= current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
+    END IF;
+    WITH w AS (
+            INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst", "joined", "waiting")
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), coalesce(nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), '{}') || jsonb_build_object('txwork-batch', $7::text) || CASE WHEN s.ord > n THEN jsonb_build_object('txwork-after', n::text) ELSE '{}' END, s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END, nullif(s.ord <= n, false), s.ord > n
+            FROM unnest(
+                a16::uuid[],
+                a1::text[],
+                a2::bytea[],
+                a3::text[],
+                a4::integer[],
+                a5::text[],
+                a6::text[],
+                a7::text[],
+                a8::text[],
+                a9::text[],
+                a10::integer[],
+                a11::double precision[],
+                a12::integer[],
+                a13::timestamptz[],
+                a14::jsonb[],
+                a15::integer[],
+                a17::jsonb[],
+                a18::text[],
+                a19::text[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c17, c18, c19, ord)
+            ORDER BY s.ord
+            RETURNING id
+    )
+    SELECT array_agg(w.id) INTO done FROM w;
+    IF cardinality(done) IS DISTINCT FROM cardinality(a16) THEN
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.jobs took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
+    END IF;
+    job_ids := coalesce(a16[1:n], '{}');
+    on_complete_id := CASE WHEN $2 IS NOT NULL THEN a16[n + 1] END;
+    on_fail_id := CASE WHEN jsonb_typeof($3) = 'object' THEN a16[size] END;
+    WITH s AS (
+        SELECT *
+        FROM jsonb_to_recordset(jsonb_build_array(jsonb_strip_nulls(jsonb_build_object('id', $7, 'policy', array_position(ARRAY['wait_all', 'fail_fast', 'any_outcome'], $4) - 1,
+            'expected', n, 'on_complete', on_complete_id, 'on_fail', on_fail_id,
+            'deadline', $5, 'label', nullif($6, ''), 'retention', '604800000000 microseconds')))::text::jsonb) AS s (
+            id pg_catalog.uuid, policy smallint, expected integer, on_complete pg_catalog.uuid, on_fail pg_catalog.uuid,
+            deadline pg_catalog.timestamptz, label pg_catalog.text, retention interval)
+    ), noted AS (
+        INSERT INTO "{{schema}}"."jobs_join_note" (at, join_id)
+        SELECT clock_timestamp(), s.id FROM s WHERE s.expected = 0
+        UNION ALL
+        SELECT greatest(s.deadline, clock_timestamp()), s.id FROM s WHERE s.deadline IS NOT NULL
+        RETURNING (SELECT pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)))
+    )
+    INSERT INTO "{{schema}}"."jobs_join" (id, policy, expected, on_complete, on_fail, deadline, label, look_at, retention)
+    SELECT s.id, s.policy, s.expected, s.on_complete, s.on_fail, s.deadline, s.label, now() + interval '1 minute',
+           s.retention
+    FROM s;
+    IF n > 0 THEN
+        WITH s AS (
+            SELECT s.member_id, s.join_id, t.status
+            FROM unnest(job_ids::uuid[], array_fill($7, ARRAY[n])::uuid[]) AS s (member_id, join_id)
+            JOIN "{{schema}}"."jobs" AS t ON t.id = s.member_id
+        ), noted AS (
+            INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone)
+            SELECT s.member_id, CASE s.status WHEN 2 THEN 1 ELSE 2 END FROM s WHERE s.status IN (2, 3)
+            RETURNING (SELECT pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint)))
+        )
+        INSERT INTO "{{schema}}"."jobs_join_member" (member_id, join_id) SELECT s.member_id, s.join_id FROM s;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_start_batch"(jsonb, jsonb, jsonb, text, timestamptz, text, uuid) FROM PUBLIC;
+
 -- Keyed rows of "{{schema}}"."jobs": rows with a concurrency_key wait outside the claim index until their key lets them through.
 --
 -- Every change that may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive,
@@ -6067,28 +6461,6 @@ BEGIN
 END
 $txwork$;
 
--- Unblocks the rows behind dead letters, as if the policy of the dead letters had been Skip.
-CREATE FUNCTION "{{schema}}"."jobs_key_unblock"(ids uuid[]) RETURNS SETOF uuid
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET jit = off
-AS $txwork$
-BEGIN
-    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
-            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
-            HINT = 'Leave out NULL, and call once for each part of a longer array.';
-    END IF;
-    RETURN QUERY
-    UPDATE "{{schema}}"."jobs" AS t SET key_policy = 0
-    WHERE t.id = ANY ($1) AND t.failed_at IS NOT NULL AND t.key_policy > 0
-    RETURNING t.id;
-END
-$txwork$;
-
 -- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
 -- most 1000 ordered and 1000 limited keys. It begins where the last sweep ended, at most every five
 -- seconds. It also deletes the rows of key_state whose keys are not in use, and returns how many it deleted.
@@ -6263,7 +6635,6 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fold"(integer, timestamptz, jsonb)
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_next"(text[], boolean[], integer[], bigint[], jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fill"(text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_park"(text, uuid) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_unblock"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_sweep"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_look"(boolean, text, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_policies"() FROM PUBLIC;
@@ -6326,6 +6697,8 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     "owed" jsonb,
     "anchor" "{{schema}}"."jobs_schedule_time",
     "version" bigint,
+    "resumed_at" "{{schema}}"."jobs_schedule_time",
+    "triggers" jsonb,
     -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
     -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
     -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
@@ -6484,10 +6857,10 @@ DECLARE
     s record;
     taken tid[] := '{}';
 BEGIN
-    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
-            MESSAGE = 'owner_token must not be NULL',
-            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
     END IF;
     IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
@@ -7021,7 +7394,7 @@ SET status = 3,
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
-FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || u.e FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
         generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
 WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
@@ -7138,7 +7511,7 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
-            array_agg(e.at), array_agg(e.error)
+            array_agg(e.at), array_agg(nullif(e.error, ''))
         INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
         FROM (
             SELECT u.*
@@ -7165,7 +7538,7 @@ BEGIN
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
-            all_errors[i] := left(all_errors[i], 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
     FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
@@ -7274,7 +7647,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'NULL is the table''s own backoff.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -7319,7 +7692,7 @@ BEGIN
             MESSAGE = 'delay must be between 0 and 87600 hours',
             HINT = 'Say for how long the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -7364,7 +7737,7 @@ BEGIN
             MESSAGE = 'at must be between the years 1 and 9999',
             HINT = 'Say until when the rows are to wait.';
     END IF;
-    reason := left(reason, 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
     IF ($5 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -7448,7 +7821,7 @@ BEGIN
             MESSAGE = 'error must not be NULL',
             HINT = 'Say why the rows failed.';
     END IF;
-    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     IF ($4 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
             MESSAGE = 'strict must not be NULL',
@@ -7693,6 +8066,40 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."jobs_schedule_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."jobs_schedule" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."jobs_schedule" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."jobs_schedule" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."jobs_schedule"'::regclass) AS partial
+FROM "{{schema}}"."jobs_schedule" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_stats"() FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."jobs_schedule_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
 LANGUAGE plpgsql
@@ -8465,14 +8872,14 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
-    IF ($2 IS NULL OR $2 >= interval '0') IS NOT TRUE THEN
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
-            MESSAGE = 'retention must not be negative',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
-    IF ($3 IS NULL OR $3 >= interval '0') IS NOT TRUE THEN
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
-            MESSAGE = 'failed_retention must not be negative',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
             HINT = 'NULL keeps all rows.';
     END IF;
     RETURN QUERY
@@ -8635,3 +9042,118 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval) FROM PUBLIC;
+
+-- Pauses a schedule, as Plan.Pause does. The result is paused, also if it was before, or gone: there is none of that
+-- name.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_pause"(name text, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    result := CASE WHEN FOUND THEN 'paused' ELSE 'gone' END;
+    UPDATE "{{schema}}"."jobs_schedule" AS t
+        SET paused = true,
+            due_at = CASE WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at ELSE '9999-12-31 00:00:00+00' END,
+            skipped = t.skipped + CASE WHEN t.buffered_at IS NULL THEN 0 ELSE 1 END
+                + (SELECT count(*) FROM jsonb_path_query(t.owed, 'lax $[*].due[*]')),
+            buffered_at = NULL,
+            owed = NULL,
+            resumed_at = NULL
+        WHERE t.name = $1 AND NOT t.paused;
+END
+$txwork$;
+
+-- Ends a pause, as Plan.Resume does, but that a scheduler finds the next time. The result is resumed, also if it was
+-- not paused, or gone.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_resume"(name text, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own uuid;
+    held boolean;
+    told text;
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    SELECT t.id, t.paused INTO own, held FROM "{{schema}}"."jobs_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    result := CASE WHEN FOUND THEN 'resumed' ELSE 'gone' END;
+    IF held THEN
+        WITH changed AS (
+            UPDATE "{{schema}}"."jobs_schedule" AS t
+            SET paused = false,
+                next_at = NULL::timestamptz,
+                due_at = CASE
+                    WHEN t.status = 1 OR t.triggers IS NOT NULL THEN t.due_at
+                    ELSE greatest(NULL::timestamptz, now())
+                END,
+                resumed_at = clock_timestamp()::timestamptz
+            WHERE t.id = own
+            RETURNING t.id
+        )
+        SELECT changed.id, pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)::text FROM changed INTO own, told;
+    END IF;
+END
+$txwork$;
+
+-- Asks schedulers for an occurrence outside of the plan. The result is triggered, with the id that the timer or job
+-- will have; gone; ended: the schedule is never due again, and no scheduler looks at it; or full, if 1000
+-- of them wait for a scheduler.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_trigger"(name text, OUT id uuid, OUT result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own uuid;
+    told text;
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 200 bytes',
+            HINT = 'Give the name of a schedule.';
+    END IF;
+    SELECT t.id, CASE
+        WHEN t.completed_at IS NOT NULL THEN 'ended'
+        WHEN jsonb_array_length(t.triggers) >= 1000 THEN 'full'
+        ELSE 'triggered' END
+    INTO own, result
+    FROM "{{schema}}"."jobs_schedule" AS t WHERE t.name = $1 FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        result := 'gone';
+    ELSIF result = 'triggered' THEN
+        id := encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid;
+        WITH changed AS (
+            UPDATE "{{schema}}"."jobs_schedule" AS t
+            SET triggers = coalesce(t.triggers, '[]') || jsonb_build_object('id', $2::uuid, 'at', clock_timestamp()),
+                due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE least(t.due_at, now()) END
+            WHERE t.id = own
+            RETURNING t.id
+        )
+        SELECT changed.id, pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)::text FROM changed INTO own, told;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_pause"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_resume"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_trigger"(text) FROM PUBLIC;
