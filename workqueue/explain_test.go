@@ -270,7 +270,8 @@ func (p *planner) prepare(t *testing.T, tx pgx.Tx, q query) (name string) {
 	t.Helper()
 	p.prepared++
 	name = fmt.Sprintf("q%d", p.prepared)
-	execTx(t, tx, "PREPARE "+name+" "+q.types+" AS "+q.text)
+	types := strings.TrimSuffix(q.types, "()") // PREPARE takes no empty list
+	execTx(t, tx, "PREPARE "+name+" "+types+" AS "+q.text)
 	return name
 }
 
