@@ -225,7 +225,7 @@ func (m *manyView) find() (find, missing string) {
 	return find, missing
 }
 
-// Record are the fields as the columns of a record, and Fields their names there.
+// Record are the fields as the columns of a record.
 func (m manyView) Record() string {
 	list := make([]string, len(m.fields))
 	for i, f := range m.fields {
@@ -234,12 +234,17 @@ func (m manyView) Record() string {
 	return strings.Join(list, ", ")
 }
 
-func (m manyView) FieldAliases() string {
-	list := make([]string, len(m.fields))
-	for i := range m.fields {
-		list[i] = fmt.Sprintf("f%d", i+1)
+// Objects selects the parameters of the objects of an array.
+func (m manyView) Objects(array string) string {
+	values, aliases := "f.ord", make([]string, len(m.fields))
+	for _, p := range m.Params {
+		values += fmt.Sprintf(",\n                %s AS %s", p.Value, p.Alias)
 	}
-	return strings.Join(list, ", ")
+	for i := range m.fields {
+		aliases[i] = fmt.Sprintf("f%d", i+1)
+	}
+	return fmt.Sprintf("SELECT %s\n            FROM ROWS FROM (jsonb_to_recordset(%s) AS (%s))\n"+
+		"                WITH ORDINALITY AS f (%s, ord)", values, array, m.Record(), strings.Join(aliases, ", "))
 }
 
 func (m manyView) fieldNames() []string {

@@ -12,9 +12,9 @@ import (
 type Many struct {
 	Rows string // the array
 
-	// Parameter is the parameter of the function that an element of the array is from, Element how a message about the
-	// element begins, and Parameters all of them. %[1]s is the element's place.
-	Parameter, Element, Parameters string
+	// Parameter is the parameter of the function that an element of the array is from, and Element how a message about
+	// the element begins. %[1]s is the element's place.
+	Parameter, Element string
 
 	// Columns are the values of columns, by name: %s is what is written of the object, and s.ord is its place.
 	Columns map[string]string
@@ -83,12 +83,4 @@ func (m manyView) Element(place string) string {
 		return fmt.Sprintf(m.within.Element, place)
 	}
 	return fmt.Sprintf("'rows has a wrong element ' || %s", place)
-}
-
-// Parameters are all parameters with rows.
-func (m manyView) Parameters() string {
-	if m.within != nil {
-		return m.within.Parameters
-	}
-	return "rows"
 }

@@ -156,7 +156,8 @@ func TestManyRowsAreCheckedFirst(t *testing.T) {
 		`[{"topic": "t", "payload": 1, "max_attempts": "many"}]`:                                        "type",
 		`[{"topic": "t", "payload": 1, "scheduled_at": "soon"}]`:                                        "type",
 		`[{"topic": "t", "payload_base64": "%"}]`:                                                       "type",
-		`[{"topic": "t", "payload": 1, "id": 7}]`:                                                       "type",
+		`[{"topic": "t", "payload": 1, "id": 7}]`:                                                       "element 1, a value is not of its",
+		`[{"topic": "t", "payload": 1}, {"topic": "t", "payload": 1, "ordered": "maybe"}]`:              "element 2, a value is not of its",
 		"[" + strings.Repeat(`{"topic": "t", "payload": 1},`, 10_000) + `{"topic": "t", "payload": 1}]`: "at most 10000",
 	} {
 		_, err := f.many(f.db.Pool, "outbox_enqueue", "$1::jsonb", rows)

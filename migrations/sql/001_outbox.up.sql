@@ -2880,9 +2880,29 @@ BEGIN
                 WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, ord)
             OFFSET 0) AS r;
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+        FOR bad IN 1..jsonb_array_length($1) LOOP -- which one is it?
+            BEGIN
+                PERFORM r.* FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                f.f5 AS c3,
+                f.f6 AS c4,
+                coalesce(f.f7, true) AS c5,
+                coalesce(f.f8, 'block') AS c6,
+                f.f9 AS c7,
+                f.f10 AS c8,
+                f.f11 AS c9,
+                coalesce(f.f12, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset(jsonb_build_array($1 -> bad - 1)) AS ("topic" text, "payload" jsonb, "payload_text" text, "payload_base64" text, "key" text, "dedup_key" text, "ordered" boolean, "on_failure" text, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, ord)) AS r;
+            EXCEPTION WHEN data_exception THEN
+                RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                    MESSAGE = format('%s, a value is not of its field''s type: %s', 'rows has a wrong element ' || bad, SQLERRM),
+                    HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+            END;
+        END LOOP;
+        RAISE;
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
@@ -5569,9 +5589,29 @@ BEGIN
                 WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, ord)
             OFFSET 0) AS r;
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN 1 <= n THEN 'steps' WHEN 1 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
-            MESSAGE = 'steps, on_complete or on_fail has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+        FOR bad IN 1..jsonb_array_length(messages) LOOP -- which one is it?
+            BEGIN
+                PERFORM r.* FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                f.f5 AS c3,
+                f.f6 AS c4,
+                coalesce(f.f7, true) AS c5,
+                coalesce(f.f8, 'block') AS c6,
+                f.f9 AS c7,
+                f.f10 AS c8,
+                f.f11 AS c9,
+                coalesce(f.f12, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset(jsonb_build_array(messages -> bad - 1)) AS ("topic" text, "payload" jsonb, "payload_text" text, "payload_base64" text, "key" text, "dedup_key" text, "ordered" boolean, "on_failure" text, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, ord)) AS r;
+            EXCEPTION WHEN data_exception THEN
+                RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad <= n THEN 'steps' WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+                    MESSAGE = format('%s, a value is not of its field''s type: %s', CASE WHEN bad <= n THEN 'steps' || ' has a wrong element ' || bad WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END, SQLERRM),
+                    HINT = 'Fields are topic, payload, payload_text, payload_base64, key, dedup_key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+            END;
+        END LOOP;
+        RAISE;
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad / 1000 <= n THEN 'steps' WHEN bad / 1000 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,

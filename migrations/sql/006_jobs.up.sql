@@ -2673,9 +2673,38 @@ BEGIN
                 WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, ord)
             OFFSET 0) AS r;
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+        FOR bad IN 1..jsonb_array_length($1) LOOP -- which one is it?
+            BEGIN
+                PERFORM r.* FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                coalesce(f.f5, 'default') AS c3,
+                coalesce(f.f6, 2) AS c4,
+                f.f7 AS c5,
+                (coalesce(f.f8, '{}'))::text AS c6,
+                f.f9 AS c7,
+                coalesce(f.f10, 'block') AS c8,
+                f.f11 AS c9,
+                f.f12 AS c10,
+                f.f13 AS c11,
+                f.f14 AS c12,
+                f.f15 AS c13,
+                f.f16 AS c14,
+                f.f17 AS c15,
+                coalesce(f.f18, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id,
+                f.f19 AS c17,
+                coalesce(f.f20, 'end') AS c18,
+                coalesce(f.f21, 'keep') AS c19
+            FROM ROWS FROM (jsonb_to_recordset(jsonb_build_array($1 -> bad - 1)) AS ("kind" text, "args" jsonb, "args_text" text, "args_base64" text, "queue" text, "priority" integer, "unique_key" text, "unique_while" text[], "ordered_key" text, "on_failure" text, "limited_key" text, "max_running" integer, "rate" double precision, "burst" integer, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid, "unique_fields" jsonb, "unique_until" text, "on_conflict" text))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, ord)) AS r;
+            EXCEPTION WHEN data_exception THEN
+                RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                    MESSAGE = format('%s, a value is not of its field''s type: %s', 'rows has a wrong element ' || bad, SQLERRM),
+                    HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+            END;
+        END LOOP;
+        RAISE;
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
@@ -5520,9 +5549,38 @@ BEGIN
                 WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, ord)
             OFFSET 0) AS r;
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN 1 <= n THEN 'jobs' WHEN 1 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
-            MESSAGE = 'jobs, on_complete or on_fail has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+        FOR bad IN 1..jsonb_array_length(messages) LOOP -- which one is it?
+            BEGIN
+                PERFORM r.* FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                coalesce(convert_to(f.f2::text, 'UTF8'), convert_to(f.f3, 'UTF8'), decode(f.f4, 'base64')) AS c2,
+                coalesce(f.f5, 'default') AS c3,
+                coalesce(f.f6, 2) AS c4,
+                f.f7 AS c5,
+                (coalesce(f.f8, '{}'))::text AS c6,
+                f.f9 AS c7,
+                coalesce(f.f10, 'block') AS c8,
+                f.f11 AS c9,
+                f.f12 AS c10,
+                f.f13 AS c11,
+                f.f14 AS c12,
+                f.f15 AS c13,
+                f.f16 AS c14,
+                f.f17 AS c15,
+                coalesce(f.f18, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id,
+                f.f19 AS c17,
+                coalesce(f.f20, 'end') AS c18,
+                coalesce(f.f21, 'keep') AS c19
+            FROM ROWS FROM (jsonb_to_recordset(jsonb_build_array(messages -> bad - 1)) AS ("kind" text, "args" jsonb, "args_text" text, "args_base64" text, "queue" text, "priority" integer, "unique_key" text, "unique_while" text[], "ordered_key" text, "on_failure" text, "limited_key" text, "max_running" integer, "rate" double precision, "burst" integer, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid, "unique_fields" jsonb, "unique_until" text, "on_conflict" text))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, ord)) AS r;
+            EXCEPTION WHEN data_exception THEN
+                RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad <= n THEN 'jobs' WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,
+                    MESSAGE = format('%s, a value is not of its field''s type: %s', CASE WHEN bad <= n THEN 'jobs' || ' has a wrong element ' || bad WHEN bad = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END, SQLERRM),
+                    HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+            END;
+        END LOOP;
+        RAISE;
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = CASE WHEN bad / 1000 <= n THEN 'jobs' WHEN bad / 1000 = n + 1 AND $2 IS NOT NULL THEN 'on_complete' ELSE 'on_fail' END,

@@ -39,11 +39,10 @@ func (v *view) startedBy(s Starter) {
 	}
 	r := &v.Rows
 	r.Declare, r.Check, r.Write, r.IDs = v.spec.InlineMany(workqueue.Many{
-		Rows:       "messages",
-		Parameter:  named(""),
-		Element:    named(" || ' has a wrong element ' || %[1]s"),
-		Parameters: s.Steps + ", on_complete or on_fail",
-		Columns:    columns,
+		Rows:      "messages",
+		Parameter: named(""),
+		Element:   named(" || ' has a wrong element ' || %[1]s"),
+		Columns:   columns,
 	})
 }
 

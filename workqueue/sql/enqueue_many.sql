@@ -149,20 +149,23 @@ REVOKE ALL ON FUNCTION {{.ManyFunction}}(jsonb) FROM PUBLIC;
                 q.ord = max(q.ord) OVER (PARTITION BY {{.Values}}) AS last
             FROM (
             {{- end}}
-            SELECT f.ord
-                {{- range .Params}},
-                {{.Value}} AS {{.Alias}}
-                {{- end}}
-            FROM ROWS FROM (jsonb_to_recordset({{.Source}}) AS ({{.Record}}))
-                WITH ORDINALITY AS f ({{.FieldAliases}}, ord)
+            {{.Objects .Source}}
             OFFSET 0
             {{- if .Changes}}) AS q
             ORDER BY {{.Values}}, q.ord
             {{- end}}) AS r;
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = {{.Parameter "1"}},
-            MESSAGE = '{{.Parameters}} has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = {{.Hint}};
+        FOR bad IN 1..jsonb_array_length({{.Source}}) LOOP -- which one is it?
+            BEGIN
+                PERFORM r.* FROM (
+            {{.Objects (printf "jsonb_build_array(%s -> bad - 1)" .Source)}}) AS r;
+            EXCEPTION WHEN data_exception THEN
+                RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = {{.Parameter "bad"}},
+                    MESSAGE = format('%s, a value is not of its field''s type: %s', {{.Element "bad"}}, SQLERRM),
+                    HINT = {{.Hint}};
+            END;
+        END LOOP;
+        RAISE;
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = {{.Parameter "bad / 1000"}},

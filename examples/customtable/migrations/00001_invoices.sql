@@ -2126,9 +2126,27 @@ BEGIN
                 WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, ord)
             OFFSET 0) AS r;
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
-            MESSAGE = 'rows has a value that is not of its field''s type: ' || SQLERRM,
-            HINT = 'Fields are number, channel, customer, cents, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+        FOR bad IN 1..jsonb_array_length($1) LOOP -- which one is it?
+            BEGIN
+                PERFORM r.* FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                f.f2 AS c2,
+                f.f3 AS c3,
+                f.f4 AS c4,
+                f.f5 AS c5,
+                f.f6 AS c6,
+                f.f7 AS c7,
+                coalesce(f.f8, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset(jsonb_build_array($1 -> bad - 1)) AS ("number" text, "channel" text, "customer" text, "cents" bigint, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, ord)) AS r;
+            EXCEPTION WHEN data_exception THEN
+                RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                    MESSAGE = format('%s, a value is not of its field''s type: %s', 'rows has a wrong element ' || bad, SQLERRM),
+                    HINT = 'Fields are number, channel, customer, cents, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+            END;
+        END LOOP;
+        RAISE;
     END;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
