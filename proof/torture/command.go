@@ -96,6 +96,9 @@ func parse(args []string, progress io.Writer) (o Options, asJSON bool, err error
 	flags.DurationVar(&o.Poll, "poll", DefaultPoll,
 		"how often workers look for rows of which nobody tells them; 10s shows wakes that are lost")
 	flags.IntVar(&o.Workers, "workers", defaultWorkers, "worker processes")
+	flags.IntVar(&o.SQLWorkers, "sql-workers", defaultSQLWorkers,
+		"worker processes beside them that use the SQL functions only")
+	flags.BoolVar(&o.GoOnly, "go-only", false, "no worker and no producer uses the SQL functions")
 	flags.BoolVar(&o.Install, "install", false, "install what faults need with apt-get; needs root")
 	flags.StringVar(&o.OldRevision, "old", "", "git `revision` whose workers serve today's tables in rolling-upgrade")
 	flags.StringVar(&o.DatabaseURL, "database-url", "", "use this server (default a private one)")
@@ -114,7 +117,7 @@ func check(flags *flag.FlagSet, o Options) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	for _, name := range []string{"duration", "pause", "poll", "workers"} { // in the Options, zero means the default
+	for _, name := range []string{"duration", "pause", "poll", "workers", "sql-workers"} { // in the Options, zero means the default
 		if v := flags.Lookup(name).Value.String(); v == "0" || v == "0s" {
 			return fmt.Errorf("--%s is %s: leave it out for the default", name, v)
 		}

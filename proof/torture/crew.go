@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -177,12 +178,12 @@ func (m *member) tell(what any) {
 func (m *member) signal(sig syscall.Signal) { _ = m.cmd.Process.Signal(sig) }
 
 // workers returns the slots of workers.
-func (c *crew) workers() []*slot { return c.of(roleWorker) }
+func (c *crew) workers() []*slot { return c.of(roleWorker, roleSQLWorker) }
 
-// of returns the slots of a role.
-func (c *crew) of(role string) (slots []*slot) {
+// of returns the slots of some roles.
+func (c *crew) of(roles ...string) (slots []*slot) {
 	for _, s := range c.slots {
-		if s.base.Role == role {
+		if slices.Contains(roles, s.base.Role) {
 			slots = append(slots, s)
 		}
 	}

@@ -18,7 +18,12 @@ import (
 // it then tested nothing.
 func (l *lab) as(ctx context.Context, random *rand.Rand, change func(*setup), program []string,
 	do func() error) (name string, err error) {
-	slots := l.crew.workers()
+	return l.asOneOf(ctx, random, l.crew.workers(), change, program, do)
+}
+
+// asOneOf replaces one of some workers, see as.
+func (l *lab) asOneOf(ctx context.Context, random *rand.Rand, slots []*slot, change func(*setup), program []string,
+	do func() error) (name string, err error) {
 	s := slots[random.IntN(len(slots))]
 	if err := s.become(ctx, change, program); err != nil {
 		return s.name, err

@@ -21,6 +21,10 @@ func (p *producer) process() {
 	fail := p.random.IntN(10) == 0
 	var both sync.WaitGroup
 	for range 2 {
+		if p.sql {
+			both.Go(func() { p.begin(ctx, name, fail) })
+			continue
+		}
 		both.Go(func() { p.deliver(ctx, name, fail) })
 	}
 	both.Wait()

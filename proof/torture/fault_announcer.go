@@ -233,7 +233,7 @@ func (b *announcerBlackHole) strike(ctx context.Context, l *lab, random *rand.Ra
 // listeningBy changes a worker's setup while do runs.
 func (l *lab) listeningBy(ctx context.Context, random *rand.Rand, change func(*setup), do func(*member) (string,
 	error)) (detail string, err error) {
-	slots := l.crew.workers()
+	slots := l.crew.of(roleWorker)
 	s := slots[random.IntN(len(slots))]
 	err = s.become(ctx, change, nil)
 	if err == nil {

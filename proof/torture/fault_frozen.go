@@ -34,7 +34,10 @@ func frozenSessions() fault {
 const freezeLimit = 10 * time.Second
 
 func (h *holding) freeze(ctx context.Context, what string) (g grip, err error) {
-	slots := h.crew.workers()
+	slots := h.crew.of(roleWorker) // only they fold, sweep and decide in a transaction that stays open
+	if slices.Contains(callable, what) {
+		slots = h.crew.workers()
+	}
 	s := slots[h.random.IntN(len(slots))]
 	if err := s.become(ctx, func(config *setup) { config.Freeze = what }, nil); err != nil {
 		return g, err

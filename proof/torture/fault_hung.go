@@ -99,7 +99,7 @@ func (hungReceivers) strike(ctx context.Context, l *lab, random *rand.Rand) (det
 // hungRows are twice as many as the workers have places.
 func (h *holding) hungRows(ctx context.Context, p *producer, tx pgx.Tx) (names []announced, err error) {
 	var messages []outbox.Message
-	for i := range 2 * handlersEach * max(h.options.Workers, 1) {
+	for i := range 2 * handlersEach * len(h.crew.workers()) {
 		id := uuid.Must(uuid.NewV7())
 		messages = append(messages, outbox.Message{ID: id, Topic: fmt.Sprint("hung ", i%hungTopics),
 			Payload: fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modeHang, id)})

@@ -118,6 +118,7 @@ func (l *lab) produceOver(ctx context.Context, address string, change func(*pgxp
 	}
 	defer pool.Close()
 	p := newProducer(l.shop, pool, seed)
+	p.sql = !l.options.GoOnly && seed%2 == 0
 	for end := time.Now().Add(episode); time.Now().Before(end); time.Sleep(work) {
 		p.produce()
 	}

@@ -97,7 +97,8 @@ func (l *lab) awaitEnd(ctx context.Context, ids []string, so, meaning string) er
 type starvedPool struct{ plain }
 
 func (starvedPool) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	return l.as(ctx, random, func(config *setup) { config.PoolSize, config.HoldConns = 2, true }, nil, func() error {
+	starve := func(config *setup) { config.PoolSize, config.HoldConns = 2, true }
+	return l.asOneOf(ctx, random, l.crew.of(roleWorker), starve, nil, func() error {
 		time.Sleep(lease + episode)
 		return nil
 	})

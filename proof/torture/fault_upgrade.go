@@ -169,7 +169,7 @@ func output(dir, program string, args ...string) (string, error) {
 }
 
 func (u *rollingUpgrade) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	name, err := l.as(ctx, random, nil, []string{u.program}, func() error {
+	name, err := l.asOneOf(ctx, random, l.crew.of(roleWorker), nil, []string{u.program}, func() error {
 		l.hit = time.Now()
 		time.Sleep(episode)
 		return nil

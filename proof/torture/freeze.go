@@ -16,12 +16,15 @@ import (
 
 // freezable are statements of a worker, by the name of the operation that they belong to.
 var freezable = map[string]*regexp.Regexp{
-	"a claim":               regexp.MustCompile(`attempts = t\.attempts \+ 1|a\.admitted`),
-	"a settle":              regexp.MustCompile(`SET status = 2,`),
+	"a claim":               regexp.MustCompile(`attempts = t\.attempts \+ 1|a\.admitted|_fetch\(`),
+	"a settle":              regexp.MustCompile(`SET status = 2,|_(settle|ack)\(`),
 	"a fold":                regexp.MustCompile(`_fold"?\(`),
 	"a sweep":               regexp.MustCompile(`_sweep"?\(`),
 	"a decision about time": regexp.MustCompile(`xmin::text`),
 }
+
+// callable are those of them that are SQL functions, too, which may stay in a transaction.
+var callable = []string{"a claim", "a settle"}
 
 // A freezer freezes one session of a process when it has sent a statement in the middle of a transaction. Until it is
 // thawed, nothing more is sent, not even that its client has given up. What has waited is then sent late.

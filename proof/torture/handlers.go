@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -14,8 +15,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/txwork/txwork/workqueue"
 )
 
 // handlers are the handlers of a worker process.
@@ -52,6 +51,14 @@ func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
 	l.Result = resultOf(err, d)
 	return err
 }
+
+// What a handler returns beside an ordinary error, for both kinds of workers.
+type (
+	snoozed     time.Duration
+	permanently struct{ error }
+)
+
+func (s snoozed) Error() string { return fmt.Sprint("snoozed for ", time.Duration(s)) }
 
 // resultOf distinguishes a transaction that has committed from everything else. The inbox commits after its handler.
 func resultOf(err error, d delivery) string {
@@ -90,10 +97,10 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 		}
 	case modeSnooze:
 		if rand.IntN(2) > 0 {
-			return workqueue.Snooze(rand.N(retryCap))
+			return snoozed(rand.N(retryCap))
 		}
 	case modePermanent:
-		return workqueue.Permanent(errors.New("on purpose"))
+		return permanently{errOnPurpose}
 	case modeSlow:
 		return dawdle(ctx, lease+lease/4)
 	case modeHang:

@@ -237,6 +237,10 @@ func (l *lab) staff() {
 		base.Role = roleWorker
 		l.crew.add(fmt.Sprintf("worker%d", i+1), l.options.Program, l.dir, base)
 	}
+	for i := range l.options.SQLWorkers {
+		base.Role = roleSQLWorker
+		l.crew.add(fmt.Sprintf("sql%d", i+1), l.options.Program, l.dir, base)
+	}
 	for i := range 2 {
 		base.Role, base.PoolSize = roleReaper, 4
 		l.crew.add(fmt.Sprintf("reaper%d", i+1), l.options.Program, l.dir, base)

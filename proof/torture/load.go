@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,8 @@ type records struct {
 	lab     *lab
 	runs    map[written][]Handling
 	asked   map[written][]Outcome
-	keys    map[string]string // of ordered messages, by name
+	handled [crews]map[string]int // handlers that ended without an error, by table
+	keys    map[string]string     // of ordered messages, by name
 	effects map[written][]Effect
 	calls   []ClaimCall
 	awake   int         // how often a process became an announcer
@@ -29,7 +31,7 @@ type records struct {
 
 func (l *lab) load(ctx context.Context) (*records, error) {
 	r := &records{lab: l, runs: map[written][]Handling{}, asked: map[written][]Outcome{}, keys: map[string]string{},
-		effects: map[written][]Effect{}}
+		effects: map[written][]Effect{}, handled: [crews]map[string]int{{}, {}}}
 	if err := r.readJournals(); err != nil {
 		return nil, err
 	}
@@ -95,6 +97,9 @@ func (j *reading) handling(l line, at time.Time) {
 	}
 	run := j.open[s]
 	run.End, run.Result = at, l.Result
+	if l.Result == resultOK || l.Result == resultTx {
+		j.handled[crewOf(strings.HasPrefix(l.App, sqlPrefix))][l.Table]++
+	}
 	j.runs[j.owners[s]] = append(j.runs[j.owners[s]], *run)
 	delete(j.open, s)
 	delete(j.owners, s)

@@ -52,7 +52,14 @@ func play(ctx context.Context, s setup, p *pointSet) error {
 		return err
 	}
 	defer j.close()
-	pool, err := s.open(ctx, p)
+	config, err := s.config(p)
+	if err != nil {
+		return err
+	}
+	if s.Role == roleSQLWorker {
+		return runSQLWorker(ctx, s, config.ConnConfig, j, p)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -72,7 +79,7 @@ func play(ctx context.Context, s setup, p *pointSet) error {
 	return runWorkers(ctx, s, pool, j, p, slog.New(announcerLog{journal: own, app: s.App}))
 }
 
-func (s setup) open(ctx context.Context, p *pointSet) (*pgxpool.Pool, error) {
+func (s setup) config(p *pointSet) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(s.URL)
 	if err != nil {
 		return nil, err
@@ -86,7 +93,7 @@ func (s setup) open(ctx context.Context, p *pointSet) (*pgxpool.Pool, error) {
 	if s.Freeze != "" {
 		p.cold.freeze(config, freezable[s.Freeze])
 	}
-	return pgxpool.NewWithConfig(ctx, config)
+	return config, nil
 }
 
 func runReaper(ctx context.Context, s setup, pool *pgxpool.Pool) error {

@@ -40,6 +40,12 @@ type Options struct {
 	// Workers is the number of worker processes. Default: 3.
 	Workers int
 
+	// SQLWorkers is the number of worker processes beside those that use the SQL functions only. Default: 2.
+	SQLWorkers int
+
+	// GoOnly leaves out those, and lets no producer write by the SQL functions. Otherwise every second one does.
+	GoOnly bool
+
 	// Program is the command line that runs [RunMember].
 	Program []string
 
@@ -61,6 +67,9 @@ type Options struct {
 // defaultWorkers allows for one worker to be stopped, one to be killed and one to continue.
 const defaultWorkers = 3
 
+// defaultSQLWorkers are so many that one may be replaced by a changed one, beside another.
+const defaultSQLWorkers = 2
+
 // DefaultPause is so short that several faults strike within one recovery.
 const DefaultPause = 800 * time.Millisecond
 
@@ -81,6 +90,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Pause = cmp.Or(o.Pause, DefaultPause)
 	o.Poll = cmp.Or(o.Poll, DefaultPoll)
 	o.Workers = cmp.Or(o.Workers, defaultWorkers)
+	o.SQLWorkers = cmp.Or(o.SQLWorkers, defaultSQLWorkers)
+	if o.GoOnly {
+		o.SQLWorkers = 0
+	}
 	o.Progress = cmp.Or(o.Progress, io.Discard)
 	if len(o.Faults) == 0 {
 		o.Faults = Faults()
@@ -102,8 +115,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("torture: the pause cannot be %v", o.Pause)
 	case o.Poll != 0 && (o.Poll < minPoll || o.Poll > maxPoll):
 		return fmt.Errorf("torture: the poll interval cannot be %v: it must be between %v and %v", o.Poll, minPoll, maxPoll)
-	case o.Workers < 0:
-		return fmt.Errorf("torture: the number of workers cannot be %d", o.Workers)
+	case o.Workers < 0 || o.SQLWorkers < 0:
+		return fmt.Errorf("torture: the number of workers cannot be %d", min(o.Workers, o.SQLWorkers))
 	}
 	for _, name := range o.Faults {
 		if _, known := catalogue[name]; !known {

@@ -19,6 +19,7 @@ import (
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/proof/torture/sqlcrew"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -29,6 +30,7 @@ type shop struct {
 	domains   *domains
 	committed *tally
 	ids       atomic.Int64 // ids of transactions
+	enqueued  [crews]atomic.Int64
 }
 
 // A producer writes into all domains. It must be used by one goroutine only.
@@ -37,6 +39,7 @@ type producer struct {
 	pool   *pgxpool.Pool
 	random *rand.Rand
 	recent map[string][]string // names by table, to be delivered or set again
+	sql    bool                // it writes by the SQL functions
 }
 
 func newProducer(s *shop, pool *pgxpool.Pool, seed uint64) *producer {
@@ -137,11 +140,12 @@ func (s *shop) announce(names []announced) int64 {
 	return id
 }
 
-func (s *shop) settle(id int64, names []announced, o Outcome) {
+func (p *producer) settle(id int64, names []announced, o Outcome) {
 	if o == Committed {
-		s.committed.add(names)
+		p.committed.add(names)
+		p.enqueued[crewOf(p.sql)].Add(int64(len(names)))
 	}
-	s.lab.journal.append(line{What: lineOutcome, Run: id, Result: o.String()})
+	p.lab.journal.append(line{What: lineOutcome, Run: id, Result: o.String()})
 }
 
 // outcomeOfCommit trusts only the server's reply. If the error ended the session (FATAL), the commit may have happened
@@ -207,6 +211,9 @@ func (p *producer) messages(ctx context.Context, tx pgx.Tx) (names []announced, 
 		}
 		names = append(names, announced{written{"outbox", id.String()}, msgs[i].Key})
 	}
+	if p.sql {
+		return names, p.send(ctx, tx, msgs)
+	}
 	_, err = p.domains.outbox.EnqueueMany(ctx, workqueue.Pgx(tx), msgs...)
 	return names, err
 }
@@ -220,6 +227,9 @@ func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []announced, err 
 		if p.random.IntN(10) == 0 {
 			inserts[i].Unique = &jobs.Unique{Key: fmt.Sprint("unique ", p.random.IntN(10))}
 		}
+	}
+	if p.sql {
+		return p.enqueue(ctx, tx, inserts)
 	}
 	enqueued, err := p.domains.jobs.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)
 	for _, e := range enqueued {
@@ -242,8 +252,16 @@ func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []announced, er
 		set[i] = timers.Timer{Key: key, Topic: topic, Delay: p.delay(), Payload: p.payload(key)}
 		names = append(names, announce("timers", key))
 	}
-	if _, err = p.domains.timers.SetMany(ctx, workqueue.Pgx(tx), set...); err != nil || p.random.IntN(10) > 0 {
+	if p.sql {
+		err = p.set(ctx, tx, set)
+	} else {
+		_, err = p.domains.timers.SetMany(ctx, workqueue.Pgx(tx), set...)
+	}
+	switch {
+	case err != nil || p.random.IntN(10) > 0:
 		return names, err
+	case p.sql:
+		return names, sqlcrew.CancelTimer(ctx, tx, p.lab.schema, set[0].Key)
 	}
 	_, err = p.domains.timers.Cancel(ctx, workqueue.Pgx(tx), set[0].Key)
 	return names, err
@@ -256,6 +274,9 @@ func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []announced, e
 		name := p.delivered("received")
 		msgs[i] = inbox.Message{Consumer: consumer, Source: topic, MessageID: name, Payload: p.payload(name),
 			BodyHash: sameHash}
+	}
+	if p.sql {
+		return p.store(ctx, tx, msgs)
 	}
 	results, err := p.domains.inbox.ReceiveMany(ctx, workqueue.Pgx(tx), msgs...)
 	for i, r := range results {

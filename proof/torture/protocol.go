@@ -34,6 +34,7 @@ type setup struct {
 
 const (
 	roleWorker    = "worker"
+	roleSQLWorker = "sql worker" // uses the SQL functions only
 	roleReaper    = "reaper"
 	roleInstaller = "installer" // makes the tables, and ends
 )

@@ -34,6 +34,7 @@ type Report struct {
 	DrainedIn       time.Duration          `json:"drained_in"`       // once the faults had stopped
 	Found           []Violation            `json:"found"`            // the first of them
 	Announcers      AnnouncerReport        `json:"announcers"`
+	Crews           map[string]CrewReport  `json:"crews"` // go and sql
 	Repeat          string                 `json:"repeat"`
 }
 
@@ -46,6 +47,12 @@ type FaultReport struct {
 	Recoveries  []time.Duration `json:"recoveries"` // of all strikes, the shortest first
 	Details     []string        `json:"details"`    // what each strike did
 	Errors      []string        `json:"errors"`     // strikes that failed
+}
+
+// A CrewReport says what the producers and workers did that use the library, or the SQL functions only.
+type CrewReport struct {
+	Enqueued int            `json:"enqueued"` // rows that were committed, a timer or message as often as it was written
+	Handled  map[string]int `json:"handled"`  // handlers that ended without an error, by table
 }
 
 // An AnnouncerReport says what announcers did, and how long rows waited to be found.
@@ -126,6 +133,12 @@ func (o Options) command() string {
 	if o.Workers != defaultWorkers {
 		command += fmt.Sprintf(" --workers %d", o.Workers)
 	}
+	if o.SQLWorkers != defaultSQLWorkers && !o.GoOnly {
+		command += fmt.Sprintf(" --sql-workers %d", o.SQLWorkers)
+	}
+	if o.GoOnly {
+		command += " --go-only"
+	}
 	if o.Rows > 0 {
 		command += fmt.Sprintf(" --rows %d", o.Rows)
 	}
@@ -157,6 +170,10 @@ func (r *Report) Write(w io.Writer) error {
 	fmt.Fprintf(&b, "announcers awake %d times, %.0f %% of the time, %d broke off; %d waits judged, the longest %v; "+
 		"the server answered late %d times\n",
 		a.Awake, 100*a.Share, a.Broke, a.Waits, a.Longest.Round(time.Millisecond), a.Still)
+	for _, name := range slices.Sorted(maps.Keys(r.Crews)) {
+		c := r.Crews[name]
+		fmt.Fprintf(&b, "%s: %d rows enqueued, handled %v\n", name, c.Enqueued, c.Handled)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
 		f := r.Faults[name]
 		fmt.Fprintf(&b, "  %-20s %3d strikes, recovery p50 %v, max %v", name, f.Strikes,

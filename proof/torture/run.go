@@ -154,6 +154,7 @@ func (r *run) produce(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range producerCount {
 		p := newProducer(r.shop, r.producers, uint64(10+i))
+		p.sql = !r.lab.options.GoOnly && i%2 > 0
 		all.Go(func() {
 			for !r.enough(ctx) {
 				if r.backlog.high() || r.full() || r.lab.pausing.Load() {
@@ -249,7 +250,9 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if records.err != nil {
 		return nil, fmt.Errorf("reading the audit table: %w", records.err)
 	}
+	l.checkCrews(r.shop, records)
 	report := r.summarise(v)
 	report.Announcers = r.announcers(v, records)
+	report.Crews = r.shop.crewReports(records)
 	return report, report.Err()
 }

@@ -6,9 +6,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -83,19 +85,30 @@ func (s setup) times() int {
 	return 1
 }
 
-// workerOptions makes listeners and announcers reach the points of [stepping], however they connect.
-func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
-	o := workqueue.WorkerOptions{
-		Lease: lease, Concurrency: handlersEach, PollInterval: cmp.Or(s.Poll, DefaultPoll),
-		ShutdownTimeout: shutdownLimit, NoListen: s.NoListen,
-	}
+func (s setup) poll() time.Duration { return cmp.Or(s.Poll, DefaultPoll) }
+
+// listenConfig connects those who listen.
+func (s setup) listenConfig() (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(cmp.Or(s.ListenURL, s.URL))
 	if err != nil {
-		return o, err
+		return nil, err
 	}
 	config.RuntimeParams["application_name"] = s.App
 	if s.ListenURL == "" {
 		maps.Copy(config.RuntimeParams, s.Parameters)
+	}
+	return config, nil
+}
+
+// workerOptions makes listeners and announcers reach the points of [stepping], however they connect.
+func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
+	o := workqueue.WorkerOptions{
+		Lease: lease, Concurrency: handlersEach, PollInterval: s.poll(),
+		ShutdownTimeout: shutdownLimit, NoListen: s.NoListen,
+	}
+	config, err := s.listenConfig()
+	if err != nil {
+		return o, err
 	}
 	config.AfterNetConnect = p.step
 	o.ListenConfig = config
@@ -104,41 +117,58 @@ func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
 
 // observe records how many rows each claim received, reaches two of the points, and says when all tables are served.
 func (h *handlers) observe(_ context.Context, e workqueue.Event) {
-	if e.Operation == "claim" && (e.Err != nil || e.Changed > 0) { // a failed claim may have committed
-		table := strings.TrimPrefix(e.Table, h.setup.Schema+".")
-		h.journal.append(line{What: lineClaim, Table: table, App: h.setup.App, Limit: e.Requested, Changed: e.Changed})
-	}
-	if e.Operation == "claim" && e.Err == nil {
-		if _, before := h.asked.LoadOrStore(e.Table, true); !before && h.unasked.Add(-1) == 0 {
-			h.points.say(report{What: isServing})
+	switch {
+	case e.Operation == "claim":
+		if e.Err != nil || e.Changed > 0 { // a failed claim may have committed
+			h.fetched(strings.TrimPrefix(e.Table, h.setup.Schema+"."), e.Requested, e.Changed)
 		}
-	}
-	if e.Err != nil || e.Changed == 0 {
-		return
-	}
-	switch e.Operation {
-	case "claim":
-		h.points.reach(pointClaimed)
-	case "settle", "ack":
+		if e.Err == nil {
+			h.served(e.Table)
+		}
+	case e.Err == nil && e.Changed > 0 && (e.Operation == "settle" || e.Operation == "ack"):
 		h.points.reach(pointSettled)
 	}
 }
 
+func (h *handlers) fetched(table string, asked, got int) {
+	h.journal.append(line{What: lineClaim, Table: table, App: h.setup.App, Limit: asked, Changed: got})
+	if got > 0 {
+		h.points.reach(pointClaimed)
+	}
+}
+
+func (h *handlers) served(table string) {
+	if _, before := h.asked.LoadOrStore(table, true); !before && h.unasked.Add(-1) == 0 {
+		h.points.say(report{What: isServing})
+	}
+}
+
 func (h *handlers) message(ctx context.Context, m *outbox.Delivery) error {
-	return h.handle(ctx, delivery{"outbox", m.ID.String(), m.Attempt, decode(m.Payload), m.Tx})
+	return told(h.handle(ctx, delivery{"outbox", m.ID.String(), m.Attempt, decode(m.Payload), m.Tx}))
 }
 
 func (h *handlers) received(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
 	given := func(_ context.Context, fn func(pgx.Tx) error) error { return fn(tx) }
-	return h.handle(ctx, delivery{"inbox", m.MessageID, m.Attempt, decode(m.Payload), given})
+	return told(h.handle(ctx, delivery{"inbox", m.MessageID, m.Attempt, decode(m.Payload), given}))
 }
 
 func (h *handlers) timer(ctx context.Context, d *timers.Delivery) error {
-	return h.handle(ctx, delivery{"timers", d.Key, d.Attempt, decode(d.Payload), d.Tx})
+	return told(h.handle(ctx, delivery{"timers", d.Key, d.Attempt, decode(d.Payload), d.Tx}))
 }
 
 func (h *handlers) job(ctx context.Context, j *jobs.Job[Task]) error {
-	return h.handle(ctx, delivery{"jobs", j.ID.String(), j.Attempt, j.Args, j.Tx})
+	return told(h.handle(ctx, delivery{"jobs", j.ID.String(), j.Attempt, j.Args, j.Tx}))
+}
+
+// told tells the library what the handler wants.
+func told(err error) error {
+	if s, ok := errors.AsType[snoozed](err); ok {
+		return workqueue.Snooze(time.Duration(s))
+	}
+	if p, ok := errors.AsType[permanently](err); ok {
+		return workqueue.Permanent(p.error)
+	}
+	return err
 }
 
 // decode reads what a producer wrote. Rows of schedules have no task and are handled as plain.
