@@ -180,8 +180,8 @@ func (w *walk) claim(c Change) {
 	}
 	first := w.fired != w.now.Generation // a retry depends on its due time only
 	w.fired = w.now.Generation
-	if w.now.Due.After(c.TxnAt) || first && w.now.Fire.After(c.TxnAt) {
-		w.broken("I9", "claimed at %s by the database's clock, due at %s", c.TxnAt.Format(clockLayout),
+	if at := c.claimed(); w.now.Due.After(at) || first && w.now.Fire.After(at) {
+		w.broken("I9", "claimed at %s by the database's clock, due at %s", at.Format(clockLayout),
 			w.now.Due.Format(clockLayout))
 		if w.h.Table == "timers" {
 			w.early++
@@ -190,6 +190,15 @@ func (w *walk) claim(c Change) {
 	w.tokens[c.New.Token] = true
 	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At,
 		committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased()})
+}
+
+// claimed is the time of a claim by the server's clock: the beginning of the transaction, or in the SQL functions, whose
+// callers may be in a transaction for long, the time from which the lease counts.
+func (c Change) claimed() time.Time {
+	if strings.HasPrefix(c.App, sqlPrefix) {
+		return c.New.Locked.Add(-lease)
+	}
+	return c.TxnAt
 }
 
 // current is the claim that lasts. Every row in progress has one.
