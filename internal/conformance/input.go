@@ -383,8 +383,9 @@ func functionsRefuseNullIDs(s *suite) {
 }
 
 // coreFunctions are the functions of every table, whatever its domain adds.
-var coreFunctions = []string{"fetch", "settle_rows", "settle", "ack", "retry", "snooze", "wait_until", "release", "fail",
-	"extend", "complete", "reap_expired", "redrive", "run_now", "reschedule", "cancel", "discard", "delete", "announce", "purge",
+var coreFunctions = []string{"fetch", "settle_rows", "settle", "ack", "retry", "snooze", "wait_until", "release",
+	"fail", "extend", "complete", "reap_expired", "redrive", "run_now", "reschedule", "cancel", "discard", "delete",
+	"announce", "purge",
 	"fold_step", "fold", "each", "maintain_step", "maintain", "stats"}
 
 // A role that may log in may not yet do work: no function, not even a domain's, is executable by PUBLIC, and each is

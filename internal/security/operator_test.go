@@ -84,7 +84,8 @@ func TestAnOperatorDoesNothingElse(t *testing.T) {
 		if name == "protocol" || name == "require" || name == "timers_get" {
 			continue // the viewer's, too
 		}
-		may := append(slices.Clone(verbs), "pause", "resume", "limit", "topics", "stats", "unblock", "join_row", "trigger")
+		may := append(slices.Clone(verbs), "pause", "resume", "limit", "topics", "stats", "unblock", "join_row",
+			"trigger")
 		if !slices.ContainsFunc(may, func(suffix string) bool { return strings.HasSuffix(name, "_"+suffix) }) {
 			t.Errorf("the operator may call %s", name)
 		}

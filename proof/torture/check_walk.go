@@ -192,8 +192,8 @@ func (w *walk) claim(c Change) {
 		committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased()})
 }
 
-// claimed is the time of a claim by the server's clock: the beginning of the transaction, or in the SQL functions, whose
-// callers may be in a transaction for long, the time from which the lease counts.
+// claimed is the time of a claim by the server's clock: the beginning of the transaction, or in the SQL functions,
+// whose callers may be in a transaction for long, the time from which the lease counts.
 func (c Change) claimed() time.Time {
 	if strings.HasPrefix(c.App, sqlPrefix) {
 		return c.New.Locked.Add(-lease)

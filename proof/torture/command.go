@@ -117,7 +117,8 @@ func check(flags *flag.FlagSet, o Options) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	for _, name := range []string{"duration", "pause", "poll", "workers", "sql-workers"} { // in the Options, zero means the default
+	// In the Options, zero means the default.
+	for _, name := range []string{"duration", "pause", "poll", "workers", "sql-workers"} {
 		if v := flags.Lookup(name).Value.String(); v == "0" || v == "0s" {
 			return fmt.Errorf("--%s is %s: leave it out for the default", name, v)
 		}

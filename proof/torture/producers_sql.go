@@ -35,7 +35,8 @@ func (p *producer) send(ctx context.Context, tx pgx.Tx, msgs []outbox.Message) e
 func (p *producer) enqueue(ctx context.Context, tx pgx.Tx, inserts []jobs.Insert) (names []announced, err error) {
 	rows := make([]sqlcrew.Object, len(inserts))
 	for i, in := range inserts {
-		rows[i] = sqlcrew.Object{"id": in.ID.String(), "kind": in.Args.Kind(), "args": in.Args, "max_attempts": attempts}
+		rows[i] = sqlcrew.Object{"id": in.ID.String(), "kind": in.Args.Kind(), "args": in.Args,
+			"max_attempts": attempts}
 		if in.Delay > 0 {
 			rows[i]["delay"] = in.Delay.Seconds()
 		}
