@@ -2737,6 +2737,9 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_receive"(text, text, text, jsonb, byt
 --
 -- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
 --
+-- The arrays are made in the order of a subquery. No aggregate beside them has an order of its own: PostgreSQL 16 and
+-- later sort the rows of all aggregates for one that has.
+--
 -- #variable_conflict: the names in ON CONFLICT are columns.
 CREATE FUNCTION "{{schema}}"."inbox_receive_many"("rows" jsonb)
 RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean, "hash_mismatch" boolean)
@@ -2764,7 +2767,6 @@ DECLARE
     holds boolean;
     locks bigint[];
     alone boolean[];
-    places integer[];
     done uuid[];
     r1 boolean[];
     holders uuid[];
@@ -2807,7 +2809,7 @@ BEGIN
                 WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 11 END),
             bool_or(false), bool_or(true),
             NULL,
-            array_agg(false), NULL,
+            array_agg(false),
             array_agg(r.c1),
             array_agg(r.c2),
             array_agg(r.c3),
@@ -2818,7 +2820,7 @@ BEGIN
             array_agg(r.c8),
             array_agg(r.c9),
             array_agg(r.id)
-        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10
+        INTO size, bad, keyed, holds, locks, alone, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10
         FROM (
             SELECT f.ord,
                 f.f1 AS c1,

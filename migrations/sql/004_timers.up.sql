@@ -2106,6 +2106,9 @@ REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, jsonb,
 --
 -- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
 --
+-- The arrays are made in the order of a subquery. No aggregate beside them has an order of its own: PostgreSQL 16 and
+-- later sort the rows of all aggregates for one that has.
+--
 -- #variable_conflict: the names in ON CONFLICT are columns.
 CREATE FUNCTION "{{schema}}"."timers_set_many"("rows" jsonb)
 RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean)
@@ -2131,6 +2134,7 @@ DECLARE
     locks bigint[];
     alone boolean[];
     places integer[];
+    ords bigint[];
     done uuid[];
     holders uuid[];
     written boolean[];
@@ -2170,7 +2174,7 @@ BEGIN
                 WHEN (r.c5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c5) AS h (name, value)) <= 65536) IS NOT TRUE THEN 9 END),
             bool_or(false), bool_or(true),
             NULL,
-            array_agg(false) FILTER (WHERE r.last), array_agg(r.at ORDER BY r.ord),
+            array_agg(false) FILTER (WHERE r.last), array_agg(r.at), array_agg(r.ord),
             array_agg(r.c1) FILTER (WHERE r.last),
             array_agg(r.c2) FILTER (WHERE r.last),
             array_agg(r.c3) FILTER (WHERE r.last),
@@ -2178,7 +2182,7 @@ BEGIN
             array_agg(r.c5) FILTER (WHERE r.last),
             array_agg(r.c6) FILTER (WHERE r.last),
             array_agg(r.id) FILTER (WHERE r.last)
-        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7
+        INTO size, bad, keyed, holds, locks, alone, places, ords, a1, a2, a3, a4, a5, a6, a7
         FROM (
             SELECT q.*, dense_rank() OVER (ORDER BY (q.c1) COLLATE "C") AS at,
                 q.ord = max(q.ord) OVER (PARTITION BY (q.c1) COLLATE "C") AS last
@@ -2237,6 +2241,7 @@ BEGIN
     IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
         alone := array_fill(true, ARRAY[size]);
     END IF;
+    SELECT array_agg(p.at ORDER BY p.ord) INTO places FROM unnest(places, ords) AS p (at, ord);
     holders := array_fill(NULL::uuid, ARRAY[cardinality(a7)]);
     FOR one IN
 WITH wanted AS MATERIALIZED (

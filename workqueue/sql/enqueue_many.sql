@@ -7,6 +7,9 @@
 --
 -- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
 --
+-- The arrays are made in the order of a subquery. No aggregate beside them has an order of its own: PostgreSQL 16 and
+-- later sort the rows of all aggregates for one that has.
+--
 -- #variable_conflict: the names in ON CONFLICT are columns.
 CREATE FUNCTION {{.ManyFunction}}("rows" jsonb)
 RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean
@@ -41,6 +44,7 @@ BEGIN
         alone := array_fill(true, ARRAY[size]);
     END IF;
     {{- if .Changes}}
+    SELECT array_agg(p.at ORDER BY p.ord) INTO places FROM unnest(places, ords) AS p (at, ord);
     holders := array_fill(NULL::uuid, ARRAY[cardinality({{.IDs}})]);
     FOR one IN
 {{.Changes}}
@@ -121,7 +125,10 @@ REVOKE ALL ON FUNCTION {{.ManyFunction}}(jsonb) FROM PUBLIC;
     holds boolean;
     locks bigint[];
     alone boolean[];
+    {{- if .Changes}}
     places integer[];
+    ords bigint[];
+    {{- end}}
     done uuid[];
 {{- end}}
 {{- define "many_read"}}
@@ -137,12 +144,13 @@ REVOKE ALL ON FUNCTION {{.ManyFunction}}(jsonb) FROM PUBLIC;
     BEGIN
         SELECT count(*)::integer, min(r.ord * 1000 + {{.Refused}}),
             bool_or({{.Keyed}}), bool_or({{.Holds}}),
-            {{with .Lock}}array_agg(DISTINCT {{.}} ORDER BY {{.}}){{else}}NULL{{end}},
-            array_agg({{.Alone}}){{.Last}}, {{if .Changes}}array_agg(r.at ORDER BY r.ord){{else}}NULL{{end}}
+            {{with .Lock}}array_agg({{.}}){{else}}NULL{{end}},
+            array_agg({{.Alone}}){{.Last}}{{if .Changes}}, array_agg(r.at), array_agg(r.ord){{end}}
             {{- range .Params}},
             array_agg(r.{{.Alias}}){{$.Last}}
             {{- end}}
-        INTO size, bad, keyed, holds, locks, alone, places{{range .Params}}, {{.Variable}}{{end}}
+        INTO size, bad, keyed, holds, locks, alone{{if .Changes}}, places, ords{{end}}
+            {{- range .Params}}, {{.Variable}}{{end}}
         FROM (
             {{- if .Changes}}
             SELECT q.*, dense_rank() OVER (ORDER BY {{.Values}}) AS at,
@@ -182,7 +190,7 @@ REVOKE ALL ON FUNCTION {{.ManyFunction}}(jsonb) FROM PUBLIC;
     {{- if .Lock}}
     -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
     -- taken: the insert then refuses them with a message.
-    locks := array_remove(locks, NULL);
+    locks := ARRAY(SELECT DISTINCT k.lock FROM unnest(locks) AS k (lock) WHERE k.lock IS NOT NULL ORDER BY 1);
     IF cardinality(locks) > 1 AND cardinality(locks) <= {{.MaxLocks}} THEN
         PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
     END IF;

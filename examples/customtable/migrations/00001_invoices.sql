@@ -2038,6 +2038,9 @@ REVOKE ALL ON FUNCTION "billing"."invoices_enqueue"(text, text, text, bigint, ti
 --
 -- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
 --
+-- The arrays are made in the order of a subquery. No aggregate beside them has an order of its own: PostgreSQL 16 and
+-- later sort the rows of all aggregates for one that has.
+--
 -- #variable_conflict: the names in ON CONFLICT are columns.
 -- +goose StatementBegin
 CREATE FUNCTION "billing"."invoices_enqueue_many"("rows" jsonb)
@@ -2064,7 +2067,6 @@ DECLARE
     holds boolean;
     locks bigint[];
     alone boolean[];
-    places integer[];
     done uuid[];
     holders uuid[];
     written boolean[];
@@ -2102,7 +2104,7 @@ BEGIN
                 WHEN (r.c4 >= 1) IS NOT TRUE THEN 7 END),
             bool_or(false), bool_or(true),
             NULL,
-            array_agg(false), NULL,
+            array_agg(false),
             array_agg(r.c1),
             array_agg(r.c2),
             array_agg(r.c3),
@@ -2111,7 +2113,7 @@ BEGIN
             array_agg(r.c6),
             array_agg(r.c7),
             array_agg(r.id)
-        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8
+        INTO size, bad, keyed, holds, locks, alone, a1, a2, a3, a4, a5, a6, a7, a8
         FROM (
             SELECT f.ord,
                 f.f1 AS c1,
