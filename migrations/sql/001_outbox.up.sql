@@ -5488,7 +5488,6 @@ DECLARE
     holds boolean;
     locks bigint[];
     alone boolean[];
-    places integer[];
     done uuid[];
     n integer;
     messages jsonb := $1;
@@ -5562,8 +5561,8 @@ BEGIN
                 WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10
                 WHEN (false) OR ((nullif(r.c4, '')) IS NOT NULL) THEN 11 END),
             bool_or((CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL), bool_or((nullif(r.c4, '')) IS NOT NULL),
-            array_agg(DISTINCT CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END ORDER BY CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END),
-            array_agg(false), NULL,
+            array_agg(CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END),
+            array_agg(false),
             array_agg(r.c1),
             array_agg(r.c2),
             array_agg(r.c3),
@@ -5574,7 +5573,7 @@ BEGIN
             array_agg(r.c8),
             array_agg(r.c9),
             array_agg(r.id)
-        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10
+        INTO size, bad, keyed, holds, locks, alone, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10
         FROM (
             SELECT f.ord,
                 f.f1 AS c1,
@@ -5636,7 +5635,7 @@ BEGIN
     END IF;
     -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
     -- taken: the insert then refuses them with a message.
-    locks := array_remove(locks, NULL);
+    locks := ARRAY(SELECT DISTINCT k.lock FROM unnest(locks) AS k (lock) WHERE k.lock IS NOT NULL ORDER BY 1);
     IF cardinality(locks) > 1 AND cardinality(locks) <= current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
         PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
     END IF;

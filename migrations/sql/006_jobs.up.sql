@@ -5423,7 +5423,6 @@ DECLARE
     holds boolean;
     locks bigint[];
     alone boolean[];
-    places integer[];
     done uuid[];
     n integer;
     messages jsonb := $1;
@@ -5504,8 +5503,8 @@ BEGIN
                 WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17
                 WHEN (num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep') OR ((r.c5) IS NOT NULL) THEN 18 END),
             bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
-            array_agg(DISTINCT CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END ORDER BY CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
-            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'), NULL,
+            array_agg(CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
+            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'),
             array_agg(r.c1),
             array_agg(r.c2),
             array_agg(r.c3),
@@ -5525,7 +5524,7 @@ BEGIN
             array_agg(r.c17),
             array_agg(r.c18),
             array_agg(r.c19)
-        INTO size, bad, keyed, holds, locks, alone, places, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19
+        INTO size, bad, keyed, holds, locks, alone, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19
         FROM (
             SELECT f.ord,
                 f.f1 AS c1,
@@ -5612,7 +5611,7 @@ BEGIN
     END IF;
     -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
     -- taken: the insert then refuses them with a message.
-    locks := array_remove(locks, NULL);
+    locks := ARRAY(SELECT DISTINCT k.lock FROM unnest(locks) AS k (lock) WHERE k.lock IS NOT NULL ORDER BY 1);
     IF cardinality(locks) > 1 AND cardinality(locks) <= current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
         PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
     END IF;

@@ -52,6 +52,8 @@ func TestCheckAccepts(t *testing.T) {
 		"a key that was rolled back and then not": fine("timers").asked(RolledBack, Committed),
 		"a crash, a reap and another worker": plain().reap(2*time.Second).claim(app2, "b").run(app2, modeTx,
 			resultTx).ack(app2, 1),
+		"a claim by SQL in a transaction that began before the due time": tell("jobs").asked(Committed).insert().
+			claimBySQL("a").run(bySQL, modePlain, resultOK).ack(bySQL, 0),
 		"a failed attempt": plain().run(app1, modeFlaky, resultError).end(app1, ready).claim(app1, "b").run(app1,
 			modePlain, resultOK).ack(app1, 0),
 		"a snooze": plain().run(app1, modeSnooze, resultError).write('U', app1, func(n *State) {
@@ -139,6 +141,8 @@ func TestCheckRejects(t *testing.T) {
 			0)},
 		"a claim before the due time": {"I9", tell("jobs").due(time.Hour).insert().claim(app1,
 			"a").run(app1, modePlain, resultOK).ack(app1, 0)},
+		"a claim by SQL before the due time": {"I9", tell("jobs").due(time.Hour).insert().claimBySQL("a").run(bySQL,
+			modePlain, resultOK).ack(bySQL, 0)},
 		"a timer before its time": {"I9", tell("timers").fire(time.Hour).insert().claim(app1,
 			"a").run(app1, modePlain, resultOK).ack(app1, 0)},
 		"an ack without its effect": {"I11", claimed().run(app1, modeTx, resultError).ack(app1, 0)},

@@ -20,10 +20,11 @@ import (
 const MemberCommand = "torture-member"
 
 const help = `torture has producers commit, roll back and dawdle, worker processes, reapers, schedulers and duplicate
-deliverers on all four domains at once, and lets faults strike them: it kills and stops processes, crashes
-PostgreSQL, cuts connections, fills the disk and more. Other faults hold locks or freeze sessions, and whoever wants
-nothing of them has to go on meanwhile. Others strike announcers; with --poll 10s every wake that is lost shows. In the end
-everything has to drain, and what an audit trigger and the handlers' journals have recorded is checked against every
+deliverers on all four domains at once, and lets faults strike them. Some of the workers and every second producer use
+the SQL functions only, as a program in another language does; the others use the library. It kills and stops
+processes, crashes PostgreSQL, cuts connections, fills the disk and more. Other faults hold locks or freeze sessions,
+and whoever wants nothing of them has to go on meanwhile. Others strike announcers; with --poll 10s every wake that is
+lost shows. In the end everything has to drain, and what an audit trigger and the handlers' journals have recorded is checked against every
 invariant.
 
 Without --database-url a private PostgreSQL is started, and removed at the end. With it that server is used, in a schema of

@@ -48,6 +48,8 @@ func TestTheCommandRefusesWhatCannotBe(t *testing.T) {
 		{"duration", "too short", "--duration 1ms"},
 		{"no duration", "--duration is 0s", "--duration 0s"},
 		{"no workers", "--workers is 0", "--workers 0"},
+		{"no workers by SQL", "--sql-workers is 0", "--sql-workers 0"},
+		{"workers by SQL", "cannot be", "--sql-workers -1"},
 		{"rows", "cannot be", "--rows -1"},
 		{"pause", "cannot be", "--pause -1s"},
 		{"workers", "cannot be", "--workers -1"},
@@ -137,7 +139,7 @@ func TestTheCommandsJSON(t *testing.T) {
 	var report map[string]any
 	must(t, json.Unmarshal(out, &report))
 	want := []string{
-		"announcers", "claims", "double_settles", "drained_in", "duration", "early_timers", "failures", "faults",
+		"announcers", "claims", "crews", "double_settles", "drained_in", "duration", "early_timers", "failures", "faults",
 		"found", "lost", "not_struck",
 		"order_violations", "outages", "processes_ended", "reaped", "redeliveries", "refused", "repeat", "rows", "seed",
 		"skipped",

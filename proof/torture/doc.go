@@ -9,6 +9,13 @@
 // [Faults]. Every choice comes from one seed. When the time is over the faults stop, everything has to drain, and the
 // records are checked.
 //
+// # Two crews
+//
+// Some of the workers, and every second producer, use nothing but the SQL functions of docs/sql.md, as a program in
+// another language does: see the package sqlcrew. Faults strike them like the others, they keep the same records, and
+// the checks hold over both. The report says what each crew did, and a run in which one did nothing fails. Folding,
+// sweeping, announcing and scheduling are Go's; workers by SQL fold, too.
+//
 // # Holders
 //
 // Some faults hold something instead of ending it: an application leaves a transaction open, a session freezes in the

@@ -22,6 +22,8 @@ var dawn = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 const (
 	app1 = "torture worker1.1"
 	app2 = "torture worker2.1"
+
+	bySQL = "torture sql1.1"
 )
 
 func tell(table string) *story {
@@ -62,6 +64,15 @@ func (s *story) claim(app, token string) *story {
 	return s.write('U', app, func(n *State) {
 		n.Status, n.Token, n.Attempts, n.Locked = inProgress, token, n.Attempts+1, s.clock.Add(time.Second)
 	})
+}
+
+// claimBySQL claims the row in a transaction that has been open for a while.
+func (s *story) claimBySQL(token string) *story {
+	s.claim(bySQL, token)
+	last := &s.Changes[len(s.Changes)-1]
+	s.state.Locked, last.TxnAt = s.clock.Add(lease), s.clock.Add(-time.Minute)
+	last.New = s.state
+	return s
 }
 
 // run adds a handler of the last claim that has ended by now.
