@@ -58,6 +58,7 @@ var bystanders = []bystander{
 	{"timers", timersFire},
 	{"alarms", alarmsFire},
 	{"inbox", received},
+	{"fetches in SQL", fetched},
 	{"Process", processed},
 	{"schedules", schedulesFire},
 	{"putting schedules", putSchedule},

@@ -1,8 +1,8 @@
 // Package liveness has only tests. They check what others can do while one session holds a lock for long, legitimately
 // or because it is frozen.
 //
-// [TestApplications], [TestMaintenance] and [TestRows] use one holder after the other, such as an open transaction, and
-// check that every bystander still gets its work done: other keys, other rows of the same limited key, other queues,
+// [TestApplications], [TestFunctions], [TestMaintenance] and [TestRows] use one holder after the other, such as an open
+// transaction, and check that every bystander still gets its work done: other keys, other rows of the same limited key, other queues,
 // joins and tables, the reaper, the purge, and what the command line reads. [TestPrograms] stops a program before each
 // thing that it sends, and makes the server refuse each of its statements, once and forever.
 //
