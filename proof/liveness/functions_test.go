@@ -150,7 +150,8 @@ func TestWhatClientsShare(t *testing.T) {
 			"$S.outbox_enqueue('topic', 'held'::text, 'shared')"},
 		{"a unique key", called{sql: []string{"$S.jobs_enqueue('work', '{}'::text, unique_key => 'shared')"}},
 			"$S.jobs_enqueue('work', '{}'::text, unique_key => 'shared')"},
-		{"a unique key that is freed", called{table: "jobs", state: claimed, sql: []string{"$S.jobs_ack(p.token, p.ids)"}},
+		{"a unique key that is freed",
+			called{table: "jobs", state: claimed, sql: []string{"$S.jobs_ack(p.token, p.ids)"}},
 			"LATERAL (SELECT e FROM $S.jobs AS j, $S.jobs_enqueue('work', '{}'::text, unique_key => split_part(j.unique_key, " +
 				"chr(31), 2), on_conflict => 'replace') AS e WHERE j.id = ANY (p.ids))"},
 		{"a message id", called{sql: []string{"$S.inbox_receive('idle', 'a', 'shared', 'held'::text)"}},
@@ -242,8 +243,8 @@ func (w *world) calls(tx pgx.Tx, sql string, token uuid.UUID, ids []uuid.UUID) (
 	return rows, err
 }
 
-// rowsOfClient are rows with which the world's workers have nothing to do. A message has an ordered key, a job a limited
-// and a unique one.
+// rowsOfClient are rows with which the world's workers have nothing to do. A message has an ordered key, a job a
+// limited and a unique one.
 func (w *world) rowsOfClient(c called) (token uuid.UUID, ids []uuid.UUID, forget func()) {
 	token = workqueue.NewOwnerToken()
 	if c.table == "" {

@@ -139,7 +139,8 @@ func TestTheCommandsJSON(t *testing.T) {
 	var report map[string]any
 	must(t, json.Unmarshal(out, &report))
 	want := []string{
-		"announcers", "claims", "crews", "double_settles", "drained_in", "duration", "early_timers", "failures", "faults",
+		"announcers", "claims", "crews", "double_settles", "drained_in", "duration", "early_timers", "failures",
+		"faults",
 		"found", "lost", "not_struck",
 		"order_violations", "outages", "processes_ended", "reaped", "redeliveries", "refused", "repeat", "rows", "seed",
 		"skipped",
