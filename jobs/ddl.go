@@ -24,8 +24,8 @@ var (
 )
 
 // schemaFiles are ordered so that each depends only on those before it.
-var schemaFiles = []string{"table", "queue", "unique", "unique_hash", "record", "forget", "admit", "take",
-	"give_start", "slot", "slot_sweep", "policies", "work", "rules"}
+var schemaFiles = []string{"table", "queue", "unique", "unique_hash", "record", "forget", "admit",
+	"permit", "take", "give_start", "slot", "slot_sweep", "policies", "work", "rules"}
 
 // DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that drop them.
 // These are the statements that txwork's own migrations run. The schema has to exist.
@@ -130,6 +130,9 @@ func (v view) Announce() string { return v.spec.Announce() }
 
 // MaxQueue is the constant for the template of the queues' table.
 func (v view) MaxQueue() int { return MaxQueue }
+
+// MaxPermits is how many permits a claim takes at most.
+func (view) MaxPermits() int { return 64 }
 
 // MinRate and MaxRate bound the rate of a queue. They are the bounds for a key's rate, too.
 func (v view) MinRate() float64 { return keyed.MinRate }

@@ -331,12 +331,12 @@ func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Claims of one limited queue take turns, even before the queue has a bucket. A claim that meets another claim's open
-// transaction waits only briefly and then claims nothing, and it does not block claims from other queues.
-func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
+// Claims of one queue with a rate take turns, even before the queue has a bucket. A claim that meets another claim's
+// open transaction waits only briefly and then claims nothing, and it does not block claims from other queues.
+func TestClaimsOfAQueueWithARateTakeTurns(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, anyKind)
-	f.limit("default", jobs.Limits{MaxRunning: 2})
+	f.limit("default", jobs.Limits{MaxRunning: 2, Rate: 1000})
 	f.enqueue(mail{})
 	f.enqueue(mail{})
 	claim := f.named("SELECT %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1)")
@@ -472,23 +472,24 @@ func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 	equal(t, "claimed by SQL from one place", claimed(), 1)
 	f.claimAdmitted(0)
 	equal(t, "places that are taken", f.slots(), 4)
-	err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
-		var bound string
-		_, err := tx.Exec(t.Context(), f.named("SELECT FROM %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1)"))
-		if err != nil {
-			return err
-		}
-		err = tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&bound)
-		equal(t, "how long a client may be idle that holds the queue's lock", bound, "1s")
-		return err
-	})
-	f.ok(err)
+	bound := func() (bound string) {
+		f.ok(pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), f.named("SELECT FROM %_fetch('00000000-002a-8000-8000-000000000000', '60 s', 1)"))
+			if err != nil {
+				return err
+			}
+			return tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&bound)
+		}))
+		return bound
+	}
+	equal(t, "how long a client may be idle", bound(), "1min")
 	f.limit("default", jobs.Limits{Rate: slowly, Burst: 2})
 	f.enqueue(mail{})
 	f.enqueue(mail{})
 	f.enqueue(mail{})
 	equal(t, "claimed by SQL within the rate", claimed(), 2)
 	equal(t, "what holds the third", fetched("held"), "rate")
+	equal(t, "how long a client may be idle that holds the queue's lock", bound(), "1s")
 }
 
 // A queue whose limits were removed still has a rule, but its claims do not take turns any more.

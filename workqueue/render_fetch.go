@@ -252,6 +252,9 @@ func (view) LostTogether(row string) string { return sqltext.LostLeases(row, "to
 // FetchIdleBound bounds how long a caller may be idle after a fetch.
 func (v view) FetchIdleBound() string { return v.IdleBound("$2") }
 
+// BusyPause is in how many seconds a claim asks again that got fewer permits than are free: others have locked them.
+func (view) BusyPause() string { return "0.05" }
+
 // IdleBound is idleBound for the templates.
 func (view) IdleBound(most string) string { return idleBound(most) }
 

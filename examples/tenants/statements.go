@@ -56,7 +56,7 @@ var statements = map[string]string{
 	"a pause":                "UPDATE jobs_queue SET paused = true WHERE name = 'globex'",
 	"a slot that is freed":   "DELETE FROM jobs_slot",
 	"a slot that is taken":   "INSERT INTO jobs_slot (job_id, queue) VALUES (gen_random_uuid(), 'globex')",
-	"a slot by function":     "SELECT jobs_take('globex', ARRAY[gen_random_uuid()])",
+	"a slot by function":     "SELECT jobs_take('globex', ARRAY[gen_random_uuid()], NULL)",
 	"a sweep of slots":       "SELECT jobs_slot_sweep(1000)",
 
 	"a pause by hand":            "INSERT INTO outbox_topic (topic, paused) VALUES ('globex:post', true)",

@@ -179,6 +179,7 @@ var unplanned = map[string]string{
 	"workqueue/sql/sort_out.sql":       ofLanes,
 	"workqueue/sql/topics.sql":         "an element is a topic, or a row that one claim sets aside",
 	"workqueue/sql/unlocked.sql":       looksUp,
+	"jobs/sql/schema/permit.sql":       "it counts slots of one queue, and looks up at most 64",
 	"timers/sql/functions.sql":         looksUp,
 	"timers/sql/list.sql":              "an element is a state",
 	"reaper/sql/elect.sql":             ofTables,

@@ -490,5 +490,5 @@ func (g *generic) jobsSteps() {
 	g.sql("recount", "SELECT jobs_join_recount(ARRAY(SELECT id FROM jobs_join))")
 	g.sql("sweep", "SELECT jobs_join_sweep(10000)")
 	g.sql("forget", "SELECT jobs_join_forget(ARRAY(SELECT id FROM jobs_join WHERE status <> 0), 100000)")
-	g.sql("take", "SELECT jobs_take('mine', ARRAY(SELECT id FROM jobs WHERE queue = 'mine'))")
+	g.sql("take", "SELECT jobs_take('mine', ARRAY(SELECT id FROM jobs WHERE queue = 'mine'), NULL)")
 }

@@ -131,12 +131,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_announce"() FROM PUBLIC;
 CREATE TRIGGER "jobs_announce" AFTER INSERT ON "{{schema}}"."jobs"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"();
 
--- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's function admit before the
--- claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the result of
--- admit; if no row was claimed, one row has only that.
+-- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's functions admit and permit
+-- before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the
+-- result of admit; if no row was claimed, one row has only that.
 --
--- admit serializes the claims of one rule until they commit. take is called once, after the update is complete, with
--- the ids of all its rows.
+-- What these lock is locked until the claim commits, so a claim that got fewer permits than are free asks once more soon.
+-- take is called once, after the update is complete, with the ids of all its rows.
 CREATE FUNCTION "{{schema}}"."jobs_claim_admitted"(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[], "queue" text[], "priority" smallint[]
 ) RETURNS TABLE (admitted integer, again double precision, bounded boolean, claimed "{{schema}}"."jobs")
@@ -157,6 +157,8 @@ AS $txwork$
 <<own>>
 DECLARE
     rule record;
+    permits integer[];
+    free integer;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -179,6 +181,14 @@ BEGIN
             HINT = 'Claim from each queue by itself.';
     END IF;
     SELECT a.admitted, a.again, a.bounded INTO rule FROM "{{schema}}"."jobs_admit"($6[1], $3) AS a;
+    IF rule.bounded AND rule.admitted > 0 THEN
+        permits := "{{schema}}"."jobs_permit"($6[1], rule.admitted);
+        free := cardinality(array_remove(permits, NULL));
+        IF free < rule.admitted THEN
+            rule.admitted := free;
+            rule.again := 0.05;
+        END IF;
+    END IF;
     IF rule.admitted < 1 THEN
         RETURN QUERY SELECT 0, rule.again, rule.bounded, NULL::"{{schema}}"."jobs";
         RETURN;
@@ -210,7 +220,7 @@ WHERE t.ctid = ANY (ARRAY(
     LIMIT least($3, rule.admitted)::int))
 RETURNING t AS claimed
     ), taken AS MATERIALIZED (
-        SELECT "{{schema}}"."jobs_take"($6[1], array_agg((c.claimed).id))
+        SELECT "{{schema}}"."jobs_take"($6[1], array_agg((c.claimed).id), permits)
         FROM changed AS c
         HAVING count(*) > 0 AND rule.bounded
     )
@@ -316,6 +326,11 @@ DECLARE
     s record;
     taken tid[] := '{}';
     ids uuid[] := '{}';
+    permits integer[];
+    want integer;
+    is_short boolean := false; -- the lanes had no more rows
+    start timestamptz[];
+    start_id uuid[];
 BEGIN
     IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -449,16 +464,70 @@ BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), $2)))::bigint::text,
         true);
-    SELECT a.admitted, a.again, a.bounded, a.held INTO own.rule
+    SELECT a.admitted, a.again, a.bounded, a.held, a.exclusive INTO own.rule
     FROM "{{schema}}"."jobs_admit"($4, $3) AS a;
     batch := least($3, own.rule.admitted);
     is_refused := own.batch < 1;
-    IF own.rule.bounded THEN
+    IF own.rule.exclusive THEN
         PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
         true); -- the rule's lock is held until the transaction ends
     END IF;
-    IF NOT own.is_refused THEN
+    IF own.rule.bounded AND NOT own.is_refused THEN
+        -- The caller may stay in its transaction, so it must not keep permits without rows. They are let go by the
+        -- rollback of a subtransaction, and as many as there are rows are locked anew.
+        want := own.batch;
+        start := own.reached;
+        start_id := own.reached_id;
+        LOOP
+            BEGIN
+                permits := "{{schema}}"."jobs_permit"($4, own.want);
+                batch := least(own.want, cardinality(array_remove(own.permits, NULL)));
+        FOR s IN
+            SELECT c.ord, array_agg(c.ctid) AS rows, (array_agg(c.due_at))[count(*)] AS due_at,
+                (array_agg(c.id))[count(*)] AS id, array_agg(c.id) AS ids
+            FROM (
+SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
+    FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[], own.lane1::text[], own.lane2::smallint[])
+        WITH ORDINALITY AS l (after_due, after_id, c2, c3, ord)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid, r.due_at, r.id
+        FROM "{{schema}}"."jobs" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= own.began
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."queue" = l.c2
+          AND r."priority" = l.c3
+        ORDER BY r."queue", r."priority", r.due_at, r.id
+        LIMIT own.batch::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT own.batch::int) AS c
+            GROUP BY c.ord
+        LOOP
+            taken := own.taken || own.s.rows;
+            ids := own.ids || own.s.ids;
+            reached[own.s.ord] := own.s.due_at;
+            reached_id[own.s.ord] := own.s.id;
+        END LOOP;
+                EXIT WHEN (cardinality(own.permits) > cardinality(own.ids)) IS NOT TRUE;
+                RAISE SQLSTATE 'TXP01';
+            EXCEPTION WHEN SQLSTATE 'TXP01' THEN
+                is_short := own.is_short OR cardinality(own.ids) < own.batch;
+                want := cardinality(own.ids);
+                taken := '{}';
+                ids := '{}';
+                reached := own.start;
+                reached_id := own.start_id;
+            END;
+        END LOOP;
+        IF own.batch < own.want OR own.batch = 0 AND NOT own.is_short THEN -- others have the permits
+            is_refused := own.batch = 0;
+            rule.held := 'busy';
+            rule.again := 0.05;
+        END IF;
+    ELSIF NOT own.is_refused THEN
         FOR s IN
             SELECT c.ord, array_agg(c.ctid) AS rows, (array_agg(c.due_at))[count(*)] AS due_at,
                 (array_agg(c.id))[count(*)] AS id, array_agg(c.id) AS ids
@@ -489,7 +558,7 @@ SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
         END LOOP;
     END IF;
     got := cardinality(own.taken);
-    is_full := own.got >= own.batch;
+    is_full := own.got >= greatest(own.batch, 1) AND NOT own.is_short;
 
     IF own.got > 0 THEN
         RETURN QUERY
@@ -526,7 +595,7 @@ RETURNING t.*
                 HINT = 'A trigger of the table suppresses updates: it has to let claims pass.';
         END IF;
         IF own.rule.bounded THEN
-            PERFORM "{{schema}}"."jobs_take"($4, own.ids);
+            PERFORM "{{schema}}"."jobs_take"($4, own.ids, own.permits);
         END IF;
     END IF;
 
@@ -3438,10 +3507,11 @@ CREATE INDEX "jobs_given_queue_idx" ON "{{schema}}"."jobs_given" (queue);
 CREATE TABLE "{{schema}}"."jobs_slot" (
     job_id uuid PRIMARY KEY,
     queue text NOT NULL,
+    permit integer, -- NULL: the job ran before the queue had a limit
     taken_at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp()
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
-CREATE INDEX "jobs_slot_queue_idx" ON "{{schema}}"."jobs_slot" (queue);
+CREATE UNIQUE INDEX "jobs_slot_queue_idx" ON "{{schema}}"."jobs_slot" (queue, permit);
 
 -- A changed rule wakes the workers.
 CREATE TRIGGER "jobs_queue_announce" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."jobs_queue"
@@ -3667,18 +3737,20 @@ FOR EACH ROW WHEN (OLD.trail IS NOT NULL OR OLD.attempts > 1 OR OLD.failed_at IS
 EXECUTE FUNCTION "{{schema}}"."jobs_forget"();
 
 -- Returns how many of want jobs of a queue may be claimed now; if they are fewer, in how many seconds to ask again,
--- where 0 leaves that to the caller; whether the queue has a rule at all; and which one keeps jobs back. See
--- Spec.Admission of package workqueue.
+-- where 0 leaves that to the caller; whether the queue has a rule at all; which one keeps jobs back; and whether other
+-- claims of the queue wait for this transaction. See Spec.Admission of package workqueue.
 --
--- Claims of one limited queue run one after another: each holds an advisory lock until its transaction ends. It is
+-- Of a limit of running jobs, this counts only: the claim then gets permits, which nobody else has. It admits no more
+-- than 64 jobs, because each permit is an entry of the lock table.
+--
+-- Claims of a queue with a rate run one after another: each holds an advisory lock until its transaction ends. It is
 -- no row lock, which other sessions could take by locking the row. A claim that does not get the lock within
--- lock_timeout takes nothing this time. A separate statement counts the slots after the lock was granted, so its
--- snapshot (READ COMMITTED) includes the slots of the previous claim. A settle deletes its slot without this lock:
--- until it commits, the slot still counts, so the limit is never exceeded. The bucket's row is written under the lock
+-- lock_timeout takes nothing this time. A separate statement reads the bucket after the lock was granted, so its
+-- snapshot (READ COMMITTED) includes what the previous claim took. The bucket's row is written under the lock
 -- only, so a session that holds it is not a claim, and this does not wait for it. Starts that were given back
 -- count as tokens; take moves them into the bucket.
 CREATE FUNCTION "{{schema}}"."jobs_admit"(queue text, want integer)
-RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text, exclusive boolean)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -3696,6 +3768,7 @@ DECLARE
     pause double precision := 0;
     busy CONSTANT double precision := 0.05;
     available double precision;
+    exclusive boolean := false;
     reason text;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
@@ -3714,11 +3787,11 @@ BEGIN
     END IF;
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
     IF rule.paused THEN
-        RETURN QUERY SELECT 0, pause, true, 'paused';
+        RETURN QUERY SELECT 0, pause, true, 'paused', false;
         RETURN;
     END IF;
     IF rule.max_running IS NULL AND rule.rate IS NULL THEN
-        RETURN QUERY SELECT $2, pause, false, NULL;
+        RETURN QUERY SELECT $2, pause, false, NULL, false;
         RETURN;
     END IF;
 
@@ -3726,24 +3799,25 @@ BEGIN
         RAISE EXCEPTION 'claims of queue % need READ COMMITTED, because it has a limit: the transaction is %',
             $1, current_setting('transaction_isolation') USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    BEGIN
-        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.jobs queue ' || $1, 0));
-    EXCEPTION WHEN lock_not_available THEN
-        RETURN QUERY SELECT 0, busy, true, 'busy';
-        RETURN;
-    END;
-
     IF rule.max_running IS NOT NULL THEN
         SELECT least(n, rule.max_running - count(*)) INTO n FROM "{{schema}}"."jobs_slot" AS s WHERE s.queue = $1;
         IF n < $2 THEN
             reason := 'limit';
         END IF;
+        n := least(n, 64);
     END IF;
     IF rule.rate IS NOT NULL AND n > 0 THEN
+        BEGIN
+            PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.jobs queue ' || $1, 0));
+        EXCEPTION WHEN lock_not_available THEN
+            RETURN QUERY SELECT 0, busy, true, 'busy', false;
+            RETURN;
+        END;
+        exclusive := true;
         INSERT INTO "{{schema}}"."jobs_bucket" (queue) VALUES ($1) ON CONFLICT DO NOTHING;
         SELECT b.* INTO bucket FROM "{{schema}}"."jobs_bucket" AS b WHERE b.queue = $1 FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            RETURN QUERY SELECT 0, busy, true, 'busy';
+            RETURN QUERY SELECT 0, busy, true, 'busy', true;
             RETURN;
         END IF;
         available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
@@ -3755,15 +3829,89 @@ BEGIN
             reason := 'rate';
         END IF;
     END IF;
-    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true, reason;
+    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true, reason, exclusive;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_admit"(text, integer) FROM PUBLIC;
 
--- Takes slots and tokens for the jobs that this transaction has claimed after calling admit. The jobs' rows are locked
--- already, and so is the bucket's row if the queue has a rate. A job that still has a slot keeps it.
-CREATE FUNCTION "{{schema}}"."jobs_take"(queue text, ids uuid[]) RETURNS void
+-- Locks up to want free permits of a queue with a limit of running jobs, and returns them. NULL is one that was free, and
+-- has been taken before it was locked. If the queue has no such limit, the result is NULL.
+--
+-- The permits are the numbers from 1 to the limit. A running job has one, by its slot. Until the slot of a job that is
+-- being claimed is visible, an advisory lock on its number stands for it, so claims never wait for each other, and a
+-- claim whose transaction stays open holds back only what it has taken. The slots are looked at once more after the
+-- numbers are locked, by a separate statement, so its snapshot (READ COMMITTED) includes those of all claims that had
+-- them before. A settle deletes its slot without a lock: until it commits, the slot still counts.
+--
+-- Jobs that ran before there was a limit have a slot without a number, and others a number beyond a limit that was
+-- lowered. As many of the highest numbers stay unused: only those up to edge are given out, where edge and the slots
+-- beyond it are no more than the limit. Claims have different edges if slots are given back meanwhile, and the limit
+-- still holds: no claim adds a slot beyond the greatest edge, and up to it each number has one.
+CREATE FUNCTION "{{schema}}"."jobs_permit"(queue text, want integer) RETURNS integer[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    most integer;
+    edge integer;
+    beyond integer;
+    taken integer[];
+    numbers integer[];
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_given"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_given"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs_queue or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
+    END IF;
+    SELECT q.max_running INTO most FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
+    IF most IS NULL THEN
+        RETURN NULL;
+    END IF;
+    taken := ARRAY(SELECT s.permit FROM "{{schema}}"."jobs_slot" AS s WHERE s.queue = $1);
+    edge := most;
+    LOOP
+        beyond := (SELECT count(*) FROM unnest(taken) AS u (number) WHERE (u.number <= edge) IS NOT TRUE);
+        EXIT WHEN edge <= most - beyond;
+        edge := most - beyond;
+    END LOOP;
+    numbers := ARRAY(
+        SELECT f.number
+        FROM (
+            SELECT g.number
+            FROM (SELECT generate_series(1, edge) AS number) AS g -- not in FROM, where all would be computed
+            WHERE g.number NOT IN (SELECT u.number FROM unnest(taken) AS u (number) WHERE u.number IS NOT NULL)
+            OFFSET 0) AS f
+        WHERE pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs queue ' || $1, f.number))
+        LIMIT $2);
+    RETURN ARRAY(
+        SELECT CASE WHEN NOT EXISTS (SELECT FROM "{{schema}}"."jobs_slot" AS s WHERE s.queue = $1 AND s.permit = u.number)
+            THEN u.number END
+        FROM unnest(numbers) AS u (number));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_permit"(text, integer) FROM PUBLIC;
+
+-- Takes slots and tokens for the jobs that this transaction has claimed after calling admit and permit. The jobs' rows
+-- are locked already, and so is the bucket's row if the queue has a rate. A job that still has a slot keeps it. If the
+-- queue has got a limit since permit was called, the slots have no number, as those of jobs that ran before.
+CREATE FUNCTION "{{schema}}"."jobs_take"(queue text, ids uuid[], permits integer[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -3792,9 +3940,9 @@ BEGIN
     END IF;
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
     IF rule.max_running IS NOT NULL THEN
-        INSERT INTO "{{schema}}"."jobs_slot" (job_id, queue)
-        SELECT u.id, $1 FROM unnest($2) AS u (id)
-        ON CONFLICT DO NOTHING;
+        INSERT INTO "{{schema}}"."jobs_slot" (job_id, queue, permit)
+        SELECT u.id, $1, u.permit FROM unnest($2, array_remove($3, NULL)) AS u (id, permit) WHERE u.id IS NOT NULL
+        ON CONFLICT (job_id) DO NOTHING;
         UPDATE "{{schema}}"."jobs" AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
     END IF;
     IF rule.rate IS NOT NULL THEN
@@ -3815,7 +3963,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid[], integer[]) FROM PUBLIC;
 
 -- Gives starts of a queue back: its jobs were claimed, and put back before they started. The settle that puts them
 -- back calls it, and it writes nothing if the queue has no rate. It appends a row, which waits for nobody: the

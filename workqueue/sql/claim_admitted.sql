@@ -1,9 +1,9 @@
--- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's function admit before the
--- claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the result of
--- admit; if no row was claimed, one row has only that.
+-- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's functions admit and permit
+-- before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the
+-- result of admit; if no row was claimed, one row has only that.
 --
--- admit serializes the claims of one rule until they commit. take is called once, after the update is complete, with
--- the ids of all its rows.
+-- What these lock is locked until the claim commits, so a claim that got fewer permits than are free asks again soon.
+-- take is called once, after the update is complete, with the ids of all its rows.
 CREATE FUNCTION {{.Function "claim_admitted"}}(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[]
     {{- range .Lanes}}, {{.Quoted}} {{.Type}}[]{{end}}
@@ -15,10 +15,20 @@ AS $txwork$
 <<own>>
 DECLARE
     rule record;
+    permits integer[];
+    free integer;
 BEGIN
     {{.RefusesClaim}}
     {{.RefusesOthers .Admission .RuleArgument}}
     SELECT a.admitted, a.again, a.bounded INTO rule FROM {{.Function "admit"}}({{.RuleArgument}}[1], $3) AS a;
+    IF rule.bounded AND rule.admitted > 0 THEN
+        permits := {{.Function "permit"}}({{.RuleArgument}}[1], rule.admitted);
+        free := cardinality(array_remove(permits, NULL));
+        IF free < rule.admitted THEN
+            rule.admitted := free;
+            rule.again := {{.BusyPause}};
+        END IF;
+    END IF;
     IF rule.admitted < 1 THEN
         RETURN QUERY SELECT 0, rule.again, rule.bounded, NULL::{{.Table}};
         RETURN;
@@ -27,7 +37,7 @@ BEGIN
     WITH changed AS (
 {{.AdmittedClaim}}
     ), taken AS MATERIALIZED (
-        SELECT {{.Function "take"}}({{.RuleArgument}}[1], array_agg((c.claimed).id))
+        SELECT {{.Function "take"}}({{.RuleArgument}}[1], array_agg((c.claimed).id), permits)
         FROM changed AS c
         HAVING count(*) > 0 AND rule.bounded
     )

@@ -1,3 +1,20 @@
+{{- /* The rows that a fetch takes, locked. */ -}}
+{{define "locked"}}        FOR s IN
+            SELECT c.ord, array_agg(c.ctid) AS rows, (array_agg(c.due_at))[count(*)] AS due_at,
+                (array_agg(c.id))[count(*)] AS id{{if .Admission}}, array_agg(c.id) AS ids{{end}}
+            FROM (
+{{.Candidates}}) AS c
+            GROUP BY c.ord
+        LOOP
+            taken := own.taken || own.s.rows;
+            {{- if .Admission}}
+            ids := own.ids || own.s.ids;
+            {{- end}}
+            reached[own.s.ord] := own.s.due_at;
+            reached_id[own.s.ord] := own.s.id;
+        END LOOP;
+{{- end -}}
+
 -- What {{.FetchName}} returns: rows, and one end. A later version appends columns at the end.
 CREATE TYPE {{.Function "fetched"}} AS (
     entry text,
@@ -85,6 +102,11 @@ DECLARE
     {{- end}}
     {{- if .Admission}}
     ids uuid[] := '{}';
+    permits integer[];
+    want integer;
+    is_short boolean := false; -- the lanes had no more rows
+    start timestamptz[];
+    start_id uuid[];
     {{- end}}
 BEGIN
     {{- if .HasTopics}}
@@ -199,11 +221,11 @@ BEGIN
 
     {{.FetchIdleBound}}
     {{- if .Admission}}
-    SELECT a.admitted, a.again, a.bounded, a.held INTO own.rule
+    SELECT a.admitted, a.again, a.bounded, a.held, a.exclusive INTO own.rule
     FROM {{.Function "admit"}}({{.FetchRule}}, $3) AS a;
     batch := least($3, own.rule.admitted);
     is_refused := own.batch < 1;
-    IF own.rule.bounded THEN
+    IF own.rule.exclusive THEN
         {{.IdleBound "interval '1 second'"}} -- the rule's lock is held until the transaction ends
     END IF;
     {{- end}}
@@ -247,24 +269,42 @@ BEGIN
     is_full := own.is_more OR own.is_cut OR cardinality(own.opened) > 0;
     got := cardinality(own.taken) + cardinality(own.of_lanes);
     {{- else}}
-    IF NOT own.is_refused THEN
-        FOR s IN
-            SELECT c.ord, array_agg(c.ctid) AS rows, (array_agg(c.due_at))[count(*)] AS due_at,
-                (array_agg(c.id))[count(*)] AS id{{if .Admission}}, array_agg(c.id) AS ids{{end}}
-            FROM (
-{{.Candidates}}) AS c
-            GROUP BY c.ord
+    {{- if .Admission}}
+    IF own.rule.bounded AND NOT own.is_refused THEN
+        -- The caller may stay in its transaction, so it must not keep permits without rows. They are let go by the
+        -- rollback of a subtransaction, and as many as there are rows are locked anew.
+        want := own.batch;
+        start := own.reached;
+        start_id := own.reached_id;
         LOOP
-            taken := own.taken || own.s.rows;
-            {{- if .Admission}}
-            ids := own.ids || own.s.ids;
-            {{- end}}
-            reached[own.s.ord] := own.s.due_at;
-            reached_id[own.s.ord] := own.s.id;
+            BEGIN
+                permits := {{.Function "permit"}}({{.FetchRule}}, own.want);
+                batch := least(own.want, cardinality(array_remove(own.permits, NULL)));
+{{template "locked" .}}
+                EXIT WHEN (cardinality(own.permits) > cardinality(own.ids)) IS NOT TRUE;
+                RAISE SQLSTATE 'TXP01';
+            EXCEPTION WHEN SQLSTATE 'TXP01' THEN
+                is_short := own.is_short OR cardinality(own.ids) < own.batch;
+                want := cardinality(own.ids);
+                taken := '{}';
+                ids := '{}';
+                reached := own.start;
+                reached_id := own.start_id;
+            END;
         END LOOP;
+        IF own.batch < own.want OR own.batch = 0 AND NOT own.is_short THEN -- others have the permits
+            is_refused := own.batch = 0;
+            rule.held := 'busy';
+            rule.again := {{.BusyPause}};
+        END IF;
+    ELSIF NOT own.is_refused THEN
+    {{- else}}
+    IF NOT own.is_refused THEN
+    {{- end}}
+{{template "locked" .}}
     END IF;
     got := cardinality(own.taken);
-    is_full := own.got >= own.batch;
+    is_full := own.got >= {{if .Admission}}greatest(own.batch, 1) AND NOT own.is_short{{else}}own.batch{{end}};
     {{- end}}
 
     IF own.got > 0 THEN
@@ -299,7 +339,7 @@ BEGIN
         END IF;
         {{- if .Admission}}
         IF own.rule.bounded THEN
-            PERFORM {{.Function "take"}}({{.FetchRule}}, own.ids);
+            PERFORM {{.Function "take"}}({{.FetchRule}}, own.ids, own.permits);
         END IF;
         {{- end}}
     END IF;

@@ -35,10 +35,11 @@ CREATE INDEX {{.Named "given_queue_idx"}} ON {{.Given}} (queue);
 CREATE TABLE {{.Slot}} (
     job_id uuid PRIMARY KEY,
     queue text NOT NULL,
+    permit integer, -- NULL: the job ran before the queue had a limit
     taken_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp()
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
-CREATE INDEX {{.Named "slot_queue_idx"}} ON {{.Slot}} (queue);
+CREATE UNIQUE INDEX {{.Named "slot_queue_idx"}} ON {{.Slot}} (queue, permit);
 
 -- A changed rule wakes the workers.
 CREATE TRIGGER {{.Named "queue_announce"}} AFTER INSERT OR UPDATE OR DELETE ON {{.Queue}}

@@ -1,6 +1,7 @@
--- Takes slots and tokens for the jobs that this transaction has claimed after calling admit. The jobs' rows are locked
--- already, and so is the bucket's row if the queue has a rate. A job that still has a slot keeps it.
-CREATE FUNCTION {{.Function "take"}}(queue text, ids uuid[]) RETURNS void
+-- Takes slots and tokens for the jobs that this transaction has claimed after calling admit and permit. The jobs' rows
+-- are locked already, and so is the bucket's row if the queue has a rate. A job that still has a slot keeps it. If the
+-- queue has got a limit since permit was called, the slots have no number, as those of jobs that ran before.
+CREATE FUNCTION {{.Function "take"}}(queue text, ids uuid[], permits integer[]) RETURNS void
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
@@ -11,9 +12,9 @@ BEGIN
     {{.SeesRules}}
     SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
     IF rule.max_running IS NOT NULL THEN
-        INSERT INTO {{.Slot}} (job_id, queue)
-        SELECT u.id, $1 FROM unnest($2) AS u (id)
-        ON CONFLICT DO NOTHING;
+        INSERT INTO {{.Slot}} (job_id, queue, permit)
+        SELECT u.id, $1, u.permit FROM unnest($2, array_remove($3, NULL)) AS u (id, permit) WHERE u.id IS NOT NULL
+        ON CONFLICT (job_id) DO NOTHING;
         UPDATE {{.Table}} AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
     END IF;
     IF rule.rate IS NOT NULL THEN
@@ -34,4 +35,4 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Function "take"}}(text, uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Function "take"}}(text, uuid[], integer[]) FROM PUBLIC;
