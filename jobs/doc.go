@@ -123,9 +123,9 @@
 // uncommitted claim holds back only what it has taken.
 //
 // A claim of a limited queue is one statement, so no process can freeze in the middle of it. If it meets an uncommitted
-// claim of the same queue with a rate, it waits for at most half a second, returns nothing, and is repeated. While another
-// transaction holds the row of a rate-limited queue in jobs_bucket locked, no job of that queue is claimed. A limit of
-// running jobs needs no such row, and other queues are not affected.
+// claim of the same queue with a rate, it waits for at most half a second, returns nothing, and is repeated. While
+// another transaction holds the row of a rate-limited queue in jobs_bucket locked, no job of that queue is claimed. A
+// limit of running jobs needs no such row, and other queues are not affected.
 //
 // # Concurrency
 //

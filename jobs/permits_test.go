@@ -19,7 +19,7 @@ import (
 // claimed claims as a worker in Go does, and returns how many jobs it got.
 func (f *fixture) claimed(limit int) int {
 	f.Helper()
-	rows, err := f.client.Table().On(f.Pool).Claim(f.Context(), uuid.New(), time.Minute, limit, "default", jobs.Normal)
+	rows, err := f.client.Table().On(f.Pool).Claim(f.Context(), workqueue.NewOwnerToken(), time.Minute, limit, "default", jobs.Normal)
 	f.ok(err)
 	return len(rows)
 }
@@ -61,7 +61,7 @@ func (f *fixture) idle(n int) (fetched, pgx.Tx) {
 	tx, err := f.Pool.Begin(f.Context())
 	f.ok(err)
 	f.Cleanup(func() { tx.Rollback(context.WithoutCancel(f.Context())) })
-	got, err := f.fetch(f.Context(), tx, uuid.New(), n)
+	got, err := f.fetch(f.Context(), tx, workqueue.NewOwnerToken(), n)
 	f.ok(err)
 	return got, tx
 }
@@ -140,7 +140,7 @@ func TestALimitThatChanges(t *testing.T) {
 	var running []workqueue.Row
 	claim := func(want int) {
 		t.Helper()
-		rows, err := queue.Claim(t.Context(), uuid.New(), time.Minute, max(want, 0)+10, "default", jobs.Normal)
+		rows, err := queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, max(want, 0)+10, "default", jobs.Normal)
 		f.ok(err)
 		equal(t, "claimed", len(rows), max(want, 0))
 		running = append(running, rows...)
@@ -154,7 +154,7 @@ func TestALimitThatChanges(t *testing.T) {
 		}
 		running = running[n:]
 	}
-	rows, err := queue.Claim(t.Context(), uuid.New(), time.Minute, 8, "default", jobs.Normal)
+	rows, err := queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 8, "default", jobs.Normal)
 	f.ok(err)
 	running = rows
 	f.limit("default", jobs.Limits{MaxRunning: 12})
@@ -216,7 +216,7 @@ func (f *fixture) disorder(ctx context.Context) error {
 		return err
 	}
 	defer conn.Release()
-	owner := uuid.New()
+	owner := workqueue.NewOwnerToken()
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err

@@ -135,7 +135,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"();
 -- before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the
 -- result of admit; if no row was claimed, one row has only that.
 --
--- What these lock is locked until the claim commits, so a claim that got fewer permits than are free asks once more soon.
+-- What these lock is locked until the claim commits, so a claim that got fewer permits than are free asks again soon.
 -- take is called once, after the update is complete, with the ids of all its rows.
 CREATE FUNCTION "{{schema}}"."jobs_claim_admitted"(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[], "queue" text[], "priority" smallint[]
@@ -3835,8 +3835,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_admit"(text, integer) FROM PUBLIC;
 
--- Locks up to want free permits of a queue with a limit of running jobs, and returns them. NULL is one that was free, and
--- has been taken before it was locked. If the queue has no such limit, the result is NULL.
+-- Locks up to want free permits of a queue with a limit of running jobs, and returns them. NULL is one that was free,
+-- and has been taken before it was locked. If the queue has no such limit, the result is NULL.
 --
 -- The permits are the numbers from 1 to the limit. A running job has one, by its slot. Until the slot of a job that is
 -- being claimed is visible, an advisory lock on its number stands for it, so claims never wait for each other, and a
