@@ -3,8 +3,9 @@
 //
 // [TestApplications], [TestFunctions], [TestMaintenance] and [TestRows] use one holder after the other, such as an open
 // transaction, and check that every bystander still gets its work done: other keys, other rows of the same limited key,
-// other queues, joins and tables, the reaper, the purge, and what the command line reads. [TestPrograms] stops a program
-// before each thing that it sends, and makes the server refuse each of its statements, once and forever.
+// other queues, joins and tables, a client in SQL, the reaper, the purge, and what the command line reads.
+// [TestPrograms] stops a program before each thing that it sends, and makes the server refuse each of its statements,
+// once and forever.
 //
 // With -full, programs are disturbed at every moment instead of once for each sort of moment, and every bystander runs
 // beside every holder.

@@ -141,6 +141,8 @@ func TestWhatClientsShare(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
+	const replace = "LATERAL (SELECT e FROM $S.jobs AS j, $S.jobs_enqueue('work', '{}'::text, on_conflict => 'replace', " +
+		"unique_key => split_part(j.unique_key, chr(31), 2)) AS e WHERE j.id = ANY (p.ids))"
 	for _, c := range []struct {
 		name  string
 		held  called
@@ -150,10 +152,10 @@ func TestWhatClientsShare(t *testing.T) {
 			"$S.outbox_enqueue('topic', 'held'::text, 'shared')"},
 		{"a unique key", called{sql: []string{"$S.jobs_enqueue('work', '{}'::text, unique_key => 'shared')"}},
 			"$S.jobs_enqueue('work', '{}'::text, unique_key => 'shared')"},
-		{"a unique key that is freed",
-			called{table: "jobs", state: claimed, sql: []string{"$S.jobs_ack(p.token, p.ids)"}},
-			"LATERAL (SELECT e FROM $S.jobs AS j, $S.jobs_enqueue('work', '{}'::text, unique_key => split_part(j.unique_key, " +
-				"chr(31), 2), on_conflict => 'replace') AS e WHERE j.id = ANY (p.ids))"},
+		{"a unique key that is freed", called{table: "jobs", state: claimed,
+			sql: []string{"$S.jobs_ack(p.token, p.ids)"}}, replace},
+		{"a job that is fetched", called{table: "jobs", state: ready,
+			sql: []string{"$S.jobs_fetch(p.token, '1 hour', 100, 'idle')"}}, replace},
 		{"a message id", called{sql: []string{"$S.inbox_receive('idle', 'a', 'shared', 'held'::text)"}},
 			"$S.inbox_receive('idle', 'a', 'shared', 'held'::text)"},
 		{"a timer", called{sql: []string{"$S.timers_set('shared', 'topic', now(), 'held'::text)"}},
