@@ -44,10 +44,10 @@ func TestFunctions(t *testing.T) {
 
 // elsewhere are functions that no program calls in a transaction of its own, or whose holders are in [TestMaintenance].
 var elsewhere = regexp.MustCompile(`_(claim_by_topic|claim_admitted|settle_rows|policies|each|fold_step|maintain_step` +
-	`|admit|take|give_start|chain_key|unique_hash|(key|join)_[a-z]+|purge|reap_expired|strip|slot_sweep)$|^leader_note$` +
+	`|admit|permit|take|give_start|chain_key|unique_hash|(key|join)_[a-z]+|purge|reap_expired|strip|slot_sweep)$|^leader_note$` +
 	// as of other tables
 	`|^[a-z]+_schedule_(fetch|settle|ack|retry|release|snooze|wait_until|fail|extend|complete|run_now|reschedule|redrive` +
-	`|cancel|discard|delete)$`)
+	`|cancel|discard|delete|stats)$`)
 
 // everyFunctionIsHeld checks that the functions of the catalogue have holders.
 func (w *world) everyFunctionIsHeld(t *testing.T) {
@@ -104,6 +104,8 @@ func calls() (all []called) {
 			"$S.timers_fetch(p.token, '1 hour', 2)"}},
 		called{sql: []string{"$S.jobs_enqueue('work', '{}'::text, queue => 'capped')",
 			"$S.jobs_fetch(p.token, '1 hour', 2, 'capped')"}, bounded: true},
+		called{table: "outbox", state: failed, sql: []string{"$S.outbox_unblock(p.ids)"}},
+		called{table: "jobs", state: failed, sql: []string{"$S.jobs_unblock(p.ids)"}},
 		called{table: "inbox", state: ready, sql: []string{"$S.inbox_fetch(p.token, '1 hour', 2, 'idle')"}},
 		called{table: "jobs", state: ready, sql: []string{"$S.jobs_fetch(p.token, '1 hour', 2, 'idle')"}},
 		called{table: "jobs", state: claimed, sql: []string{"$S.jobs_steps(p.token, p.ids[1])"}},
@@ -128,6 +130,11 @@ func calls() (all []called) {
 		`$S.jobs_enqueue_many('[{"kind": "work", "args": {}, "ordered_key": "keys of a client"}]')`,
 		"$S.jobs_pause('idle')", "$S.jobs_pause('capped')", "$S.jobs_resume('capped')", "$S.jobs_limit('idle', 5)",
 		"$S.jobs_limit('capped', 100, 100000)",
+		`$S.outbox_start_join('[{"topic": "topic", "payload": 1}]')`, `$S.jobs_start_batch('[{"kind": "work", "args": {}}]')`,
+		"$S.timers_schedule_pause('populated')", "$S.timers_schedule_resume('populated')",
+		"$S.timers_schedule_trigger('populated')", "$S.jobs_schedule_pause('populated')",
+		"$S.jobs_schedule_resume('populated')", "$S.jobs_schedule_trigger('populated')",
+		"$S.outbox_stats()", "$S.inbox_stats()", "$S.timers_stats()", "$S.jobs_stats()",
 		"$S.protocol()", "$S.require(1, 0)", "$S.owner_token(1)",
 		"CALL $S.outbox_fold()", "CALL $S.jobs_fold()", "CALL $S.jobs_maintain(1000, '1 hour', '1 hour')",
 	} {
