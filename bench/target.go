@@ -63,6 +63,13 @@ var targets = map[string]target{
 		compare(results.Drain, "txwork:defaults", "sql", "river:bench")},
 	"enqueue": {"jobs written in bulk", "2 × River's InsertManyFast", compare(results.Enqueue, "txwork:defaults",
 		"river:bench")},
+	"functions": {"SQL functions beside pgmq's, see BENCH_PGMQ_SQL", "drains no slower than pgmq's", inTurn(
+		compare(results.Enqueue, "functions:hundred", "pgmq:hundred"),
+		compare(results.Single, "functions:hundred", "pgmq:hundred"),
+		compare(results.Drain, "functions:hundred", "pgmq:hundred"),
+		compare(results.DrainDeleted, "functions:hundred", "pgmq:hundred"),
+		compare(results.Drain, "functions:one", "pgmq:one"),
+		compare(results.DrainDeleted, "functions:one", "pgmq:one"))},
 	"kept": {"held snapshot, retained jobs, crowds, failing jobs, timers, log", "what was met stays met", commands(
 		"go run ./cmd/txwork bench drain --jobs 400000 --hold-snapshot",
 		"go run ./cmd/txwork bench drain --jobs 100000",
