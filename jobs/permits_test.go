@@ -19,7 +19,8 @@ import (
 // claimed claims as a worker in Go does, and returns how many jobs it got.
 func (f *fixture) claimed(limit int) int {
 	f.Helper()
-	rows, err := f.client.Table().On(f.Pool).Claim(f.Context(), workqueue.NewOwnerToken(), time.Minute, limit, "default", jobs.Normal)
+	rows, err := f.client.Table().On(f.Pool).Claim(f.Context(), workqueue.NewOwnerToken(), time.Minute, limit,
+		"default", jobs.Normal)
 	f.ok(err)
 	return len(rows)
 }
@@ -140,7 +141,8 @@ func TestALimitThatChanges(t *testing.T) {
 	var running []workqueue.Row
 	claim := func(want int) {
 		t.Helper()
-		rows, err := queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, max(want, 0)+10, "default", jobs.Normal)
+		rows, err := queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, max(want, 0)+10,
+			"default", jobs.Normal)
 		f.ok(err)
 		equal(t, "claimed", len(rows), max(want, 0))
 		running = append(running, rows...)

@@ -32,8 +32,8 @@ const idlePoll = 10 * time.Millisecond
 // A Take takes up to n items on a connection, calls handled for each and settles them. It returns how many they were.
 type Take func(ctx context.Context, conn *pgxpool.Conn, n int, handled func()) (int, error)
 
-// Clients lets one client a connection take and settle until ctx ends. Each has a Take of its own, which
-// may keep what one call tells the next. What a client has taken it settles, even if ctx ends meanwhile.
+// Clients lets a client on each connection of the pool take and settle until ctx ends. Each has a Take of its own,
+// which may keep what one call tells the next. What a client has taken it settles, even if ctx ends meanwhile.
 func Clients(ctx context.Context, pool *pgxpool.Pool, c protocol.Config, open func() Take, handled func()) error {
 	whole := context.WithoutCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)

@@ -1,5 +1,5 @@
 // Command absurd is the peer Absurd: its stored procedures, called from one Go process as its SDKs call them, for tasks
-// without steps. The environment variable BENCH_ABSURD_SQL names its SQL file.
+// without steps. The environment variable BENCH_ABSURD_SQL names the file with its SQL.
 package main
 
 import (

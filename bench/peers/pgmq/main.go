@@ -1,5 +1,5 @@
 // Command pgmq is the peer pgmq: its SQL functions, called from one Go process. The environment variable BENCH_PGMQ_SQL
-// names its SQL file.
+// names the file with its SQL.
 package main
 
 import (
