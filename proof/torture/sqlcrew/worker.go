@@ -247,8 +247,8 @@ func (t *table) claim(ctx context.Context, s *session, n int, cursor *string, he
 		args = append(args, w.Consumer)
 	}
 	sql := fmt.Sprintf(`SELECT entry, id::text, attempts, lost, %s, again_in, more, cursor FROM %s.%s_fetch($1::uuid,
-		$2::interval, $3::int, %scursor => $4::text, heard => $5::text[], sweep => $6::boolean)`, t.columns, w.Schema, t.name,
-		t.lanes)
+		$2::interval, $3::int, %scursor => $4::text, heard => $5::text[], sweep => $6::boolean)`, t.columns, w.Schema,
+		t.name, t.lanes)
 	err = s.query(ctx, w.InTransactions, sql, args, func(got pgx.Rows) error {
 		var entry string
 		var id, name *string
@@ -385,14 +385,14 @@ func (r *Row) step() (held bool) {
 			var before *string
 			var result string
 			var recorded []byte
-			err := tx.QueryRow(ctx, "SELECT max(convert_from(result, 'UTF8')) FILTER (WHERE name = 'begun') FROM "+schema+
-				".jobs_steps($1::uuid, $2::uuid)", r.token, r.id).Scan(&before)
+			err := tx.QueryRow(ctx, "SELECT max(convert_from(result, 'UTF8')) FILTER (WHERE name = 'begun') FROM "+
+				schema+".jobs_steps($1::uuid, $2::uuid)", r.token, r.id).Scan(&before)
 			if err != nil {
 				return err
 			}
 			value := fmt.Sprint(r.Attempt)
-			err = tx.QueryRow(ctx, "SELECT result, recorded FROM "+schema+".jobs_put_step($1::uuid, $2::uuid, 'begun', "+
-				"$3::text)", r.token, r.id, value).Scan(&result, &recorded)
+			err = tx.QueryRow(ctx, "SELECT result, recorded FROM "+schema+".jobs_put_step($1::uuid, $2::uuid, "+
+				"'begun', $3::text)", r.token, r.id, value).Scan(&result, &recorded)
 			if err != nil {
 				return err
 			}
@@ -548,7 +548,8 @@ func (w *Worker) beat(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := beatEvery
 		if s.use(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, "CALL "+w.Schema+".process_beat($1::bigint, 'torture', 'sql', '1', '[]')", w.process)
+			_, err := conn.Exec(ctx, "CALL "+w.Schema+".process_beat($1::bigint, 'torture', 'sql', '1', '[]')",
+				w.process)
 			return err
 		}) != nil {
 			next = w.Poll
