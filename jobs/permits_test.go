@@ -173,6 +173,25 @@ func TestALimitThatChanges(t *testing.T) {
 	equal(t, "slots", f.slots(), 0)
 }
 
+// After a limit was lowered, jobs run with permits beyond it. Free permits below it are not all to be given out.
+func TestALimitThatWasLoweredHoldsBesideAnIdleFetch(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, anyKind)
+	f.limit("default", jobs.Limits{MaxRunning: 8})
+	f.enqueueMany(30)
+	token := f.claimAdmitted(8)
+	low := ask[[]uuid.UUID](f, f.named("SELECT array_agg(job_id) FROM %_slot WHERE permit <= 4"))
+	_, err := f.client.Table().On(f.Pool).Ack(t.Context(), token, low)
+	f.ok(err)
+	f.limit("default", jobs.Limits{MaxRunning: 6}) // four jobs run, two of them with permits beyond it
+	idle, tx := f.idle(10)
+	equal(t, "fetched", len(idle.ids), 2)
+	equal(t, "claimed beside it", f.claimed(10), 0)
+	f.ok(tx.Commit(t.Context()))
+	equal(t, "claimed after it", f.claimed(10), 0)
+	equal(t, "slots", f.slots(), 6)
+}
+
 // Sixteen clients fetch and settle, roll back, and lose their sessions, while the limit changes. At no moment do more
 // jobs have a slot than the limit allows, and in the end as many can be claimed as ever.
 func TestALimitIsExactBesideRollbacksAndLostSessions(t *testing.T) {
