@@ -56,8 +56,8 @@ func (v view) Held() string {
 // Lost is the error for a job that is not.
 func (v view) Lost() string {
 	return fmt.Sprintf(`RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
-            MESSAGE = format('id is of a job of %s that is lost or gone: %%s', $2),
-            HINT = 'Roll back. Another worker may have the job: do no more for it.';`, v.Name())
+            MESSAGE = format('id is of a job of %s that the claim does not hold: %%s', $2),
+            HINT = 'Roll back: another worker has the job, or it has ended. Do no more for it.';`, v.Name())
 }
 
 // Refuse checks an argument, Holder the first two, and Value one that is stored.

@@ -27,7 +27,7 @@ func TestTheDocumentedFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, block, _ := strings.Cut(string(page), "\n## The functions\n")
-	_, block, _ = strings.Cut(block, "```sql\n")
+	_, block, _ = strings.Cut(block, "```text\n")
 	block, _, _ = strings.Cut(block, "```")
 	functions := documented.FindAllStringSubmatch(block, -1)
 	if len(functions) != strings.Count(block, "\n") || len(functions) < 10 {

@@ -235,7 +235,7 @@ func (settling) IdleBound() string { return idleBound(settledIdle) }
 func (settling) Wrong(place, text string) string {
 	return fmt.Sprintf(`RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || %s,
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';`,
+            HINT = 'See the outcomes and their fields in docs/sql.md.';`,
 		"concat('number ' || "+place+" || ' ', "+text+")")
 }
 

@@ -1392,7 +1392,7 @@ LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) 
     IF $7 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
+        WHERE a.value IN ('lost', 'gone', 'repeated');
         IF own.refused.n > 0 THEN
             RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
                 MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
@@ -1479,7 +1479,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -1493,7 +1493,7 @@ BEGIN
     EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -1506,7 +1506,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
@@ -1527,7 +1527,7 @@ BEGIN
     IF $2 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
+        WHERE a.value IN ('lost', 'gone', 'repeated');
         IF own.refused.n > 0 THEN
             RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'outcomes',
                 MESSAGE = format('outcomes names %s rows that the claim does not hold: %s', own.refused.n,
@@ -1912,7 +1912,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."inbox_extend"(uuid, uuid[], interval, interval) FROM PUBLIC;
 
 -- The ack of one row in the transaction of its effects: an error unless the claim holds the row, so that the effects
--- are rolled back, too.
+-- are rolled back, too. A repetition is one: what an earlier transaction did with this token has its effects.
 CREATE FUNCTION "{{schema}}"."inbox_complete"(owner_token uuid, id uuid) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -1004,7 +1004,7 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) A
     IF $7 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
+        WHERE a.value IN ('lost', 'gone', 'repeated');
         IF own.refused.n > 0 THEN
             RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
                 MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
@@ -1091,7 +1091,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -1105,7 +1105,7 @@ BEGIN
     EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -1118,7 +1118,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
@@ -1139,7 +1139,7 @@ BEGIN
     IF $2 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
+        WHERE a.value IN ('lost', 'gone', 'repeated');
         IF own.refused.n > 0 THEN
             RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'outcomes',
                 MESSAGE = format('outcomes names %s rows that the claim does not hold: %s', own.refused.n,
@@ -1524,7 +1524,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_extend"(uuid, uuid[], interval, interval) FROM PUBLIC;
 
 -- The ack of one row in the transaction of its effects: an error unless the claim holds the row, so that the effects
--- are rolled back, too.
+-- are rolled back, too. A repetition is one: what an earlier transaction did with this token has its effects.
 CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4188,8 +4188,8 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = $2 AND t.owner_token = $1 AND t.status = 1) THEN
         RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
-            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
-            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+            MESSAGE = format('id is of a job of {{schema}}.jobs that the claim does not hold: %s', $2),
+            HINT = 'Roll back: another worker has the job, or it has ended. Do no more for it.';
     END IF;
     RETURN QUERY
     WITH job AS MATERIALIZED (
@@ -4303,8 +4303,8 @@ BEGIN
     WHERE t.id = $2::uuid AND t.owner_token = $1::uuid AND t.status = 1;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
-            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
-            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+            MESSAGE = format('id is of a job of {{schema}}.jobs that the claim does not hold: %s', $2),
+            HINT = 'Roll back: another worker has the job, or it has ended. Do no more for it.';
     END IF;
 END
 $txwork$;
@@ -4343,8 +4343,8 @@ BEGIN
     WHERE t.id = $2::uuid AND t.owner_token = $1::uuid AND t.status = 1;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
-            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
-            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+            MESSAGE = format('id is of a job of {{schema}}.jobs that the claim does not hold: %s', $2),
+            HINT = 'Roll back: another worker has the job, or it has ended. Do no more for it.';
     END IF;
 END
 $txwork$;
@@ -4393,12 +4393,10 @@ BEGIN
         "unique_key" = CASE WHEN t."unique_states" & 4 > 0 THEN t."unique_key" END
     WHERE t.id = ANY (ARRAY[$2]::uuid[]) AND t.owner_token = $1::uuid AND coalesce(t.status = 1, false)
     RETURNING t.id INTO done;
-    IF done IS NULL AND NOT EXISTS (
-        SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = $2 AND t.owner_token = $1 AND t.status = 2)
-    THEN
+    IF done IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
-            MESSAGE = format('id is of a job of {{schema}}.jobs that is lost or gone: %s', $2),
-            HINT = 'Roll back. Another worker may have the job: do no more for it.';
+            MESSAGE = format('id is of a job of {{schema}}.jobs that the claim does not hold: %s', $2),
+            HINT = 'Roll back: another worker has the job, or it has ended. Do no more for it.';
     END IF;
 END
 $txwork$;
@@ -7627,7 +7625,7 @@ LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY ($2::uuid[]) AND t.id 
     IF $7 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
+        WHERE a.value IN ('lost', 'gone', 'repeated');
         IF own.refused.n > 0 THEN
             RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
                 MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
@@ -7714,7 +7712,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -7728,7 +7726,7 @@ BEGIN
     EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -7741,7 +7739,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/state-machine.md, the SQL functions.';
+            HINT = 'See the outcomes and their fields in docs/sql.md.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
@@ -7762,7 +7760,7 @@ BEGIN
     IF $2 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
+        WHERE a.value IN ('lost', 'gone', 'repeated');
         IF own.refused.n > 0 THEN
             RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'outcomes',
                 MESSAGE = format('outcomes names %s rows that the claim does not hold: %s', own.refused.n,
@@ -8147,7 +8145,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_extend"(uuid, uuid[], interval, interval) FROM PUBLIC;
 
 -- The ack of one row in the transaction of its effects: an error unless the claim holds the row, so that the effects
--- are rolled back, too.
+-- are rolled back, too. A repetition is one: what an earlier transaction did with this token has its effects.
 CREATE FUNCTION "{{schema}}"."jobs_schedule_complete"(owner_token uuid, id uuid) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

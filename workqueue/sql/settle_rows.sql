@@ -62,7 +62,7 @@ it did not change are looked at once more, in the snapshot of a later statement.
 IF {{.StrictArgument}} THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
         FROM jsonb_each_text(own.answers) AS a
-        WHERE a.value IN ('lost', 'gone');
+        WHERE a.value IN ('lost', 'gone', 'repeated');
         IF own.refused.n > 0 THEN
             RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = '{{.Rows}}',
                 MESSAGE = format('{{.Rows}} names %s rows that the claim does not hold: %s', own.refused.n,

@@ -104,9 +104,7 @@ BEGIN
 {{.Inline "output" "$2" "$1" "$3"}};
     END IF;
 {{.Ack "$1" "ARRAY[$2]"}} INTO done;
-    IF done IS NULL AND NOT EXISTS (
-        SELECT FROM {{.Table}} AS t WHERE t.id = $2 AND t.owner_token = $1 AND t.status = 2)
-    THEN
+    IF done IS NULL THEN
         {{.Lost}}
     END IF;
 END
