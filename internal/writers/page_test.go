@@ -28,7 +28,7 @@ func read(t *testing.T, path string) page.Page {
 // The SQL of the pages runs as it is printed, and the domains' handlers get what it says.
 func TestTheSQLOfThePagesRuns(t *testing.T) {
 	f := newFixture(t)
-	for path, want := range map[string]int{sqlPage: 9, "docs/worker.md": 2, "docs/coming-from-pgmq.md": 6} {
+	for path, want := range map[string]int{sqlPage: 11, "docs/worker.md": 2, "docs/coming-from-pgmq.md": 6} {
 		tx, err := f.db.Pool.Begin(t.Context())
 		f.ok(err)
 		blocks := 0
