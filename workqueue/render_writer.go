@@ -84,7 +84,11 @@ func (v view) writer() writerView {
 		}
 	}
 	for _, c := range v.spec.writerChecks() {
-		w.Checks = append(w.Checks, sqltext.RefuseUnless(in(c.Condition), c.Parameter, c.Message, c.Hint))
+		check := sqltext.RefuseUnless(in(c.Condition), c.Parameter, c.Message, c.Hint)
+		if c.If != "" {
+			check = "IF " + in(c.If) + " THEN\n    " + check + "\n    END IF;"
+		}
+		w.Checks = append(w.Checks, check)
 	}
 	if w.Held = v.writerHolds(values); w.Held == never {
 		w.Unique, w.Held = nil, ""

@@ -295,7 +295,11 @@ func (m manyView) Refused() string {
 	text := "CASE"
 	checks := m.spec.writerChecks()
 	for i, c := range checks {
-		text += fmt.Sprintf("\n                WHEN (%s) IS NOT TRUE THEN %d", m.in(c.Condition, "r"), i+1)
+		condition := "(" + m.in(c.Condition, "r") + ") IS NOT TRUE"
+		if c.If != "" {
+			condition = m.in(c.If, "r") + " AND " + condition
+		}
+		text += fmt.Sprintf("\n                WHEN %s THEN %d", condition, i+1)
 	}
 	if m.within != nil {
 		text += fmt.Sprintf("\n                WHEN (%s) OR (%s) THEN %d", m.Alone, m.Holds(), len(checks)+1)

@@ -97,10 +97,13 @@ func (s Spec) valueType(c Column) string { return s.Table + "_" + c.Name + "_val
 func (c *Column) writerCheck() Check {
 	switch param := "@" + c.Name; {
 	case c.Bound == Bound{}:
-		return Check{c.Name, param + " IS NOT NULL", "must not be NULL", "The table has no row without one."}
+		return Check{Parameter: c.Name, Condition: param + " IS NOT NULL", Message: "must not be NULL",
+			Hint: "The table has no row without one."}
 	case c.NotNull:
-		return Check{c.Name, c.Within(param), c.must() + ", and must not be NULL", "Such a row could not be stored."}
+		return Check{Parameter: c.Name, Condition: c.Within(param), Message: c.must() + ", and must not be NULL",
+			Hint: "Such a row could not be stored."}
 	default:
-		return Check{c.Name, param + " IS NULL OR " + c.Within(param), c.must(), "NULL is none."}
+		return Check{Parameter: c.Name, Condition: param + " IS NULL OR " + c.Within(param), Message: c.must(),
+			Hint: "NULL is none."}
 	}
 }

@@ -66,8 +66,9 @@ type Writer struct {
 
 // A Check is a condition in SQL that has to be true. Otherwise the call is refused with SQLSTATE 22023. The error's
 // field for a column has the parameter, its text the parameter and the message, such as "topic must have 1 to 255
-// bytes", and the hint says what to do.
-type Check struct{ Parameter, Condition, Message, Hint string }
+// bytes", and the hint says what to do. If is a condition under which it is checked; empty: always. It spares callers
+// a Condition with a subquery, for which PL/pgSQL starts an executor at each call.
+type Check struct{ Parameter, If, Condition, Message, Hint string }
 
 // A Param is a parameter of a SQL function. An empty Default means that it has to be given. One that is Added to a
 // function that has callers stands behind all others, so that calls which do not name it mean what they meant.
@@ -212,7 +213,7 @@ func (s Spec) validateWriterSQL(names []string) error {
 			return invalid("writer", "of table %q has a check of %q without a parameter, a message or a hint", s.Table,
 				c.Condition)
 		}
-		texts = append(texts, c.Condition)
+		texts = append(texts, c.If, c.Condition)
 	}
 	for _, c := range s.Columns {
 		texts = append(texts, c.written().As, c.written().Lock)
@@ -240,12 +241,15 @@ func dueText(t time.Time) string { return t.Format(time.DateTime) + "+00" }
 // writerChecks are those of every writer, of the columns, and of this one.
 func (s Spec) writerChecks() []Check {
 	checks := []Check{
-		{"headers", "@headers IS NULL OR jsonb_typeof(@headers) = 'object'", "must be a JSON object",
-			"Give an object of texts, or NULL for none."},
-		{"scheduled_at", fmt.Sprintf("@scheduled_at IS NULL OR @scheduled_at BETWEEN '%s' AND '%s'", dueText(minDue),
-			dueText(maxDue)), "must be between 1970 and 9999", "NULL and a time in the past mean now."},
-		{"max_attempts", fmt.Sprintf("@max_attempts IS NULL OR @max_attempts BETWEEN 1 AND %d", maxAttemptsLimit),
-			fmt.Sprintf("must be between 1 and %d", maxAttemptsLimit), "NULL is the table's own."},
+		{Parameter: "headers", Condition: "@headers IS NULL OR jsonb_typeof(@headers) = 'object'",
+			Message: "must be a JSON object", Hint: "Give an object of texts, or NULL for none."},
+		{Parameter: "scheduled_at",
+			Condition: fmt.Sprintf("@scheduled_at IS NULL OR @scheduled_at BETWEEN '%s' AND '%s'", dueText(minDue),
+				dueText(maxDue)),
+			Message: "must be between 1970 and 9999", Hint: "NULL and a time in the past mean now."},
+		{Parameter: "max_attempts",
+			Condition: fmt.Sprintf("@max_attempts IS NULL OR @max_attempts BETWEEN 1 AND %d", maxAttemptsLimit),
+			Message:   fmt.Sprintf("must be between 1 and %d", maxAttemptsLimit), Hint: "NULL is the table's own."},
 	}
 	for _, c := range s.Columns {
 		checks = append(checks, c.written().Checks...)

@@ -10,7 +10,8 @@ import (
 func HeadersCheck(limit int) workqueue.Check {
 	return workqueue.Check{
 		Parameter: "headers",
-		Condition: fmt.Sprintf("@headers IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + "+
+		If:        "@headers IS NOT NULL",
+		Condition: fmt.Sprintf("(SELECT coalesce(sum(octet_length(h.name) + "+
 			"coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(@headers) AS h (name, value)) <= %d", limit),
 		Message: fmt.Sprintf("must have at most %d bytes", limit),
 		Hint:    "Put what is larger into the payload.",

@@ -2629,10 +2629,12 @@ BEGIN
             MESSAGE = 'dedup_key must have at most 255 bytes',
             HINT = 'NULL is none.';
     END IF;
-    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+    IF $8 IS NOT NULL THEN
+    IF ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
             MESSAGE = 'headers must have at most 65536 bytes',
             HINT = 'Put what is larger into the payload.';
+    END IF;
     END IF;
     IF (CASE WHEN $5 THEN nullif($3, '') END) IS NOT NULL THEN
         PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
@@ -2851,7 +2853,7 @@ BEGIN
                 WHEN (r.c3 IS NULL OR octet_length(r.c3) <= 255) IS NOT TRUE THEN 7
                 WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 8
                 WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 255) IS NOT TRUE THEN 9
-                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10 END),
+                WHEN r.c8 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10 END),
             bool_or((CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL), bool_or((nullif(r.c4, '')) IS NOT NULL),
             array_agg(CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END),
             array_agg(false),
@@ -5558,7 +5560,7 @@ BEGIN
                 WHEN (r.c3 IS NULL OR octet_length(r.c3) <= 255) IS NOT TRUE THEN 7
                 WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 8
                 WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 255) IS NOT TRUE THEN 9
-                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10
+                WHEN r.c8 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 10
                 WHEN (false) OR ((nullif(r.c4, '')) IS NOT NULL) THEN 11 END),
             bool_or((CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL), bool_or((nullif(r.c4, '')) IS NOT NULL),
             array_agg(CASE WHEN (CASE WHEN r.c5 THEN nullif(r.c3, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox ' || (CASE WHEN r.c5 THEN nullif(r.c3, '') END), 1) END),

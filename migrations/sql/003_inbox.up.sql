@@ -2602,10 +2602,12 @@ BEGIN
             MESSAGE = 'payload must have at most 1048576 bytes',
             HINT = 'NULL is none.';
     END IF;
-    IF ($8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+    IF $8 IS NOT NULL THEN
+    IF ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($8) AS h (name, value)) <= 65536) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
             MESSAGE = 'headers must have at most 65536 bytes',
             HINT = 'Put what is larger into the payload.';
+    END IF;
     END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
@@ -2806,7 +2808,7 @@ BEGIN
                 WHEN (r.c5 IS NULL OR octet_length(r.c5) = 32) IS NOT TRUE THEN 8
                 WHEN (r.c6 IS NULL OR octet_length(r.c6) <= 255) IS NOT TRUE THEN 9
                 WHEN (r.c4 IS NULL OR octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 10
-                WHEN (r.c8 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 11 END),
+                WHEN r.c8 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c8) AS h (name, value)) <= 65536) IS NOT TRUE THEN 11 END),
             bool_or(false), bool_or(true),
             NULL,
             array_agg(false),

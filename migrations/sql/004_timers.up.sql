@@ -1950,10 +1950,12 @@ BEGIN
             MESSAGE = 'key must not begin with schedule/, as the occurrences of schedules do',
             HINT = 'Take another key.';
     END IF;
-    IF ($5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($5) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+    IF $5 IS NOT NULL THEN
+    IF ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($5) AS h (name, value)) <= 65536) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
             MESSAGE = 'headers must have at most 65536 bytes',
             HINT = 'Put what is larger into the payload.';
+    END IF;
     END IF;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
@@ -2171,7 +2173,7 @@ BEGIN
                 WHEN (octet_length(r.c2) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
                 WHEN (octet_length(r.c4) <= 1048576) IS NOT TRUE THEN 7
                 WHEN (NOT starts_with(r.c1, 'schedule/')) IS NOT TRUE THEN 8
-                WHEN (r.c5 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c5) AS h (name, value)) <= 65536) IS NOT TRUE THEN 9 END),
+                WHEN r.c5 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c5) AS h (name, value)) <= 65536) IS NOT TRUE THEN 9 END),
             bool_or(false), bool_or(true),
             NULL,
             array_agg(false) FILTER (WHERE r.last), array_agg(r.at), array_agg(r.ord),

@@ -2331,10 +2331,12 @@ BEGIN
             MESSAGE = 'unique_while may have done and failed',
             HINT = 'An empty array has the key free once the job has ended.';
     END IF;
-    IF ($14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($14) AS h (name, value)) <= 65536) IS NOT TRUE THEN
+    IF $14 IS NOT NULL THEN
+    IF ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text($14) AS h (name, value)) <= 65536) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
             MESSAGE = 'headers must have at most 65536 bytes',
             HINT = 'Put what is larger into the payload.';
+    END IF;
     END IF;
     replaced := false;
     IF num_nonnulls($5, $17) = 0 THEN
@@ -2695,7 +2697,7 @@ BEGIN
                 WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
                 WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 15
                 WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 16
-                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17 END),
+                WHEN r.c14 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17 END),
             bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
             array_agg(CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
             array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'),
@@ -5646,7 +5648,7 @@ BEGIN
                 WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
                 WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 15
                 WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 16
-                WHEN (r.c14 IS NULL OR (SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17
+                WHEN r.c14 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17
                 WHEN (num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep') OR ((r.c5) IS NOT NULL) THEN 18 END),
             bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
             array_agg(CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
