@@ -235,7 +235,8 @@ func (settling) IdleBound() string { return idleBound(settledIdle) }
 func (settling) Wrong(place, text string) string {
 	return fmt.Sprintf(`RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || %s,
-            HINT = 'See the outcomes and their fields in docs/sql.md.';`,
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';`,
 		"concat('number ' || "+place+" || ' ', "+text+")")
 }
 

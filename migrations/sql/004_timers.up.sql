@@ -842,7 +842,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -856,7 +857,8 @@ BEGIN
     EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -869,7 +871,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
@@ -3900,7 +3903,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -3914,7 +3918,8 @@ BEGIN
     EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -3927,7 +3932,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN

@@ -1091,7 +1091,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -1105,7 +1106,8 @@ BEGIN
     EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -1118,7 +1120,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
@@ -4255,8 +4258,12 @@ BEGIN
         RETURNING s.job_id
     )
     SELECT EXISTS (SELECT FROM held), EXISTS (SELECT FROM put) INTO held, put;
-    IF put OR NOT held THEN
-        RETURN QUERY SELECT CASE WHEN put THEN 'put' ELSE 'lost' END, CASE WHEN put THEN $4 END;
+    IF NOT held THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a job of {{schema}}.jobs that the claim does not hold: %s', $2),
+            HINT = 'Roll back: another worker has the job, or it has ended. Do no more for it.';
+    ELSIF put THEN
+        RETURN QUERY SELECT 'put', $4;
     ELSE
         RETURN QUERY SELECT 'kept', s.result FROM "{{schema}}"."jobs_step" AS s WHERE s.job_id = $2 AND s.name = $3;
     END IF;
@@ -7714,7 +7721,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -7728,7 +7736,8 @@ BEGIN
     EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -7741,7 +7750,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
-            HINT = 'See the outcomes and their fields in docs/sql.md.';
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN

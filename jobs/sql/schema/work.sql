@@ -38,8 +38,10 @@ BEGIN
     DELETE FROM {{.Step}} AS s -- those that a Replace has made void
     WHERE s.job_id = $2 AND EXISTS (SELECT {{.Held}} AND NOT t.trail);
 {{.Inline "put_step" "$2" "$1" "$3" "$4"}} INTO held, put;
-    IF put OR NOT held THEN
-        RETURN QUERY SELECT CASE WHEN put THEN 'put' ELSE 'lost' END, CASE WHEN put THEN $4 END;
+    IF NOT held THEN
+        {{.Lost}}
+    ELSIF put THEN
+        RETURN QUERY SELECT 'put', $4;
     ELSE
         RETURN QUERY SELECT 'kept', s.result FROM {{.Step}} AS s WHERE s.job_id = $2 AND s.name = $3;
     END IF;

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -378,7 +379,6 @@ func (w *Worker) pooled(ctx context.Context, do func(*session) error) error {
 
 // step records a step of a job, which every attempt after that has to find. It is false if the job is lost.
 func (r *Row) step() (held bool) {
-	held = true
 	schema := r.worker.Schema
 	err := r.worker.pooled(r.ctx, func(s *session) error {
 		return s.commit(r.ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -396,17 +396,15 @@ func (r *Row) step() (held bool) {
 			if err != nil {
 				return err
 			}
-			held = result != "lost"
-			if held && before != nil && (result != "kept" || string(recorded) != *before) {
+			if before != nil && (result != "kept" || string(recorded) != *before) {
 				panic(fmt.Sprintf("the step of job %s was %q, and is %q (%s)", r.id, *before, recorded, result))
 			}
-			if held {
-				_, err = tx.Exec(ctx, "SELECT "+schema+".jobs_progress($1::uuid, $2::uuid, 50, 'begun')", r.token, r.id)
-			}
+			_, err = tx.Exec(ctx, "SELECT "+schema+".jobs_progress($1::uuid, $2::uuid, 50, 'begun')", r.token, r.id)
 			return err
 		})
 	})
-	return held || err != nil
+	var refused *pgconn.PgError
+	return !errors.As(err, &refused) || refused.Code != "TXL01"
 }
 
 // settle settles rows until there are no more, many in one call where it can.
