@@ -136,14 +136,14 @@ func ok(t *testing.T, err error) {
 // command writes a program to a file and returns what runs it, with the address of the server as the pages expect it.
 func (m *machine) command(p program) *exec.Cmd {
 	m.Helper()
-	interpreter := p.language.command(m.T)
+	interpreter := p.language.command(m.Context())
 	if interpreter == nil {
 		m.Skip("the driver is missing: " + p.language.install)
 	}
 	ok(m.T, os.WriteFile(filepath.Join(m.dir, p.Name), []byte(p.Text), 0o644))
 	c := exec.CommandContext(m.Context(), interpreter[0], append(interpreter[1:], p.Name)...)
 	c.Dir = m.dir
-	c.Env = append(environment(), "DATABASE_URL="+m.url)
+	c.Env = append(Environment(), "DATABASE_URL="+m.url)
 	return c
 }
 

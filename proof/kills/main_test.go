@@ -29,7 +29,7 @@ func size(small, large int) int {
 // A role is what a worker process does until ctx is cancelled. The processes have different members.
 type role func(ctx context.Context, pool *pgxpool.Pool, schema string, member string) error
 
-var roles = map[string]role{"per-key": relayPerKey, "joins": relayJoins, "inbox": consume}
+var roles = map[string]role{"per-key": relayPerKey, "joins": relayJoins, "inbox": consume, "beside": workBeside}
 
 // Environment variables for a process of the crew.
 const (
