@@ -28,7 +28,7 @@ import (
 	"github.com/txwork/txwork/proof/clients"
 )
 
-var duration = flag.Duration("duration", 0, "how long programs of other languages are killed; 0: as long as the size says")
+var duration = flag.Duration("duration", 0, "how long programs of others are killed; 0: as the size says")
 
 // The programs in the directory programs were written from docs/sql.md alone, by authors who knew nothing else of
 // txwork. What works on a table works on the tables that Go's workers work on, too.
@@ -305,7 +305,8 @@ func startOthers(t *testing.T, db *pgtest.DB, count int) *others {
 			p := &other{name: name, spawn: func() *exec.Cmd {
 				c := exec.CommandContext(t.Context(), interpreter[0], append(interpreter[1:], name)...)
 				c.Dir = "programs"
-				c.Env = append(clients.Environment(), "DATABASE_URL="+strings.TrimSuffix(db.URL, asGo), "PGAPPNAME="+name, "WORK_MS=30",
+				c.Env = append(clients.Environment(), "DATABASE_URL="+strings.TrimSuffix(db.URL, asGo),
+					"PGAPPNAME="+name, "WORK_MS=30",
 					fmt.Sprint("COUNT=", count), fmt.Sprint("PRODUCER=", i+1), fmt.Sprint("RATE=", perSecond))
 				return c
 			}}
