@@ -53,8 +53,9 @@ func TestTheProgramsAreShort(t *testing.T) {
 const (
 	producers = 2
 	perSecond = 20 // orders of each producer
-	running   = 4  // the limit of the queue
 )
+
+const running = 4 // the limit of the queue
 
 // effects are written by whoever handles a row, in the transaction that settles it. The first columns are those that
 // the programs know. No key refuses a second effect. The audit has what the limit of the queue is checked with.
