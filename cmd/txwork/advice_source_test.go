@@ -201,12 +201,12 @@ var notFollowed = map[string][]string{
 		// an argument of a function in SQL
 		"must be end, start or start_in_turn", "Give one of them, or leave it out.", "Give one, or leave these out.",
 		"Give the time, or call run_now.", "or use another on_conflict", "set them to a later time",
-		"See the outcomes and their fields",
+		"takes delay and error, if you like",
 		// the columns of a direct INSERT or a restored key, and a trigger of the application
 		"which takes unique_while and unique_until", "which makes the key of unique_key or unique_fields",
 		"Restore the rows of a key with lower places", "it has to let claims pass",
 		// how a worker in another language deals with a job that it has lost, and how it begins its transactions
-		"Another worker may have the job: do no more for it", "another worker has such a row, or it has ended",
+		"another worker has the job, or it has ended", "another worker has such a row, or it has ended",
 		"Set the isolation level of the transaction",
 	},
 	"it is no advice": {

@@ -169,7 +169,7 @@ func TestTableNewPrintsAMigration(t *testing.T) {
 	r.ok().prints("-- +goose Up", "-- +goose Down", `CREATE TABLE "billing"."invoices"`, `"customer" bigint NOT NULL`,
 		`"amount" double precision,`, "DEFAULT 3", `("customer", due_at, id)`, `"invoices_unique_idx"`)
 	if !strings.Contains(r.stdout, `DELETE FROM "billing"."invoices" AS t
-WHERE t.id = ANY (own.sorted::uuid[]) AND t.owner_token = $1::uuid`) {
+WHERE t.id = ANY ($2::uuid[]) AND t.owner_token = $3[1]::uuid`) {
 		t.Error("--delete-done had no effect")
 	}
 }

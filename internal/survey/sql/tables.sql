@@ -36,7 +36,7 @@ SELECT c.relname::text AS name,
        EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = c.oid) AS vacuuming,
        c.relpages::bigint * current_setting('block_size')::bigint AS bytes,
        coalesce((SELECT p.prosrc LIKE '%DELETE FROM%' FROM pg_proc AS p
-           WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_ack')::name
+           WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_settle_rows')::name
            ORDER BY p.oid LIMIT 1), false) AS deletes,
        coalesce(s.n_tup_del, 0) AS deleted
 FROM pg_class AS c
