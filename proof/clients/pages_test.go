@@ -24,7 +24,31 @@ func TestTheProgramsOfThePages(t *testing.T) {
 	t.Parallel()
 	eachPage(t, func(m *machine, enqueue, workers []program) {
 		m.enqueues(enqueue)
-		m.allDone(m.starts(workers))
+		running := m.starts(workers)
+		m.beats(workers)
+		m.allDone(running)
+	})
+}
+
+// A worker goes on when its connections end, while it waits and while it works.
+func TestConnectionsOfAWorkerEnd(t *testing.T) {
+	t.Parallel()
+	eachPage(t, func(m *machine, enqueue, workers []program) {
+		for i := range workers {
+			m.slowWithShortLeases(&workers[i])
+		}
+		running := m.starts(workers)
+		m.beats(workers)
+		m.terminates()
+		m.enqueues(enqueue)
+		for range 2 {
+			if !pgtest.Await(pgtest.Patience, func() bool { return m.rows("status = 1") > 0 }) {
+				m.Fatal("no worker has rows")
+			}
+			m.terminates()
+		}
+		m.reaps = true // for the rows of a fetch whose reply was lost
+		m.allDone(running)
 	})
 }
 
@@ -109,6 +133,9 @@ type machine struct {
 	requeued int
 }
 
+// observer is the name of the test's own sessions.
+const observer = "observer"
+
 var tables = []string{"outbox", "inbox", "timers", "jobs"}
 
 func newMachine(t *testing.T) *machine {
@@ -116,7 +143,10 @@ func newMachine(t *testing.T) *machine {
 	server, err := localpg.Start(t.Context(), localpg.Options{})
 	ok(t, err)
 	t.Cleanup(func() { server.Stop() })
-	pool, err := pgxpool.New(t.Context(), server.URL())
+	config, err := pgxpool.ParseConfig(server.URL())
+	ok(t, err)
+	config.ConnConfig.RuntimeParams["application_name"] = observer
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	ok(t, err)
 	t.Cleanup(pool.Close)
 	up, err := migrations.SQL(migrations.FileOptions{Schema: "txwork"})
@@ -169,6 +199,35 @@ func (m *machine) starts(programs []program) (workers []*exec.Cmd) {
 		workers = append(workers, w)
 	}
 	return workers
+}
+
+// beats waits until each program has said on which host it runs, and in which language.
+func (m *machine) beats(programs []program) {
+	m.Helper()
+	host, err := os.Hostname()
+	ok(m.T, err)
+	for _, p := range programs {
+		if !pgtest.Await(pgtest.Patience, func() (beats bool) {
+			ok(m.T, m.pool.QueryRow(m.Context(), "SELECT EXISTS (SELECT FROM txwork.process "+
+				"WHERE host = $1 AND starts_with(language, $2) AND serves <> '[]')", host, p.language.name+" ").Scan(&beats))
+			return beats
+		}) {
+			m.Fatalf("%s sends no beat", p.Name)
+		}
+	}
+}
+
+// terminates ends a session of the workers, or more. One in psql has none most of the time.
+func (m *machine) terminates() {
+	m.Helper()
+	if !pgtest.Await(pgtest.Patience, func() bool {
+		var n int
+		ok(m.T, m.pool.QueryRow(m.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE backend_type = 'client backend' AND application_name <> $1`, observer).Scan(&n))
+		return n > 0
+	}) {
+		m.Fatal("the workers have no sessions")
+	}
 }
 
 // freezesWithRows stops workers when they have rows, and no statement of theirs runs that would still settle some.
