@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -236,6 +237,7 @@ func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid
 		return id, token, err
 	}
 	token = workqueue.NewOwnerToken()
+	rand.Read(token[:6]) // of a process of its own, which loses this lease alone
 	claimed, err := w.jobs.Table().On(w.Pool).Claim(ctx, token, lease, 1, name, int16(jobs.Normal))
 	if err == nil && len(claimed) != 1 {
 		err = fmt.Errorf("%d jobs of queue %s were claimed", len(claimed), name)
