@@ -193,10 +193,11 @@ func (w *walk) claim(c Change) {
 }
 
 // claimed is the time of a claim by the server's clock: the beginning of the transaction, or in the SQL functions,
-// whose callers may be in a transaction for long, the time from which the lease counts.
+// whose callers may be in a transaction for long, the time from which the lease counts. A fetch looks for rows before
+// that. If the clock steps back in between, the beginning is later.
 func (c Change) claimed() time.Time {
-	if strings.HasPrefix(c.App, sqlPrefix) {
-		return c.New.Locked.Add(-lease)
+	if at := c.New.Locked.Add(-lease); strings.HasPrefix(c.App, sqlPrefix) && at.After(c.TxnAt) {
+		return at
 	}
 	return c.TxnAt
 }

@@ -446,15 +446,26 @@ func wake(c chan struct{}) {
 }
 
 // settleAll repeats a settle until it is answered: an answer that was lost is given again. It gives up when others
-// should take the rows.
+// should take the rows. If the server refuses it, each row is settled alone.
 func (t *table) settleAll(s *session, rows []*Row) {
+	refusals := 3 // of one row, such as for a deadlock
 	for end := time.Now().Add(5 * t.worker.Lease); len(rows) > 0 && time.Now().Before(end); {
 		sql, args := t.call(rows)
-		if s.query(t.worker.deadline, t.worker.InTransactions, sql, args, func(pgx.Rows) error { return nil }) == nil {
+		err := s.query(t.worker.deadline, t.worker.InTransactions, sql, args, func(pgx.Rows) error { return nil })
+		if err == nil || t.worker.deadline.Err() != nil {
 			return
 		}
-		if t.worker.deadline.Err() != nil {
-			return
+		if refused := new(pgconn.PgError); errors.As(err, &refused) {
+			if len(rows) == 1 && refusals == 0 {
+				return // its lease ends
+			}
+			if len(rows) > 1 { // one of them may hold up all
+				for _, r := range rows {
+					t.settleAll(s, []*Row{r})
+				}
+				return
+			}
+			refusals--
 		}
 		time.Sleep(errorPause)
 	}
