@@ -54,8 +54,7 @@ func (view) Bounded(param, name string) string {
 func (view) RefusesKey() string {
 	var checks []string
 	for i, name := range []string{"consumer", "source", "message_id"} {
-		checks = append(checks, sqltext.RefuseUnless(fmt.Sprintf("octet_length($%d) BETWEEN 1 AND %d", i+1, MaxKeyPart),
-			name, fmt.Sprintf("must have 1 to %d bytes", MaxKeyPart), "Give it as receive gets it."))
+		checks = append(checks, sqltext.Sized(fmt.Sprintf("$%d", i+1), name, MaxKeyPart, "Give it as receive gets it."))
 	}
 	return strings.Join(checks, "\n    ")
 }

@@ -77,11 +77,14 @@ func (v view) Value(param, name string) string {
 }
 
 // QueueName checks the name of a queue.
-func (v view) QueueName() string {
-	return v.Refuse(fmt.Sprintf("octet_length($1) BETWEEN 1 AND %d", MaxQueue), "queue",
-		fmt.Sprintf("must have 1 to %d bytes", MaxQueue), "Give the queue's name.")
+func (view) QueueName() string {
+	return sqltext.Sized("$1", "queue", MaxQueue, "Give the queue's name.")
 }
 
-// MaxStep and MaxNote are the constants for the template.
-func (view) MaxStep() int { return MaxStep }
+// StepName checks the name of a step.
+func (view) StepName() string {
+	return sqltext.Sized("$3", "name", MaxStep, "Name the step, differently from the other steps of the job.")
+}
+
+// MaxNote is the constant for the template.
 func (view) MaxNote() int { return MaxNote }

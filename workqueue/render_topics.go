@@ -85,8 +85,8 @@ func (v view) ChecksTopic() string {
 		check += sqltext.RefuseUnless("$1 <> ''", lane.Name, "must not be empty", "Name the "+lane.Name+
 			" whose topic it is.") + "\n    "
 	}
-	return check + sqltext.RefuseUnless(fmt.Sprintf("octet_length($%d) BETWEEN 1 AND %d", v.TopicArgument(), maxTopic),
-		"topic", fmt.Sprintf("must have 1 to %d bytes", maxTopic), "Name a topic as its rows have it.")
+	return check + sqltext.Sized(fmt.Sprintf("$%d", v.TopicArgument()), "topic", maxTopic,
+		"Name a topic as its rows have it.")
 }
 
 // MaxAside, MaxTopic and TopicPayload are the constants for the templates.

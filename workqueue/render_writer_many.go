@@ -177,8 +177,7 @@ func (m *manyView) insert(guarded bool) string {
 	if guarded {
 		in.Order = m.order()
 	}
-	text := m.replaced(m.bodyOf("insert", in), "insert", arrays)
-	return "            " + strings.ReplaceAll(text, "\n", "\n            ")
+	return sqltext.Indented(m.replaced(m.bodyOf("insert", in), "insert", arrays), 12)
 }
 
 // order is the order in which rows are written: that of their unique values, so that two writers of the same values

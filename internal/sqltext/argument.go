@@ -32,6 +32,12 @@ func Listed(param, name string, most int) string {
 		"Leave out NULL, and call once for each part of a longer array.")
 }
 
+// Sized refuses a text that does not have 1 to most bytes, NULL included.
+func Sized(param, name string, most int, hint string) string {
+	return RefuseUnless(fmt.Sprintf("octet_length(%s) BETWEEN 1 AND %d", param, most), name,
+		fmt.Sprintf("must have 1 to %d bytes", most), hint)
+}
+
 // Given refuses NULL.
 func Given(param, name, hint string) string {
 	return RefuseUnless(param+" IS NOT NULL", name, "must not be NULL", hint)

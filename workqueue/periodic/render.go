@@ -3,7 +3,6 @@ package periodic
 import (
 	"cmp"
 	"embed"
-	"fmt"
 	"strings"
 	"text/template"
 
@@ -70,8 +69,7 @@ func (v view) Inline(file string, args ...string) string {
 
 // RefuseName refuses what can be no name.
 func (view) RefuseName() string {
-	return sqltext.RefuseUnless(fmt.Sprintf("octet_length($1) BETWEEN 1 AND %d", MaxName), "name",
-		fmt.Sprintf("must have 1 to %d bytes", MaxName), "Give the name of a schedule.")
+	return sqltext.Sized("$1", "name", MaxName, "Give the name of a schedule.")
 }
 
 // NewID is the id of an occurrence that is asked for.

@@ -32,8 +32,7 @@ DECLARE
     put boolean;
 BEGIN
     {{.Holder}}
-    {{.Refuse (printf "octet_length($3) BETWEEN 1 AND %d" .MaxStep) "name" (printf "must have 1 to %d bytes" .MaxStep)
-        "Name the step, differently from the other steps of the job."}}
+    {{.StepName}}
     {{.Value "$4" "value"}}
     DELETE FROM {{.Step}} AS s -- those that a Replace has made void
     WHERE s.job_id = $2 AND EXISTS (SELECT {{.Held}} AND NOT t.trail);
