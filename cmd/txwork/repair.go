@@ -40,6 +40,7 @@ var (
 		settled: unbegunStates}
 	discarding = verb{function: "discard", done: "discarded", question: "Discard %s?", settled: []string{"cancelled"}}
 	deleting   = verb{function: "delete", done: "deleted", question: "Delete %s for good?"}
+	unblocking = verb{function: "unblock", done: "unblocked", settled: []string{"failed"}} // only of rows that are named
 )
 
 func newRedriveCommand(a *app) *cobra.Command {
@@ -177,11 +178,9 @@ func (a *app) decider(cmd *cobra.Command, v verb, whole allFlag, args func(*data
 			if v.args, err = args(d); err != nil {
 				return err
 			}
-			r := repair{db: d, table: t, verb: v, decide: func(ids []uuid.UUID) ([]decision, error) {
-				return d.decide(cmd.Context(), t, v, ids)
-			}}
+			r := repair{db: d, table: t, verb: v}
 			if len(ids) > 0 {
-				err = r.named(ids)
+				err = r.named(cmd.Context(), ids)
 			} else {
 				err = r.selected(cmd.Context(), s)
 			}
@@ -238,7 +237,6 @@ type repair struct {
 	db    *database
 	table *workqueue.Table
 	verb
-	decide func([]uuid.UUID) ([]decision, error)
 
 	selecting *selected // nil if the rows were named
 	changed   int
@@ -251,9 +249,9 @@ type unchangedRow struct {
 	Reason string    `json:"reason"` // why it was left alone
 }
 
-func (r *repair) named(ids []uuid.UUID) error {
+func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 	for batch := range slices.Chunk(ids, repairBatch) {
-		all, err := r.decide(batch)
+		all, err := r.db.decide(ctx, r.table, r.verb, batch)
 		if err != nil {
 			return err
 		}

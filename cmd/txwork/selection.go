@@ -104,7 +104,7 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 	progress := r.db.app.newTally(r.done, "rows", int64(r.selecting.Matched))
 	defer progress.end()
 	return r.db.each(ctx, r.table, s.filter, s.limit, parts, func(ids []uuid.UUID) (int, error) {
-		all, err := r.decide(ids)
+		all, err := r.db.decide(ctx, r.table, r.verb, ids)
 		n := changedOf(all)
 		r.changed += n
 		progress.set(int64(r.changed))

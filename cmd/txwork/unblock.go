@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/outbox"
@@ -16,11 +15,8 @@ func newUnblockCommand(a *app) *cobra.Command {
 			return err
 		}
 		return a.withOutbox(cmd.Context(), outbox.Options{}, func(d *database, box *outbox.Outbox) error {
-			v := verb{function: "unblock", done: "unblocked", settled: []string{"failed"}}
-			r := repair{db: d, table: box.Table(), verb: v, decide: func(ids []uuid.UUID) ([]decision, error) {
-				return d.decide(cmd.Context(), box.Table(), v, ids)
-			}}
-			return r.report(r.named(ids), *asJSON)
+			r := repair{db: d, table: box.Table(), verb: unblocking}
+			return r.report(r.named(cmd.Context(), ids), *asJSON)
 		})
 	}
 	return cmd
