@@ -32,10 +32,18 @@ func (s *session) use(ctx context.Context, do func(context.Context, *pgx.Conn) e
 		}
 	}
 	err = do(ctx, s.conn)
-	if refused, ok := errors.AsType[*pgconn.PgError](err); err != nil && (!ok || refused.Severity != "ERROR") {
+	if err != nil && refusal(err) == nil {
 		s.close()
 	}
 	return err
+}
+
+// refusal is the server's error for a statement, after which the session goes on, and nil for all others.
+func refusal(err error) *pgconn.PgError {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Severity == "ERROR" {
+		return e
+	}
+	return nil
 }
 
 // commit calls do in a transaction.

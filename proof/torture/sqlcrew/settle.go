@@ -4,7 +4,66 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 )
+
+// settle settles rows until there are no more, many in one call where it can.
+func (t *table) settle() {
+	s := &session{config: t.worker.Connect}
+	defer s.close()
+	for r := range t.ended {
+		rows := []*Row{r}
+		for more := true; more && len(rows) < settleBatch; {
+			select {
+			case next, open := <-t.ended:
+				if more = open; open {
+					rows = append(rows, next)
+				}
+			default:
+				more = false
+			}
+		}
+		t.settleAll(s, slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool { return r.completed }))
+		t.worker.Settled()
+		for _, r := range rows {
+			r.cancel()
+			t.mu.Lock()
+			if t.held[r.id] == r {
+				delete(t.held, r.id)
+			}
+			t.mu.Unlock()
+			t.free <- struct{}{}
+		}
+		wake(t.settled)
+	}
+}
+
+// settleAll repeats a settle until it is answered: an answer that was lost is given again. It gives up when others
+// should take the rows. If the server refuses it, each row is settled alone.
+func (t *table) settleAll(s *session, rows []*Row) {
+	refused := 0
+	for end := time.Now().Add(5 * t.worker.Lease); len(rows) > 0 && time.Now().Before(end); time.Sleep(errorPause) {
+		sql, args := t.call(rows)
+		err := s.query(t.worker.deadline, t.worker.InTransactions, sql, args, func(pgx.Rows) error { return nil })
+		switch {
+		case err == nil || t.worker.deadline.Err() != nil:
+			return
+		case refusal(err) == nil: // the answer was lost
+		case len(rows) > 1: // one of them may hold up all
+			for _, r := range rows {
+				t.settleAll(s, []*Row{r})
+			}
+			return
+		case refused == refusals:
+			return
+		default:
+			refused++
+		}
+	}
+}
 
 // call is the call that settles rows: settle takes all outcomes, and the short forms those that are alike.
 func (t *table) call(rows []*Row) (sql string, args []any) {
