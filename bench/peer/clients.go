@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -88,6 +89,18 @@ func (f Foreign) Prepare(ctx context.Context, c protocol.Config, more string) er
 		return err
 	}
 	return Exec(ctx, c, text+"\n"+more)
+}
+
+// Encoded are bodies in JSON.
+func Encoded(bodies []protocol.Body) ([]json.RawMessage, error) {
+	texts := make([]json.RawMessage, len(bodies))
+	for i, b := range bodies {
+		var err error
+		if texts[i], err = json.Marshal(b); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
 }
 
 // All returns an error unless all items that were taken are settled.

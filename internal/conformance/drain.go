@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -51,11 +50,7 @@ func settleEach(ctx context.Context, o ops, rows []workqueue.Row, again func(wor
 		outcomes = append(outcomes, st)
 	}
 	if f, ok := o.(functionOps); ok {
-		encoded, err := json.Marshal(outcomes)
-		if err != nil {
-			return err
-		}
-		_, err = f.told(ctx, "SELECT place, id, result FROM "+f.call("settle", 1), string(encoded))
+		_, err := f.settleEach(ctx, outcomes)
 		return err
 	}
 	for i, row := range rows {

@@ -209,11 +209,16 @@ func (o functionOps) leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID
 				"delay": floored(delay).Seconds(), "error": sendable(cause)})
 		}
 	}
+	return o.settleEach(ctx, outcomes)
+}
+
+// settleEach settles rows with an outcome for each.
+func (o functionOps) settleEach(ctx context.Context, outcomes []outcome) ([]uuid.UUID, error) {
 	encoded, err := json.Marshal(outcomes)
 	if err != nil {
 		return nil, err
 	}
-	return o.told(ctx, "SELECT place, id, result FROM "+o.call("settle", 1), string(encoded))
+	return o.told(ctx, "settle", string(encoded))
 }
 
 func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
@@ -225,12 +230,11 @@ func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUI
 // does not hold as an error.
 func (o functionOps) settle(ctx context.Context, function string, owner uuid.UUID, ids []uuid.UUID,
 	args ...any) ([]uuid.UUID, error) {
-	args = append([]any{owner, append([]uuid.UUID{}, ids...)}, args...)
-	return o.told(ctx, "SELECT place, id, result FROM "+o.call(function, len(args)), args...)
+	return o.told(ctx, function, append([]any{owner, append([]uuid.UUID{}, ids...)}, args...)...)
 }
 
-func (o functionOps) told(ctx context.Context, query string, args ...any) (changed []uuid.UUID, err error) {
-	rows, err := o.tx.Query(ctx, query, described(args)...)
+func (o functionOps) told(ctx context.Context, function string, args ...any) (changed []uuid.UUID, err error) {
+	rows, err := o.tx.Query(ctx, "SELECT place, id, result FROM "+o.call(function, len(args)), described(args)...)
 	if err != nil {
 		return nil, err
 	}

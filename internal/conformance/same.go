@@ -22,6 +22,9 @@ type exception struct {
 	of           func(Case) bool // nil: every table
 }
 
+// applies reports whether the table has the exception.
+func (e exception) applies(c Case) bool { return e.of == nil || e.of(c) }
+
 // onlyInGo are all exceptions.
 var onlyInGo = []exception{
 	{"input/nil transaction", "a transaction is a value of Go", nil},
@@ -39,7 +42,7 @@ var onlyInGo = []exception{
 
 // isOnlyInGo reports whether a test is an exception.
 func isOnlyInGo(c Case, name string) bool {
-	return slices.ContainsFunc(onlyInGo, func(e exception) bool { return e.name == name && (e.of == nil || e.of(c)) })
+	return slices.ContainsFunc(onlyInGo, func(e exception) bool { return e.name == name && e.applies(c) })
 }
 
 func hasLanes(c Case) bool { return len(c.Spec.Lanes) > 0 }
@@ -95,7 +98,7 @@ func differences(inGo, inSQL map[string]bool, c Case) (problems []string) {
 	}
 	needed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(inGo)) {
-		i := slices.IndexFunc(onlyInGo, func(e exception) bool { return has(e.name, name) && (e.of == nil || e.of(c)) })
+		i := slices.IndexFunc(onlyInGo, func(e exception) bool { return has(e.name, name) && e.applies(c) })
 		if i >= 0 {
 			needed[onlyInGo[i].name] = true
 		}
@@ -107,7 +110,7 @@ func differences(inGo, inSQL map[string]bool, c Case) (problems []string) {
 		}
 	}
 	for _, e := range onlyInGo {
-		if !needed[e.name] && (e.of == nil || e.of(c)) {
+		if !needed[e.name] && e.applies(c) {
 			problems = append(problems, e.name+" is an exception, and no test through pgx")
 		}
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -46,16 +45,13 @@ func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
 
 // InsertMany calls its function for each task, in one statement: there is none for many.
 func (s *session) InsertMany(ctx context.Context, bodies []protocol.Body) error {
-	params := make([]json.RawMessage, len(bodies))
-	for i, b := range bodies {
-		var err error
-		if params[i], err = json.Marshal(b); err != nil {
-			return err
-		}
+	params, err := peer.Encoded(bodies)
+	if err != nil {
+		return err
 	}
 	const spawn = "SELECT count(s.task_id) FROM unnest($2::jsonb[]) AS p, absurd.spawn_task($1, 'noop', p) AS s"
 	var spawned int
-	err := s.pool.QueryRow(ctx, spawn, queue, params).Scan(&spawned)
+	err = s.pool.QueryRow(ctx, spawn, queue, params).Scan(&spawned)
 	return peer.All(spawned, len(bodies), err)
 }
 

@@ -50,6 +50,7 @@ func describe(c protocol.Config) protocol.Description {
 	return protocol.Description{
 		Name: "txwork's functions", Version: "devel", // the runner names the commit
 		Profiles: peer.Taking(table(c) + "_fetch and _ack"), Retained: true, Deleted: true,
+		// each part can use an index and does not read done messages
 		UnfinishedSQL: "SELECT count(*) FROM " + table(c) + " WHERE completed_at IS NULL AND NOT waiting OR completed_at " +
 			"IS NULL AND waiting OR failed_at IS NOT NULL",
 	}

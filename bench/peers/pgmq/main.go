@@ -52,12 +52,9 @@ func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
 }
 
 func (s *session) InsertMany(ctx context.Context, bodies []protocol.Body) error {
-	messages := make([]json.RawMessage, len(bodies))
-	for i, b := range bodies {
-		var err error
-		if messages[i], err = json.Marshal(b); err != nil {
-			return err
-		}
+	messages, err := peer.Encoded(bodies)
+	if err != nil {
+		return err
 	}
 	rows, err := s.pool.Query(ctx, "SELECT pgmq.send_batch($1, $2::jsonb[])", queue, messages)
 	if err != nil {
