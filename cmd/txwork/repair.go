@@ -40,7 +40,8 @@ var (
 		settled: unbegunStates}
 	discarding = verb{function: "discard", done: "discarded", question: "Discard %s?", settled: []string{"cancelled"}}
 	deleting   = verb{function: "delete", done: "deleted", question: "Delete %s for good?"}
-	unblocking = verb{function: "unblock", done: "unblocked", settled: []string{"failed"}} // only of rows that are named
+	// only of rows that are named, so without a question
+	unblocking = verb{function: "unblock", done: "unblocked", settled: []string{"failed"}}
 )
 
 func newRedriveCommand(a *app) *cobra.Command {
