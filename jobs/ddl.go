@@ -24,7 +24,7 @@ var (
 )
 
 // schemaFiles are ordered so that each depends only on those before it.
-var schemaFiles = []string{"table", "queue", "unique", "unique_hash", "record", "forget", "admit",
+var schemaFiles = []string{"table", "queue", "unique", "unique_hash", "record", "forget", "spans", "admit",
 	"permit", "take", "give_start", "slot", "slot_sweep", "policies", "work", "rules"}
 
 // DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that drop them.
@@ -78,12 +78,11 @@ func (v view) qualified(suffix string) string {
 // Table is the table of jobs.
 func (v view) Table() string { return v.qualified("") }
 
-// Queue is the table of the queues' rules, Bucket the table of their rate limits' tokens, Given the table of the starts
-// that were given back, and Slot the table of the running jobs that count against a limit.
-func (v view) Queue() string  { return v.qualified("_queue") }
-func (v view) Bucket() string { return v.qualified("_bucket") }
-func (v view) Given() string  { return v.qualified("_given") }
-func (v view) Slot() string   { return v.qualified("_slot") }
+// Queue is the table of the queues' rules, Start the table of the starts that count against a rate, and Slot the table of
+// the running jobs that count against a limit.
+func (v view) Queue() string { return v.qualified("_queue") }
+func (v view) Start() string { return v.qualified("_start") }
+func (v view) Slot() string  { return v.qualified("_slot") }
 
 // Attempt and Step are the tables of recorded attempts and steps.
 func (v view) Attempt() string { return v.qualified("_attempt") }
@@ -98,9 +97,9 @@ func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + su
 // SeesSlots refuses roles that do not see all jobs, rules and slots of queues, and SeesTrail those that do
 // not see all attempts and steps; see [sqltext.SeesAll]. SeesRules is for claims, which need only the rules and slots:
 // policies.sql shows these to all.
-func (v view) SeesSlots() string { return sqltext.SeesAll(v.Table(), v.Queue(), v.Bucket(), v.Slot()) }
+func (v view) SeesSlots() string { return sqltext.SeesAll(v.Table(), v.Queue(), v.Start(), v.Slot()) }
 func (v view) SeesRules() string {
-	return sqltext.SeesShared(v.Queue(), v.Bucket(), v.Given(), v.Slot())
+	return sqltext.SeesShared(v.Queue(), v.Start(), v.Slot())
 }
 func (v view) SeesTrail() string { return sqltext.SeesAll(v.Attempt(), v.Step()) }
 
@@ -131,7 +130,7 @@ func (v view) Announce() string { return v.spec.Announce() }
 // MaxQueue is the constant for the template of the queues' table.
 func (v view) MaxQueue() int { return MaxQueue }
 
-// MaxPermits is how many permits a claim takes at most.
+// MaxPermits is how many permits or starts a claim takes at most.
 func (view) MaxPermits() int { return 64 }
 
 // MinRate and MaxRate bound the rate of a queue. They are the bounds for a key's rate, too.

@@ -14,7 +14,7 @@ import (
 // that listen look for due rows at once.
 //
 // Advance moves these times, in live rows and in rows that have ended: due_at, locked_until, created_at, completed_at,
-// failed_at and cancelled_at; deadlines of joins; the refill of rate limits; and the new time of a timer that was set
+// failed_at and cancelled_at; deadlines of joins; the starts that count against the rate of a queue; and the new time of a timer that was set
 // again while it fires. Rows that were due in less than d are therefore due now, leases that would have expired have
 // expired, retention and deduplication windows have passed, and rows are older.
 //
@@ -70,24 +70,28 @@ func advance(t testing.TB, q Querier, d time.Duration, schema, table string) {
 	}
 }
 
-// selectTimes lists the tables of a schema with their timestamptz columns, and whether each is a core table.
+// selectTimes lists the tables of a schema with their timestamptz columns and the times of starts, and whether each is a
+// core table.
 const selectTimes = `SELECT concat_ws(' ', coalesce(obj_description(c.oid, 'pg_class'), '') LIKE 'txwork core %', c.relname,
 		string_agg(a.attname, ' ' ORDER BY a.attnum))
 	FROM pg_class AS c
 	JOIN pg_namespace AS n ON n.oid = c.relnamespace
 	JOIN pg_attribute AS a ON a.attrelid = c.oid
 	JOIN pg_type AS y ON y.oid = a.atttypid
-	WHERE n.nspname = $1::text AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND coalesce(nullif(y.typbasetype, 0), y.oid) = 'timestamptz'::regtype
+	WHERE n.nspname = $1::text AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+		AND (coalesce(nullif(y.typbasetype, 0), y.oid) = 'timestamptz'::regtype
+			OR c.relname LIKE '%\_start' AND a.attname = 'at')
 	GROUP BY c.oid, c.relname
 	ORDER BY c.relname`
 
 // clock names the columns that move in one table.
 type clock struct {
-	table string
-	owner string // the core table that it belongs to; empty for a core table
-	live  []string
-	ended []string // only for core tables
-	plan  bool     // a table of schedules
+	table  string
+	owner  string // the core table that it belongs to; empty for a core table
+	live   []string
+	ended  []string // only for core tables
+	plan   bool     // a table of schedules
+	starts bool     // a table of starts
 }
 
 // Columns that move: those of core tables, in live rows and in rows that have ended, and those of timers.
@@ -99,8 +103,8 @@ var (
 )
 
 // belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move.
-var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_bucket", "_given", "_slot",
-	"_attempt", "_step"}
+var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_start", "_slot", "_attempt",
+	"_step"}
 
 func clocksOf(lines []string) []clock {
 	columns := map[string][]string{}
@@ -126,7 +130,8 @@ func clocksOf(lines []string) []clock {
 		clocks = append(clocks, c)
 		for _, suffix := range belongings {
 			if slices.Contains(others, table+suffix) {
-				clocks = append(clocks, clock{table: table + suffix, owner: table, live: columns[table+suffix]})
+				clocks = append(clocks, clock{table: table + suffix, owner: table, live: columns[table+suffix],
+					starts: suffix == "_start"})
 			}
 		}
 	}
@@ -152,6 +157,9 @@ func (c clock) move(ctx context.Context, q Querier, schema string, d time.Durati
 	if c.plan {
 		statements = append(statements, c.ahead(schema))
 	}
+	if c.starts {
+		statements = []string{c.startsBack(schema)}
+	}
 	for _, text := range statements {
 		if err := exec(ctx, q, text, fmt.Sprintf("%d microseconds", d.Microseconds())); err != nil {
 			return err
@@ -170,6 +178,15 @@ func (c clock) ahead(schema string) string {
 	return fmt.Sprintf(`UPDATE %q.%q SET headers = coalesce(headers, '{}') || jsonb_build_object('txwork-ahead',
 		(coalesce((headers ->> 'txwork-ahead')::bigint, 0) + extract(epoch FROM $1::text::interval) * 1000000)::bigint::text)`,
 		schema, c.table)
+}
+
+// startsBack moves the starts of queues, which are microseconds since 1970. The rows are written anew, in order, since an
+// update could meet the place of one that has not moved yet.
+func (c clock) startsBack(schema string) string {
+	return fmt.Sprintf(`WITH moved AS (DELETE FROM %[1]q.%[2]q RETURNING *)
+		INSERT INTO %[1]q.%[2]q (queue, at, job_id, owner_token)
+		SELECT queue, at - (extract(epoch FROM $1::text::interval) * 1000000)::bigint, job_id, owner_token FROM moved
+		ORDER BY at`, schema, c.table)
 }
 
 func (c clock) update(schema string, columns []string, where string) string {

@@ -295,12 +295,13 @@ func (v view) PutBackDue() string {
 	return "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"
 }
 
-// PutBackRule returns the lane whose rule has counted a start that did not happen; empty: none has.
+// PutBackRule returns the lane whose rule has counted a start that did not happen, and whose claim that was; empty: none
+// has.
 func (v view) PutBackRule() string {
 	if v.Admission == "" || !v.IsLeaving && !v.IsReleasing {
 		return ""
 	}
-	return ", t." + quote(v.Admission) + " AS rule"
+	return ", t." + quote(v.Admission) + " AS rule, s.token AS owner"
 }
 
 // History is the array of the headers in which the database keeps what happened to a row.

@@ -59,20 +59,20 @@ type Spec struct {
 	// every way in, with the functions that the domain's migration makes:
 	//
 	//	<table>_admit(value, want integer)
-	//	    RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text, exclusive boolean)
+	//	    RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+	//	<table>_starts(value, want integer) RETURNS bigint[]
 	//	<table>_permit(value, want integer) RETURNS integer[]
-	//	<table>_take(value, ids uuid[], permits integer[]) RETURNS void
-	//	<table>_give_start(value, n integer) RETURNS void
+	//	<table>_take(value, owner_token uuid, ids uuid[], permits integer[], starts bigint[]) RETURNS void
+	//	<table>_give_start(value, owner_token uuid, ids uuid[]) RETURNS void
 	//
 	// admit is called before the claim, in its transaction: how many rows may be claimed; if they are fewer than
 	// wanted, after how many seconds to ask again, where 0 leaves that to the poll interval; whether the value has a
-	// rule at all; what keeps rows back: paused, limit, rate, busy or NULL; and whether other claims of the value wait
-	// for this transaction, which should be for no more than a moment. Unless there is no rule, permit is called then,
-	// with that number: it locks so many permits, which no claim has beside this one until it commits, and of which a
-	// NULL counts as none. The claim takes at most as many rows. A result that is NULL bounds nothing. take is called
-	// in the same statement with the rows that were claimed and the permits. give_start is called, rule or not, by the
-	// statement that puts n claimed rows back before they have started. It must not wait, and an error of it would keep
-	// the rows from being settled.
+	// rule at all; and what keeps rows back: paused, limit, rate, busy or NULL. Unless there is no rule, starts and
+	// permit are called then: they lock so many starts of a rate and permits to run, which no claim has beside this one
+	// until it commits, and of which a NULL counts as none. The claim takes at most as many rows as it has of both. A
+	// result that is NULL bounds nothing. take is called in the same statement with the rows that were claimed, and with
+	// permits and starts. give_start is called, rule or not, by the statement that puts rows back that were claimed and
+	// have not started. None of them may wait, and an error of give_start would keep the rows from being settled.
 	// Workers ask for a value that had no rule when they asked last only twice a second. Default: every due row may be
 	// claimed.
 	Admission string

@@ -19,25 +19,27 @@ func byRule(s *workqueue.Spec) {
 // everything is a rule that lets every row pass.
 const everything = `
 	CREATE FUNCTION notes_admit(topic text, want integer)
-	RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text, exclusive boolean)
-	LANGUAGE sql AS $$SELECT want, 0::double precision, true, NULL, false$$;
+	RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+	LANGUAGE sql AS $$SELECT want, 0::double precision, true, NULL$$;
+	CREATE FUNCTION notes_starts(topic text, want integer) RETURNS bigint[] LANGUAGE sql AS 'SELECT NULL::bigint[]';
 	CREATE FUNCTION notes_permit(topic text, want integer) RETURNS integer[] LANGUAGE sql AS 'SELECT NULL::integer[]';
-	CREATE FUNCTION notes_take(topic text, ids uuid[], permits integer[]) RETURNS void LANGUAGE sql AS '';
-	CREATE FUNCTION notes_give_start(topic text, n integer) RETURNS void LANGUAGE sql AS ''`
+	CREATE FUNCTION notes_take(topic text, owner_token uuid, ids uuid[], permits integer[], starts bigint[]) RETURNS void LANGUAGE sql AS '';
+	CREATE FUNCTION notes_give_start(topic text, owner_token uuid, ids uuid[]) RETURNS void LANGUAGE sql AS ''`
 
 // quota is a rule that lets rows pass until a quota that the database keeps is used up.
 const quota = `
 	CREATE TABLE $quota AS SELECT 7 AS n;
 	CREATE TABLE $taken (id uuid);
 	CREATE FUNCTION notes_admit(topic text, want integer)
-	RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text, exclusive boolean)
-	LANGUAGE sql AS $$SELECT least(q.n, want), 0.02::double precision, true, 'rate', true FROM $quota AS q FOR UPDATE$$;
+	RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+	LANGUAGE sql AS $$SELECT least(q.n, want), 0.02::double precision, true, 'rate' FROM $quota AS q FOR UPDATE$$;
+	CREATE FUNCTION notes_starts(topic text, want integer) RETURNS bigint[] LANGUAGE sql AS 'SELECT NULL::bigint[]';
 	CREATE FUNCTION notes_permit(topic text, want integer) RETURNS integer[] LANGUAGE sql AS 'SELECT NULL::integer[]';
-	CREATE FUNCTION notes_take(topic text, ids uuid[], permits integer[]) RETURNS void LANGUAGE sql AS '
+	CREATE FUNCTION notes_take(topic text, owner_token uuid, ids uuid[], permits integer[], starts bigint[]) RETURNS void LANGUAGE sql AS '
 		UPDATE $quota SET n = n - cardinality(ids);
 		INSERT INTO $taken SELECT unnest(ids)';
-	CREATE FUNCTION notes_give_start(topic text, n integer) RETURNS void LANGUAGE sql AS '
-		UPDATE $quota SET n = quota.n + $2'`
+	CREATE FUNCTION notes_give_start(topic text, owner_token uuid, ids uuid[]) RETURNS void LANGUAGE sql AS '
+		UPDATE $quota SET n = quota.n + cardinality($3)'`
 
 func TestAdmissionBoundsClaims(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,8 @@ const seedRows = `
 	FROM generate_series(1, 60) AS i;
 	INSERT INTO jobs (kind, queue, priority, args, headers) SELECT 'k', 'odd', 2, '{}', '{}' FROM generate_series(1, 90);
 	INSERT INTO jobs_queue (name, max_running, rate, burst) SELECT 'q' || i, 10, 10, 10 FROM generate_series(1, 60) AS i;
-	INSERT INTO jobs_bucket (queue, tokens) SELECT 'q' || i, 1 FROM generate_series(1, 60) AS i;
+	INSERT INTO jobs_start (queue, at, job_id, owner_token)
+		SELECT 'q' || i, i, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, 60) AS i;
 	INSERT INTO jobs_slot (job_id, queue) SELECT gen_random_uuid(), 'q' || i FROM generate_series(1, 60) AS i;
 	INSERT INTO jobs_attempt (job_id, attempt, ended_at, outcome) SELECT gen_random_uuid(), 1, now(), 'failed'
 	FROM generate_series(1, 60);

@@ -260,7 +260,7 @@ func TestAQueueWithARate(t *testing.T) {
 	w.goneNow("unserved", nil)
 	w.goneNow("backlog", nil)
 
-	w.exec("UPDATE jobs_bucket SET refilled_at = now() - interval '1 hour'") // the worker has not come again
+	w.exec("UPDATE jobs_start SET at = at - 3600000000") // the worker has not come again
 	w.goneNow("queue-saturated", nil)
 	w.finds("backlog", []string{"queue mail"})
 }

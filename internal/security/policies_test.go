@@ -134,15 +134,17 @@ func TestSideTablesShowWhatTheirRowsShow(t *testing.T) {
 	}
 	acme := f.tenant("acme")
 	f.exec(f.db.Pool, "INSERT INTO jobs_slot (job_id, queue) VALUES ($1, 'globex.q')", uuid.New())
+	f.exec(f.db.Pool, "INSERT INTO jobs_start (queue, at, job_id, owner_token) VALUES ('globex.q', 0, $1, $1)", uuid.New())
 	for _, change := range []string{"UPDATE jobs_queue SET paused = true", "DELETE FROM jobs_queue",
-		"DELETE FROM jobs_slot", "UPDATE jobs_slot SET queue = 'acme.q'", "DELETE FROM jobs_bucket"} {
+		"DELETE FROM jobs_slot", "UPDATE jobs_slot SET queue = 'acme.q'", "DELETE FROM jobs_start",
+		"UPDATE jobs_start SET at = 0"} {
 		if tag, err := acme.Exec(t.Context(), change); err != nil || tag.RowsAffected() > 0 {
 			t.Errorf("%s by acme: %v, %v", change, tag, err)
 		}
 	}
 	for _, change := range []string{"INSERT INTO jobs_queue (name, paused) VALUES ('globex.r', true)",
-		"INSERT INTO jobs_slot (job_id, queue) SELECT gen_random_uuid(), 'globex.q'", "UPDATE jobs_bucket SET tokens = 0",
-		"INSERT INTO jobs_bucket (queue, tokens) VALUES ('globex.r', -1e9)"} {
+		"INSERT INTO jobs_slot (job_id, queue) SELECT gen_random_uuid(), 'globex.q'",
+		"INSERT INTO jobs_start (queue, at, job_id, owner_token) SELECT 'globex.q', 1, gen_random_uuid(), gen_random_uuid()"} {
 		f.refuses(acme, forbidden, change)
 	}
 	f.refuses(acme, forbidden, "INSERT INTO jobs_attempt SELECT gen_random_uuid(), 1, now(), 'failed', 'forged'")
@@ -296,7 +298,7 @@ func TestPoliciesGoWithRowLevelSecurity(t *testing.T) {
 	f.follow()
 	secured := func() int {
 		return ask[int](f, "SELECT count(*)::int FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND "+
-			"c.relrowsecurity AND c.relname ~ '_(key_|join|attempt|step|queue|bucket|slot|topic)'", f.db.Schema)
+			"c.relrowsecurity AND c.relname ~ '_(key_|join|attempt|step|queue|start|slot|topic)'", f.db.Schema)
 	}
 	if n := secured(); n != len(sides)+13 {
 		t.Errorf("%d tables have row-level security, want all %d", n, len(sides)+13)

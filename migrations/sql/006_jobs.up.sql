@@ -131,11 +131,11 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_announce"() FROM PUBLIC;
 CREATE TRIGGER "jobs_announce" AFTER INSERT ON "{{schema}}"."jobs"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"();
 
--- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's functions admit and permit
--- before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the
+-- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's functions admit, starts and
+-- permit before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the
 -- result of admit; if no row was claimed, one row has only that.
 --
--- What these lock is locked until the claim commits, so a claim that got fewer permits than are free asks again soon.
+-- What these lock is locked until the claim commits, so a claim that got fewer than are free asks again soon.
 -- take is called once, after the update is complete, with the ids of all its rows.
 CREATE FUNCTION "{{schema}}"."jobs_claim_admitted"(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[], "queue" text[], "priority" smallint[]
@@ -157,6 +157,7 @@ AS $txwork$
 <<own>>
 DECLARE
     rule record;
+    starts bigint[];
     permits integer[];
     free integer;
 BEGIN
@@ -182,8 +183,10 @@ BEGIN
     END IF;
     SELECT a.admitted, a.again, a.bounded INTO rule FROM "{{schema}}"."jobs_admit"($6[1], $3) AS a;
     IF rule.bounded AND rule.admitted > 0 THEN
-        permits := "{{schema}}"."jobs_permit"($6[1], rule.admitted);
-        free := cardinality(array_remove(permits, NULL));
+        starts := "{{schema}}"."jobs_starts"($6[1], rule.admitted);
+        free := least(rule.admitted, cardinality(array_remove(starts, NULL)));
+        permits := "{{schema}}"."jobs_permit"($6[1], free);
+        free := least(free, cardinality(array_remove(permits, NULL)));
         IF free < rule.admitted THEN
             rule.admitted := free;
             rule.again := 0.05;
@@ -220,7 +223,7 @@ WHERE t.ctid = ANY (ARRAY(
     LIMIT least($3, rule.admitted)::int))
 RETURNING t AS claimed
     ), taken AS MATERIALIZED (
-        SELECT "{{schema}}"."jobs_take"($6[1], array_agg((c.claimed).id), permits)
+        SELECT "{{schema}}"."jobs_take"($6[1], $1, array_agg((c.claimed).id), permits, starts)
         FROM changed AS c
         HAVING count(*) > 0 AND rule.bounded
     )
@@ -326,6 +329,7 @@ DECLARE
     s record;
     taken tid[] := '{}';
     ids uuid[] := '{}';
+    starts bigint[];
     permits integer[];
     want integer;
     is_short boolean := false; -- the lanes had no more rows
@@ -464,25 +468,22 @@ BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), $2)))::bigint::text,
         true);
-    SELECT a.admitted, a.again, a.bounded, a.held, a.exclusive INTO own.rule
+    SELECT a.admitted, a.again, a.bounded, a.held INTO own.rule
     FROM "{{schema}}"."jobs_admit"($4, $3) AS a;
     batch := least($3, own.rule.admitted);
     is_refused := own.batch < 1;
-    IF own.rule.exclusive THEN
-        PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
-        true); -- the rule's lock is held until the transaction ends
-    END IF;
     IF own.rule.bounded AND NOT own.is_refused THEN
-        -- The caller may stay in its transaction, so it must not keep permits without rows. They are let go by the
-        -- rollback of a subtransaction, and as many as there are rows are locked anew.
+        -- The caller may stay in its transaction, so it must not keep starts and permits without rows. They are let go
+        -- by the rollback of a subtransaction, and as many as there are rows are locked anew.
         want := own.batch;
         start := own.reached;
         start_id := own.reached_id;
         LOOP
             BEGIN
-                permits := "{{schema}}"."jobs_permit"($4, own.want);
-                batch := least(own.want, cardinality(array_remove(own.permits, NULL)));
+                starts := "{{schema}}"."jobs_starts"($4, own.want);
+                batch := least(own.want, cardinality(array_remove(own.starts, NULL)));
+                permits := "{{schema}}"."jobs_permit"($4, own.batch);
+                batch := least(own.batch, cardinality(array_remove(own.permits, NULL)));
         FOR s IN
             SELECT c.ord, array_agg(c.ctid) AS rows, (array_agg(c.due_at))[count(*)] AS due_at,
                 (array_agg(c.id))[count(*)] AS id, array_agg(c.id) AS ids
@@ -511,7 +512,7 @@ SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
             reached[own.s.ord] := own.s.due_at;
             reached_id[own.s.ord] := own.s.id;
         END LOOP;
-                EXIT WHEN (cardinality(own.permits) > cardinality(own.ids)) IS NOT TRUE;
+                EXIT WHEN (greatest(cardinality(own.starts), cardinality(own.permits)) > cardinality(own.ids)) IS NOT TRUE;
                 RAISE SQLSTATE 'TXP01';
             EXCEPTION WHEN SQLSTATE 'TXP01' THEN
                 is_short := own.is_short OR cardinality(own.ids) < own.batch;
@@ -522,7 +523,7 @@ SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
                 reached_id := own.start_id;
             END;
         END LOOP;
-        IF own.batch < own.want OR own.batch = 0 AND NOT own.is_short THEN -- others have the permits
+        IF own.batch < own.want OR own.batch = 0 AND NOT own.is_short THEN -- others have them
             is_refused := own.batch = 0;
             rule.held := 'busy';
             rule.again := 0.05;
@@ -595,7 +596,7 @@ RETURNING t.*
                 HINT = 'A trigger of the table suppresses updates: it has to let claims pass.';
         END IF;
         IF own.rule.bounded THEN
-            PERFORM "{{schema}}"."jobs_take"($4, own.ids, own.permits);
+            PERFORM "{{schema}}"."jobs_take"($4, $1, own.ids, own.permits, own.starts);
         END IF;
     END IF;
 
@@ -880,9 +881,10 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) A
     FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
             generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
     WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled, t."queue" AS rule
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled, t."queue" AS rule, s.token AS owner
 ), given AS MATERIALIZED (
-    SELECT "{{schema}}"."jobs_give_start"(changed.rule, count(*)::integer) FROM changed GROUP BY changed.rule
+    SELECT "{{schema}}"."jobs_give_start"(changed.rule, changed.owner, array_agg(changed.id)) FROM changed
+    GROUP BY changed.rule, changed.owner
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, (SELECT count(*) FROM given) AS given)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -912,13 +914,14 @@ LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) A
         attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
     FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
     WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled, t."queue" AS rule,
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled, t."queue" AS rule, s.token AS owner,
         CASE WHEN t.status = 0 THEN t.due_at END AS back
 ), told AS MATERIALIZED (
     SELECT FROM changed
     HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
 ), given AS MATERIALIZED (
-    SELECT "{{schema}}"."jobs_give_start"(changed.rule, count(*)::integer) FROM changed GROUP BY changed.rule
+    SELECT "{{schema}}"."jobs_give_start"(changed.rule, changed.owner, array_agg(changed.id)) FROM changed
+    GROUP BY changed.rule, changed.owner
 ), settled AS (
 SELECT changed.id, changed.status, changed.cancelled FROM changed, told, (SELECT count(*) FROM given) AS given)
         SELECT coalesce(array_agg(c.id), '{}'),
@@ -3488,24 +3491,16 @@ CREATE TABLE "{{schema}}"."jobs_queue" (
     CHECK ((rate IS NULL) = (burst IS NULL))
 );
 
--- One row for each queue with a rate: its tokens.
-CREATE TABLE "{{schema}}"."jobs_bucket" (
-    queue text PRIMARY KEY,
-    tokens double precision CHECK (tokens BETWEEN -1e10::double precision AND 1e10::double precision),
-    refilled_at "{{schema}}"."jobs_time" NOT NULL DEFAULT clock_timestamp()
-) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
-
--- Starts of queues with a rate that were taken by a claim and did not happen: each settle that puts jobs back appends a
--- row, and the next claim of the queue, which holds its lock, takes it into the bucket. REPLICA IDENTITY FULL is for
--- publications, which refuse to delete rows of a table without a key.
-CREATE TABLE "{{schema}}"."jobs_given" (
+-- One row for each start of a queue with a rate. A start takes a span of 1/rate, which begins at the time of at, in
+-- microseconds since 1970. Claims insert rows and delete those that no rate asks for any more; what puts a job back
+-- that has not started deletes its row.
+CREATE TABLE "{{schema}}"."jobs_start" (
     queue text NOT NULL,
-    starts integer NOT NULL CHECK (starts > 0)
+    at bigint NOT NULL,
+    job_id uuid NOT NULL,
+    owner_token uuid NOT NULL,
+    PRIMARY KEY (queue, at)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
-
-ALTER TABLE "{{schema}}"."jobs_given" REPLICA IDENTITY FULL;
-
-CREATE INDEX "jobs_given_queue_idx" ON "{{schema}}"."jobs_given" (queue);
 
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
 -- row that the other needs.
@@ -3741,21 +3736,26 @@ FOR EACH ROW WHEN (OLD.trail IS NOT NULL OR OLD.attempts > 1 OR OLD.failed_at IS
     OR OLD.headers ->> 'txwork-redriven-at' IS NOT NULL)
 EXECUTE FUNCTION "{{schema}}"."jobs_forget"();
 
--- Returns how many of want jobs of a queue may be claimed now; if they are fewer, in how many seconds to ask again,
--- where 0 leaves that to the caller; whether the queue has a rule at all; which one keeps jobs back; and whether other
--- claims of the queue wait for this transaction. See Spec.Admission of package workqueue.
+-- Looks for up to want starts that the rate of a queue allows now. Each is the beginning of a span of 1/rate, in
+-- microseconds since 1970. again says in how many seconds there will be one more. Without a rate, both are NULL.
 --
--- Of a limit of running jobs, this counts only: the claim then gets permits, which nobody else has. It admits no more
--- than 64 jobs, because each permit is an entry of the lock table.
+-- The spans of all starts lie one behind the other, and begin no later than now and no earlier than a burst less one
+-- before it: the generic cell rate algorithm (ITU-T I.371), which admits what a token bucket does. In any time W, no
+-- more than rate * W + burst jobs start. Spans are rounded up to whole microseconds.
 --
--- Claims of a queue with a rate run one after another: each holds an advisory lock until its transaction ends. It is
--- no row lock, which other sessions could take by locking the row. A claim that does not get the lock within
--- lock_timeout takes nothing this time. A separate statement reads the bucket after the lock was granted, so its
--- snapshot (READ COMMITTED) includes what the previous claim took. The bucket's row is written under the lock
--- only, so a session that holds it is not a claim, and this does not wait for it. Starts that were given back
--- count as tokens; take moves them into the bucket.
-CREATE FUNCTION "{{schema}}"."jobs_admit"(queue text, want integer)
-RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text, exclusive boolean)
+-- A span that is taken is a row. Until that is visible, advisory locks stand for it, so claims never wait for each
+-- other, and a claim whose transaction stays open holds back only what it has taken. Claims do not begin their spans at
+-- the same times, so the locks are on cells of the length of a span, which lie fixed in time: a span locks the one or
+-- two that it touches, and spans that overlap touch the same cell. The rows are looked at once more when the cells are
+-- locked, by a separate statement, so its snapshot (READ COMMITTED) includes those of all claims that had them before.
+-- Rows are deleted a while after they have ceased to matter. A claim that was suspended for as long takes none of the
+-- spans that it had found.
+--
+-- A start that is given back, or whose claim was rolled back, leaves a gap behind the newest start. Gaps are taken when
+-- nothing is free before it, among the newest starts only, so that a claim reads a bounded number of rows.
+CREATE FUNCTION "{{schema}}"."jobs_spans"(
+    queue text, want integer, locking boolean, OUT starts bigint[], OUT again double precision
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -3763,25 +3763,139 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
-SET lock_timeout = '500ms'
 AS $txwork$
 #variable_conflict use_column
 DECLARE
     rule "{{schema}}"."jobs_queue"%ROWTYPE;
-    bucket "{{schema}}"."jobs_bucket"%ROWTYPE;
+    moment bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000);
+    length bigint;
+    depth bigint;
+    next bigint;
+BEGIN
+    SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
+    IF rule.rate IS NULL THEN
+        RETURN;
+    END IF;
+    length := ceil(1000000 / rule.rate::numeric)::bigint;
+    depth := least((rule.burst - 1) * ceil(1000000 / rule.rate::numeric), 4e18)::bigint;
+    next := coalesce((
+        SELECT s.at + length
+        FROM "{{schema}}"."jobs_start" AS s
+        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at <= moment
+        ORDER BY s.at DESC
+        LIMIT 1), moment - depth);
+    starts := '{}';
+    IF next <= moment THEN
+        starts := ARRAY(
+            SELECT f.at
+            FROM (
+                SELECT g.at
+                FROM (SELECT generate_series(next, moment, length) AS at) AS g -- not in FROM, where all would be computed
+                OFFSET 0) AS f
+            WHERE CASE WHEN NOT $3 THEN true ELSE pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
+                    (f.at) / length))
+                AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
+                    (f.at + length - 1) / length)) END
+            LIMIT $2);
+    END IF;
+    IF cardinality(starts) = 0 THEN
+        starts := ARRAY(
+            SELECT f.at
+            FROM (
+                SELECT generate_series(u.at - length, u.previous + length, -length) AS at
+                FROM (
+                    SELECT n.at, coalesce(lead(n.at) OVER (ORDER BY n.at DESC),
+                        CASE WHEN count(*) OVER () < 1000 THEN moment - depth - length END) AS previous
+                    FROM (
+                        SELECT s.at
+                        FROM "{{schema}}"."jobs_start" AS s
+                        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at <= moment
+                        ORDER BY s.at DESC
+                        LIMIT 1000) AS n) AS u
+                WHERE u.at - u.previous >= 2 * length
+                OFFSET 0) AS f
+            WHERE CASE WHEN NOT $3 THEN true ELSE pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
+                    (f.at) / length))
+                AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
+                    (f.at + length - 1) / length)) END
+            LIMIT $2);
+    END IF;
+    again := greatest(next + CASE WHEN next <= moment THEN cardinality(starts) ELSE 0 END * length - moment, 1000)
+        / 1000000.0;
+    IF NOT $3 THEN
+        RETURN;
+    END IF;
+    starts := ARRAY(
+        SELECT CASE WHEN u.at + depth + 10000000 > extract(epoch FROM clock_timestamp()) * 1000000
+            AND NOT EXISTS (
+                SELECT FROM "{{schema}}"."jobs_start" AS s WHERE s.queue = $1 AND s.at > u.at - length AND s.at < u.at + length)
+            THEN u.at END
+        FROM unnest(starts) AS u (at));
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_spans"(text, integer, boolean) FROM PUBLIC;
+
+-- Locks up to want starts that the rate of a queue allows, and returns them. NULL is one that was taken before it was
+-- locked. If the queue has no rate, the result is NULL. See Spec.Admission of package workqueue.
+CREATE FUNCTION "{{schema}}"."jobs_starts"(queue text, want integer) RETURNS bigint[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
+        IF EXISTS (
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_start"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
+                WHERE p.polrelid = s.id) IS NOT TRUE)
+        THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.jobs_queue or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+        END IF;
+    END IF;
+    RETURN (SELECT s.starts FROM "{{schema}}"."jobs_spans"($1, $2, true) AS s);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_starts"(text, integer) FROM PUBLIC;
+
+-- Returns how many of want jobs of a queue may be claimed now; if they are fewer, in how many seconds to ask again,
+-- where 0 leaves that to the caller; whether the queue has a rule at all; and which one keeps jobs back. See
+-- Spec.Admission of package workqueue.
+--
+-- This counts only: the claim then gets permits and starts, which nobody else has. It admits no more than
+-- 64 jobs, because each of these is an entry of the lock table, and half as many of a queue with both.
+CREATE FUNCTION "{{schema}}"."jobs_admit"(queue text, want integer)
+RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    rule "{{schema}}"."jobs_queue"%ROWTYPE;
     n bigint := $2;
     pause double precision := 0;
-    busy CONSTANT double precision := 0.05;
-    available double precision;
-    exclusive boolean := false;
+    allowed record;
     reason text;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_given"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         IF EXISTS (
-            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_given"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_start"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
             WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
                 WHERE p.polrelid = s.id) IS NOT TRUE)
         THEN
@@ -3792,11 +3906,11 @@ BEGIN
     END IF;
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
     IF rule.paused THEN
-        RETURN QUERY SELECT 0, pause, true, 'paused', false;
+        RETURN QUERY SELECT 0, pause, true, 'paused';
         RETURN;
     END IF;
     IF rule.max_running IS NULL AND rule.rate IS NULL THEN
-        RETURN QUERY SELECT $2, pause, false, NULL, false;
+        RETURN QUERY SELECT $2, pause, false, NULL;
         RETURN;
     END IF;
 
@@ -3809,32 +3923,18 @@ BEGIN
         IF n < $2 THEN
             reason := 'limit';
         END IF;
-        n := least(n, 64);
     END IF;
+    n := least(n, CASE WHEN rule.max_running IS NULL OR rule.rate IS NULL THEN 64 ELSE 64 / 2 END);
     IF rule.rate IS NOT NULL AND n > 0 THEN
-        BEGIN
-            PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.jobs queue ' || $1, 0));
-        EXCEPTION WHEN lock_not_available THEN
-            RETURN QUERY SELECT 0, busy, true, 'busy', false;
-            RETURN;
-        END;
-        exclusive := true;
-        INSERT INTO "{{schema}}"."jobs_bucket" (queue) VALUES ($1) ON CONFLICT DO NOTHING;
-        SELECT b.* INTO bucket FROM "{{schema}}"."jobs_bucket" AS b WHERE b.queue = $1 FOR NO KEY UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            RETURN QUERY SELECT 0, busy, true, 'busy', true;
-            RETURN;
-        END IF;
-        available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
-            + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0)
-            + coalesce((SELECT sum(g.starts) FROM "{{schema}}"."jobs_given" AS g WHERE g.queue = $1), 0));
-        IF floor(available) < n THEN
-            n := floor(available);
-            pause := (n + 1 - available) / rule.rate;
+        SELECT cardinality(f.starts) AS starts, f.again INTO allowed
+        FROM "{{schema}}"."jobs_spans"($1, n::integer, false) AS f;
+        IF allowed.starts < n THEN
+            n := allowed.starts;
+            pause := allowed.again;
             reason := 'rate';
         END IF;
     END IF;
-    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true, reason, exclusive;
+    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true, reason;
 END
 $txwork$;
 
@@ -3871,11 +3971,10 @@ DECLARE
     numbers integer[];
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_given"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         IF EXISTS (
-            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_given"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_start"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
             WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
                 WHERE p.polrelid = s.id) IS NOT TRUE)
         THEN
@@ -3913,10 +4012,15 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_permit"(text, integer) FROM PUBLIC;
 
--- Takes slots and tokens for the jobs that this transaction has claimed after calling admit and permit. The jobs' rows
--- are locked already, and so is the bucket's row if the queue has a rate. A job that still has a slot keeps it. If the
--- queue has got a limit since permit was called, the slots have no number, as those of jobs that ran before.
-CREATE FUNCTION "{{schema}}"."jobs_take"(queue text, ids uuid[], permits integer[]) RETURNS void
+-- Takes slots and starts for the jobs that this transaction has claimed after calling admit, starts and permit. The jobs'
+-- rows are locked already. A job that still has a slot keeps it. If the queue has got a limit since permit was called,
+-- the slots have no number, as those of jobs that ran before.
+--
+-- Of the starts that have ceased to matter it deletes the newest ones, so that it reads few rows, even where a snapshot
+-- that is held keeps all that were ever deleted. slot_sweep deletes the others.
+CREATE FUNCTION "{{schema}}"."jobs_take"(
+    queue text, owner_token uuid, ids uuid[], permits integer[], starts bigint[]
+) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -3928,13 +4032,13 @@ AS $txwork$
 #variable_conflict use_column
 DECLARE
     rule "{{schema}}"."jobs_queue"%ROWTYPE;
+    old bigint;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_given"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         IF EXISTS (
-            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_bucket"'::pg_catalog.regclass, '"{{schema}}"."jobs_given"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
+            SELECT FROM pg_catalog.unnest(ARRAY['"{{schema}}"."jobs_queue"'::pg_catalog.regclass, '"{{schema}}"."jobs_start"'::pg_catalog.regclass, '"{{schema}}"."jobs_slot"'::pg_catalog.regclass]) AS s (id)
             WHERE (SELECT bool_or(p.polname = 'txwork_read') AND bool_and(p.polpermissive) FROM pg_catalog.pg_policy AS p
                 WHERE p.polrelid = s.id) IS NOT TRUE)
         THEN
@@ -3946,35 +4050,35 @@ BEGIN
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
     IF rule.max_running IS NOT NULL THEN
         INSERT INTO "{{schema}}"."jobs_slot" (job_id, queue, permit)
-        SELECT u.id, $1, u.permit FROM unnest($2, array_remove($3, NULL)) AS u (id, permit) WHERE u.id IS NOT NULL
+        SELECT u.id, $1, u.permit FROM unnest($3, array_remove($4, NULL)) AS u (id, permit) WHERE u.id IS NOT NULL
         ON CONFLICT (job_id) DO NOTHING;
-        UPDATE "{{schema}}"."jobs" AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
+        UPDATE "{{schema}}"."jobs" AS t SET slot = true WHERE t.id = ANY ($3) AND t.slot IS NOT TRUE;
     END IF;
     IF rule.rate IS NOT NULL THEN
-        WITH given AS (
-            DELETE FROM "{{schema}}"."jobs_given" AS d
-            WHERE d.ctid = ANY (ARRAY(SELECT g.ctid FROM "{{schema}}"."jobs_given" AS g WHERE g.queue = $1
-                FOR UPDATE SKIP LOCKED))
-            RETURNING d.starts
-        )
-        UPDATE "{{schema}}"."jobs_bucket" AS b
-        SET tokens = least(rule.burst, coalesce(b.tokens, rule.burst)
-                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0)
-                + (SELECT coalesce(sum(given.starts), 0) FROM given))
-                - cardinality($2),
-            refilled_at = clock_timestamp()
-        WHERE b.queue = $1;
+        INSERT INTO "{{schema}}"."jobs_start" (queue, at, job_id, owner_token)
+        SELECT $1, u.at, u.id, $2
+        FROM unnest($3, array_remove($5, NULL)) AS u (id, at)
+        WHERE u.id IS NOT NULL AND u.at IS NOT NULL;
+        old := (floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - least((rule.burst - 1) * ceil(1000000 / rule.rate::numeric), 4e18)::bigint - ceil(1000000 / rule.rate::numeric)::bigint - 10000000);
+        DELETE FROM "{{schema}}"."jobs_start" AS d
+        WHERE d.ctid = ANY (ARRAY(
+            SELECT s.ctid
+            FROM "{{schema}}"."jobs_start" AS s
+            WHERE s.queue = $1 AND s.at >= old - 256 * ceil(1000000 / rule.rate::numeric)::bigint AND s.at < old
+            LIMIT 256
+            FOR UPDATE SKIP LOCKED));
     END IF;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid[], integer[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid, uuid[], integer[], bigint[]) FROM PUBLIC;
 
--- Gives starts of a queue back: its jobs were claimed, and put back before they started. The settle that puts them
--- back calls it, and it writes nothing if the queue has no rate. It appends a row, which waits for nobody: the
--- bucket's row is the claims'. A role that does not see the queue's rule gives nothing back: the settle must not
--- fail. The next claim of the queue adds the starts to its tokens. Workers that wait for a token are notified.
-CREATE FUNCTION "{{schema}}"."jobs_give_start"(queue text, n integer) RETURNS void
+-- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle that
+-- puts them back calls it. Starts of one claim are alike, so the newest of them are deleted, and jobs that had these get
+-- the others: what is left is as if the claim had taken fewer. It waits for nobody. Only the newest starts of the queue
+-- are looked at. A role that does not see the queue's rule gives nothing back: the settle must not fail. Workers that
+-- wait for a start are notified.
+CREATE FUNCTION "{{schema}}"."jobs_give_start"(queue text, owner_token uuid, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -3983,16 +4087,48 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $txwork$
+#variable_conflict use_column
+DECLARE
+    rule "{{schema}}"."jobs_queue"%ROWTYPE;
+    spans bigint[];
+    jobs uuid[];
+    started uuid[];
+    n integer;
 BEGIN
-    INSERT INTO "{{schema}}"."jobs_given" (queue, starts)
-    SELECT q.name, $2 FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1 AND q.rate IS NOT NULL;
-    IF FOUND THEN
+    SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1 AND q.rate IS NOT NULL;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(c.at ORDER BY c.at DESC), array_agg(c.job_id ORDER BY c.at DESC) INTO spans, jobs
+    FROM (
+        SELECT s.at, s.job_id
+        FROM "{{schema}}"."jobs_start" AS s
+        WHERE s.queue = $1
+          AND s.at = ANY (ARRAY(
+              SELECT m.at
+              FROM (
+                  SELECT r.at, r.owner_token
+                  FROM "{{schema}}"."jobs_start" AS r
+                  WHERE r.queue = $1 AND r.at >= (floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - least((rule.burst - 1) * ceil(1000000 / rule.rate::numeric), 4e18)::bigint - ceil(1000000 / rule.rate::numeric)::bigint - 10000000)
+                  ORDER BY r.at DESC
+                  LIMIT 10000) AS m
+              WHERE m.owner_token = $2))
+          AND s.owner_token = $2
+        FOR UPDATE SKIP LOCKED) AS c;
+    started := ARRAY(SELECT u.id FROM unnest(jobs) WITH ORDINALITY AS u (id, ord) WHERE u.id <> ALL ($3) ORDER BY u.ord);
+    n := cardinality(jobs) - cardinality(started);
+    IF n > 0 THEN
+        DELETE FROM "{{schema}}"."jobs_start" AS d WHERE d.queue = $1 AND d.at = ANY (spans[:n]);
+        UPDATE "{{schema}}"."jobs_start" AS s
+        SET job_id = u.id
+        FROM unnest(spans[n + 1:], started) AS u (at, id)
+        WHERE s.queue = $1 AND s.at = u.at AND s.job_id <> u.id;
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     END IF;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_give_start"(text, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_give_start"(text, uuid, uuid[]) FROM PUBLIC;
 
 -- Gives a job's slot back when the job is no longer in progress, after a settle, a reap or a deletion. It deletes a row
 -- that no other transaction changes, so it never waits. Workers that wait for room are notified when it commits. It
@@ -4030,6 +4166,9 @@ EXECUTE FUNCTION "{{schema}}"."jobs_give_slot"();
 -- When a queue gets a limit, it may have running jobs without a slot. This gives them slots, for as long after the
 -- change as workers that do not know of it yet may still claim. Jobs that are being settled are skipped.
 --
+-- Starts that no rate asks for any more are deleted, and those more than a day ahead, which a clock that was set wrong
+-- has left.
+--
 -- A slot without its job is freed: the job was changed while the triggers were bypassed. A slot is freed only when it
 -- is older than any statement that might still see the job's previous state.
 CREATE FUNCTION "{{schema}}"."jobs_slot_sweep"(max_rows integer DEFAULT 1000) RETURNS integer
@@ -4048,7 +4187,7 @@ DECLARE
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
@@ -4082,6 +4221,34 @@ BEGIN
         END IF;
     END LOOP;
 
+    FOR rule IN
+        WITH RECURSIVE named AS (
+            (SELECT s.queue AS name FROM "{{schema}}"."jobs_start" AS s ORDER BY s.queue LIMIT 1)
+            UNION ALL
+            SELECT (SELECT s.queue FROM "{{schema}}"."jobs_start" AS s WHERE s.queue > n.name ORDER BY s.queue LIMIT 1)
+            FROM named AS n
+            WHERE n.name IS NOT NULL
+        )
+        SELECT n.name, CASE WHEN q.rate IS NULL THEN 9223372036854775807 ELSE (floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - least((q.burst - 1) * ceil(1000000 / q.rate::numeric), 4e18)::bigint - ceil(1000000 / q.rate::numeric)::bigint - 10000000) END AS old
+        FROM named AS n
+        LEFT JOIN "{{schema}}"."jobs_queue" AS q ON q.name = n.name
+        WHERE n.name IS NOT NULL
+    LOOP
+        DELETE FROM "{{schema}}"."jobs_start" AS d
+        WHERE d.ctid = ANY (ARRAY(
+            SELECT s.ctid
+            FROM "{{schema}}"."jobs_start" AS s
+            WHERE s.queue = rule.name AND s.at < rule.old
+            LIMIT $1
+            FOR UPDATE SKIP LOCKED) || ARRAY(
+            SELECT s.ctid
+            FROM "{{schema}}"."jobs_start" AS s
+            WHERE s.queue = rule.name
+              AND s.at > extract(epoch FROM clock_timestamp() + interval '1 day')::bigint * 1000000
+            LIMIT $1
+            FOR UPDATE SKIP LOCKED));
+    END LOOP;
+
     DELETE FROM "{{schema}}"."jobs_slot" AS d
     WHERE d.ctid = ANY (ARRAY(
         SELECT s.ctid
@@ -4104,8 +4271,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_slot_sweep"(integer) FROM PUBLIC;
 -- takes them away if it has none. For the owner of the tables, who calls it after each change of that.
 --
 -- Attempts and steps are seen by those who see their job; only a trigger writes attempts. A limit counts the jobs of
--- all, so its rules, tokens and slots are seen by all. Only who sees all rows changes rules. A slot is taken for a job
--- that the role sees in progress, and so are tokens. Starts are given back for a queue in which it sees a job.
+-- all, so its rules, starts and slots are seen by all. Only who sees all rows changes rules. Slots and starts are taken
+-- for jobs that the role sees in progress, and starts are given back for jobs that it sees.
 CREATE FUNCTION "{{schema}}"."jobs_policies"() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4117,28 +4284,23 @@ BEGIN
     DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_queue";
     DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_slot";
     DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_slot";
-    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_bucket";
-    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_bucket";
-    DROP POLICY IF EXISTS txwork_update ON "{{schema}}"."jobs_bucket";
-    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_given";
-    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_given";
-    DROP POLICY IF EXISTS txwork_lock ON "{{schema}}"."jobs_given";
-    DROP POLICY IF EXISTS txwork_delete ON "{{schema}}"."jobs_given";
+    DROP POLICY IF EXISTS txwork_read ON "{{schema}}"."jobs_start";
+    DROP POLICY IF EXISTS txwork_insert ON "{{schema}}"."jobs_start";
+    DROP POLICY IF EXISTS txwork_update ON "{{schema}}"."jobs_start";
+    DROP POLICY IF EXISTS txwork_delete ON "{{schema}}"."jobs_start";
     IF NOT (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."jobs"'::regclass) THEN
         ALTER TABLE "{{schema}}"."jobs_attempt" DISABLE ROW LEVEL SECURITY;
         ALTER TABLE "{{schema}}"."jobs_step" DISABLE ROW LEVEL SECURITY;
         ALTER TABLE "{{schema}}"."jobs_queue" DISABLE ROW LEVEL SECURITY;
         ALTER TABLE "{{schema}}"."jobs_slot" DISABLE ROW LEVEL SECURITY;
-        ALTER TABLE "{{schema}}"."jobs_bucket" DISABLE ROW LEVEL SECURITY;
-        ALTER TABLE "{{schema}}"."jobs_given" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."jobs_start" DISABLE ROW LEVEL SECURITY;
         RETURN;
     END IF;
     ALTER TABLE "{{schema}}"."jobs_attempt" ENABLE ROW LEVEL SECURITY;
     ALTER TABLE "{{schema}}"."jobs_step" ENABLE ROW LEVEL SECURITY;
     ALTER TABLE "{{schema}}"."jobs_queue" ENABLE ROW LEVEL SECURITY;
     ALTER TABLE "{{schema}}"."jobs_slot" ENABLE ROW LEVEL SECURITY;
-    ALTER TABLE "{{schema}}"."jobs_bucket" ENABLE ROW LEVEL SECURITY;
-    ALTER TABLE "{{schema}}"."jobs_given" ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE "{{schema}}"."jobs_start" ENABLE ROW LEVEL SECURITY;
 
     CREATE POLICY txwork_read ON "{{schema}}"."jobs_attempt" FOR SELECT
         USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_attempt".job_id));
@@ -4150,16 +4312,14 @@ BEGIN
     CREATE POLICY txwork_insert ON "{{schema}}"."jobs_slot" FOR INSERT WITH CHECK (
         EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
             WHERE t.id = "{{schema}}"."jobs_slot".job_id AND t.status = 1 AND t.queue = "{{schema}}"."jobs_slot".queue));
-    CREATE POLICY txwork_read ON "{{schema}}"."jobs_bucket" FOR SELECT USING (true);
-    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_bucket" FOR INSERT WITH CHECK ("{{schema}}"."jobs_bucket".tokens IS NULL);
-    CREATE POLICY txwork_update ON "{{schema}}"."jobs_bucket" FOR UPDATE
-        USING (true) -- to lock it
-        WITH CHECK (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.status = 1 AND t.queue = "{{schema}}"."jobs_bucket".queue));
-    CREATE POLICY txwork_read ON "{{schema}}"."jobs_given" FOR SELECT USING (true);
-    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_given" FOR INSERT WITH CHECK (
-        EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.queue = "{{schema}}"."jobs_given".queue));
-    CREATE POLICY txwork_lock ON "{{schema}}"."jobs_given" FOR UPDATE USING (true) WITH CHECK (false);
-    CREATE POLICY txwork_delete ON "{{schema}}"."jobs_given" FOR DELETE USING (true); -- by the next claim, whoever has given them
+    CREATE POLICY txwork_read ON "{{schema}}"."jobs_start" FOR SELECT USING (true);
+    CREATE POLICY txwork_insert ON "{{schema}}"."jobs_start" FOR INSERT WITH CHECK (
+        EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
+            WHERE t.id = "{{schema}}"."jobs_start".job_id AND t.status = 1 AND t.queue = "{{schema}}"."jobs_start".queue));
+    CREATE POLICY txwork_update ON "{{schema}}"."jobs_start" FOR UPDATE
+        USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_start".job_id));
+    CREATE POLICY txwork_delete ON "{{schema}}"."jobs_start" FOR DELETE
+        USING (EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id = "{{schema}}"."jobs_start".job_id));
 END
 $txwork$;
 
@@ -4529,7 +4689,7 @@ AS $txwork$
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
@@ -4552,7 +4712,7 @@ AS $txwork$
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',
@@ -4579,7 +4739,7 @@ AS $txwork$
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
-        OR pg_catalog.row_security_active('"{{schema}}"."jobs_bucket"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."jobs_start"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_slot"'::pg_catalog.regclass) THEN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.jobs or of its other tables from this role: rows that it does not see would be taken for gone',

@@ -319,7 +319,7 @@ func TestLostNotes(t *testing.T) {
 	a.exec("TRUNCATE txwork.outbox_key_note, txwork.outbox_key_state, txwork.outbox_key_cursor, " +
 		"txwork.outbox_join_note")
 	a.exec("TRUNCATE txwork.jobs_key_note, txwork.jobs_key_state, txwork.jobs_key_cursor, txwork.jobs_join_note, " +
-		"txwork.jobs_slot, txwork.jobs_bucket")
+		"txwork.jobs_slot, txwork.jobs_start")
 	r.aMinuteLater()
 	r.goOn()
 }

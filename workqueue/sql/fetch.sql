@@ -102,6 +102,7 @@ DECLARE
     {{- end}}
     {{- if .Admission}}
     ids uuid[] := '{}';
+    starts bigint[];
     permits integer[];
     want integer;
     is_short boolean := false; -- the lanes had no more rows
@@ -221,13 +222,10 @@ BEGIN
 
     {{.FetchIdleBound}}
     {{- if .Admission}}
-    SELECT a.admitted, a.again, a.bounded, a.held, a.exclusive INTO own.rule
+    SELECT a.admitted, a.again, a.bounded, a.held INTO own.rule
     FROM {{.Function "admit"}}({{.FetchRule}}, $3) AS a;
     batch := least($3, own.rule.admitted);
     is_refused := own.batch < 1;
-    IF own.rule.exclusive THEN
-        {{.IdleBound "interval '1 second'"}} -- the rule's lock is held until the transaction ends
-    END IF;
     {{- end}}
     {{- if .HasTopics}}
     asks := own.is_sweep;
@@ -271,17 +269,19 @@ BEGIN
     {{- else}}
     {{- if .Admission}}
     IF own.rule.bounded AND NOT own.is_refused THEN
-        -- The caller may stay in its transaction, so it must not keep permits without rows. They are let go by the
-        -- rollback of a subtransaction, and as many as there are rows are locked anew.
+        -- The caller may stay in its transaction, so it must not keep starts and permits without rows. They are let go
+        -- by the rollback of a subtransaction, and as many as there are rows are locked anew.
         want := own.batch;
         start := own.reached;
         start_id := own.reached_id;
         LOOP
             BEGIN
-                permits := {{.Function "permit"}}({{.FetchRule}}, own.want);
-                batch := least(own.want, cardinality(array_remove(own.permits, NULL)));
+                starts := {{.Function "starts"}}({{.FetchRule}}, own.want);
+                batch := least(own.want, cardinality(array_remove(own.starts, NULL)));
+                permits := {{.Function "permit"}}({{.FetchRule}}, own.batch);
+                batch := least(own.batch, cardinality(array_remove(own.permits, NULL)));
 {{template "locked" .}}
-                EXIT WHEN (cardinality(own.permits) > cardinality(own.ids)) IS NOT TRUE;
+                EXIT WHEN (greatest(cardinality(own.starts), cardinality(own.permits)) > cardinality(own.ids)) IS NOT TRUE;
                 RAISE SQLSTATE 'TXP01';
             EXCEPTION WHEN SQLSTATE 'TXP01' THEN
                 is_short := own.is_short OR cardinality(own.ids) < own.batch;
@@ -292,7 +292,7 @@ BEGIN
                 reached_id := own.start_id;
             END;
         END LOOP;
-        IF own.batch < own.want OR own.batch = 0 AND NOT own.is_short THEN -- others have the permits
+        IF own.batch < own.want OR own.batch = 0 AND NOT own.is_short THEN -- others have them
             is_refused := own.batch = 0;
             rule.held := 'busy';
             rule.again := {{.BusyPause}};
@@ -339,7 +339,7 @@ BEGIN
         END IF;
         {{- if .Admission}}
         IF own.rule.bounded THEN
-            PERFORM {{.Function "take"}}({{.FetchRule}}, own.ids, own.permits);
+            PERFORM {{.Function "take"}}({{.FetchRule}}, $1, own.ids, own.permits, own.starts);
         END IF;
         {{- end}}
     END IF;

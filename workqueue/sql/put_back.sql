@@ -5,7 +5,7 @@ A row that has not moved is announced to other workers, whose cursors have passe
 the same cause again and again keeps the time of the first: due_at no longer tells how long it has waited.
 
 A row that no handler has begun has not started. What counts starts takes them back here: a table with an admission by
-its function give_start, once for each rule. A table with keys has triggers, which tell the three cases apart by the
+its function give_start, once for each rule and claim. A table with keys has triggers, which tell the three cases apart by the
 columns that the statement assigns. */ -}}
 {{define "put_back" -}}
 WITH changed AS (
@@ -35,7 +35,8 @@ WITH changed AS (
 )
 {{- end}}
 {{- if .PutBackRule}}, given AS MATERIALIZED (
-    SELECT {{.Function "give_start"}}(changed.rule, count(*)::integer) FROM changed GROUP BY changed.rule
+    SELECT {{.Function "give_start"}}(changed.rule, changed.owner, array_agg(changed.id)) FROM changed
+    GROUP BY changed.rule, changed.owner
 )
 {{- end}}
 {{- if .InFunction}}, settled AS ({{end}}

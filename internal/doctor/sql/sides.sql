@@ -9,8 +9,8 @@ CROSS JOIN (VALUES
     ('_join', '_join_policies'), ('_join_member', '_join_policies'), ('_join_note', '_join_policies'),
     ('_join_cursor', '_join_policies'),
     ('_topic', '_topic_policies'),
-    ('_attempt', '_policies'), ('_step', '_policies'), ('_queue', '_policies'), ('_bucket', '_policies'),
-    ('_given', '_policies'), ('_slot', '_policies')) AS v (side, function)
+    ('_attempt', '_policies'), ('_step', '_policies'), ('_queue', '_policies'), ('_start', '_policies'),
+    ('_slot', '_policies')) AS v (side, function)
 JOIN pg_class AS s ON s.relnamespace = n.oid AND s.relname = (t.relname || v.side)::name
 JOIN pg_proc AS p ON p.pronamespace = n.oid AND p.proname = (t.relname || v.function)::name
 WHERE n.nspname = $1 AND obj_description(t.oid, 'pg_class') LIKE 'txwork core %'

@@ -1,41 +1,30 @@
 -- Returns how many of want jobs of a queue may be claimed now; if they are fewer, in how many seconds to ask again,
--- where 0 leaves that to the caller; whether the queue has a rule at all; which one keeps jobs back; and whether other
--- claims of the queue wait for this transaction. See Spec.Admission of package workqueue.
+-- where 0 leaves that to the caller; whether the queue has a rule at all; and which one keeps jobs back. See
+-- Spec.Admission of package workqueue.
 --
--- Of a limit of running jobs, this counts only: the claim then gets permits, which nobody else has. It admits no more
--- than {{.MaxPermits}} jobs, because each permit is an entry of the lock table.
---
--- Claims of a queue with a rate run one after another: each holds an advisory lock until its transaction ends. It is
--- no row lock, which other sessions could take by locking the row. A claim that does not get the lock within
--- lock_timeout takes nothing this time. A separate statement reads the bucket after the lock was granted, so its
--- snapshot (READ COMMITTED) includes what the previous claim took. The bucket's row is written under the lock
--- only, so a session that holds it is not a claim, and this does not wait for it. Starts that were given back
--- count as tokens; take moves them into the bucket.
+-- This counts only: the claim then gets permits and starts, which nobody else has. It admits no more than
+-- {{.MaxPermits}} jobs, because each of these is an entry of the lock table, and half as many of a queue with both.
 CREATE FUNCTION {{.Function "admit"}}(queue text, want integer)
-RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text, exclusive boolean)
+RETURNS TABLE (admitted integer, again double precision, bounded boolean, held text)
 LANGUAGE plpgsql
 {{.Settings}}
-SET lock_timeout = '500ms'
 AS $txwork$
 #variable_conflict use_column
 DECLARE
     rule {{.Queue}}%ROWTYPE;
-    bucket {{.Bucket}}%ROWTYPE;
     n bigint := $2;
     pause double precision := 0;
-    busy CONSTANT double precision := 0.05;
-    available double precision;
-    exclusive boolean := false;
+    allowed record;
     reason text;
 BEGIN
     {{.SeesRules}}
     SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
     IF rule.paused THEN
-        RETURN QUERY SELECT 0, pause, true, 'paused', false;
+        RETURN QUERY SELECT 0, pause, true, 'paused';
         RETURN;
     END IF;
     IF rule.max_running IS NULL AND rule.rate IS NULL THEN
-        RETURN QUERY SELECT $2, pause, false, NULL, false;
+        RETURN QUERY SELECT $2, pause, false, NULL;
         RETURN;
     END IF;
 
@@ -48,32 +37,18 @@ BEGIN
         IF n < $2 THEN
             reason := 'limit';
         END IF;
-        n := least(n, {{.MaxPermits}});
     END IF;
+    n := least(n, CASE WHEN rule.max_running IS NULL OR rule.rate IS NULL THEN {{.MaxPermits}} ELSE {{.MaxPermits}} / 2 END);
     IF rule.rate IS NOT NULL AND n > 0 THEN
-        BEGIN
-            PERFORM pg_advisory_xact_lock(hashtextextended('{{.Name}} queue ' || $1, 0));
-        EXCEPTION WHEN lock_not_available THEN
-            RETURN QUERY SELECT 0, busy, true, 'busy', false;
-            RETURN;
-        END;
-        exclusive := true;
-        INSERT INTO {{.Bucket}} (queue) VALUES ($1) ON CONFLICT DO NOTHING;
-        SELECT b.* INTO bucket FROM {{.Bucket}} AS b WHERE b.queue = $1 FOR NO KEY UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            RETURN QUERY SELECT 0, busy, true, 'busy', true;
-            RETURN;
-        END IF;
-        available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
-            + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0)
-            + coalesce((SELECT sum(g.starts) FROM {{.Given}} AS g WHERE g.queue = $1), 0));
-        IF floor(available) < n THEN
-            n := floor(available);
-            pause := (n + 1 - available) / rule.rate;
+        SELECT cardinality(f.starts) AS starts, f.again INTO allowed
+        FROM {{.Function "spans"}}($1, n::integer, false) AS f;
+        IF allowed.starts < n THEN
+            n := allowed.starts;
+            pause := allowed.again;
             reason := 'rate';
         END IF;
     END IF;
-    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true, reason, exclusive;
+    RETURN QUERY SELECT greatest(n, 0)::integer, pause, true, reason;
 END
 $txwork$;
 

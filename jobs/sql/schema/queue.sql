@@ -11,24 +11,16 @@ CREATE TABLE {{.Queue}} (
     CHECK ((rate IS NULL) = (burst IS NULL))
 );
 
--- One row for each queue with a rate: its tokens.
-CREATE TABLE {{.Bucket}} (
-    queue text PRIMARY KEY,
-    tokens double precision CHECK (tokens BETWEEN -1e10::double precision AND 1e10::double precision),
-    refilled_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp()
-) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
-
--- Starts of queues with a rate that were taken by a claim and did not happen: each settle that puts jobs back appends a
--- row, and the next claim of the queue, which holds its lock, takes it into the bucket. REPLICA IDENTITY FULL is for
--- publications, which refuse to delete rows of a table without a key.
-CREATE TABLE {{.Given}} (
+-- One row for each start of a queue with a rate. A start takes a span of 1/rate, which begins at the time of at, in
+-- microseconds since 1970. Claims insert rows and delete those that no rate asks for any more; what puts a job back
+-- that has not started deletes its row.
+CREATE TABLE {{.Start}} (
     queue text NOT NULL,
-    starts integer NOT NULL CHECK (starts > 0)
+    at bigint NOT NULL,
+    job_id uuid NOT NULL,
+    owner_token uuid NOT NULL,
+    PRIMARY KEY (queue, at)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
-
-ALTER TABLE {{.Given}} REPLICA IDENTITY FULL;
-
-CREATE INDEX {{.Named "given_queue_idx"}} ON {{.Given}} (queue);
 
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
 -- row that the other needs.

@@ -3,6 +3,9 @@
 -- When a queue gets a limit, it may have running jobs without a slot. This gives them slots, for as long after the
 -- change as workers that do not know of it yet may still claim. Jobs that are being settled are skipped.
 --
+-- Starts that no rate asks for any more are deleted, and those more than a day ahead, which a clock that was set wrong
+-- has left.
+--
 -- A slot without its job is freed: the job was changed while the triggers were bypassed. A slot is freed only when it
 -- is older than any statement that might still see the job's previous state.
 CREATE FUNCTION {{.Function "slot_sweep"}}(max_rows integer DEFAULT 1000) RETURNS integer
@@ -37,6 +40,34 @@ BEGIN
         IF rule.changed_at < clock_timestamp() - interval '10 seconds' AND NOT FOUND THEN
             UPDATE {{.Queue}} AS q SET adopt = false WHERE q.name = rule.name;
         END IF;
+    END LOOP;
+
+    FOR rule IN
+        WITH RECURSIVE named AS (
+            (SELECT s.queue AS name FROM {{.Start}} AS s ORDER BY s.queue LIMIT 1)
+            UNION ALL
+            SELECT (SELECT s.queue FROM {{.Start}} AS s WHERE s.queue > n.name ORDER BY s.queue LIMIT 1)
+            FROM named AS n
+            WHERE n.name IS NOT NULL
+        )
+        SELECT n.name, CASE WHEN q.rate IS NULL THEN 9223372036854775807 ELSE {{.SpanOld "q"}} END AS old
+        FROM named AS n
+        LEFT JOIN {{.Queue}} AS q ON q.name = n.name
+        WHERE n.name IS NOT NULL
+    LOOP
+        DELETE FROM {{.Start}} AS d
+        WHERE d.ctid = ANY (ARRAY(
+            SELECT s.ctid
+            FROM {{.Start}} AS s
+            WHERE s.queue = rule.name AND s.at < rule.old
+            LIMIT $1
+            FOR UPDATE SKIP LOCKED) || ARRAY(
+            SELECT s.ctid
+            FROM {{.Start}} AS s
+            WHERE s.queue = rule.name
+              AND s.at > extract(epoch FROM clock_timestamp() + interval '1 day')::bigint * 1000000
+            LIMIT $1
+            FOR UPDATE SKIP LOCKED));
     END LOOP;
 
     DELETE FROM {{.Slot}} AS d

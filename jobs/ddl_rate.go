@@ -1,0 +1,42 @@
+package jobs
+
+import "fmt"
+
+// What functions that reckon with the rate of a queue have in common; spans.sql has the method. All lengths are in
+// microseconds. A parameter row is the alias of the queue's rule.
+
+// SpanLength is the length of the span that a start takes, rounded up, so that a rate is never exceeded.
+func (view) SpanLength(row string) string {
+	return fmt.Sprintf("ceil(1000000 / %s.rate::numeric)::bigint", row)
+}
+
+// SpanDepth is how long before now the span of a start may begin: a burst less one. It is bounded, since a rate may be a
+// start in 30 years.
+func (view) SpanDepth(row string) string {
+	return fmt.Sprintf("least((%[1]s.burst - 1) * ceil(1000000 / %[1]s.rate::numeric), 4e18)::bigint", row)
+}
+
+// SpanGrace is for how much longer the row of a start is kept: a claim that takes longer has to look anew.
+func (view) SpanGrace() int { return 10_000_000 }
+
+// SpanOld is the time before which starts have ceased to matter.
+func (v view) SpanOld(row string) string {
+	return fmt.Sprintf("(floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - %s - %s - %d)",
+		v.SpanDepth(row), v.SpanLength(row), v.SpanGrace())
+}
+
+// TakesSpan is true where spans.sql does not lock, and otherwise if the cells of a span could be locked.
+func (v view) TakesSpan(at string) string {
+	cell := func(moment string) string {
+		return fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('%s start ' || length || ' ' || $1,\n"+
+			"                    (%s) / length))", v.Name(), moment)
+	}
+	return fmt.Sprintf("CASE WHEN NOT $3 THEN true ELSE %s\n                AND %s END",
+		cell(at), cell(at+" + length - 1"))
+}
+
+// MaxGaps is among how many of the newest starts a claim looks for gaps, MaxGiven among how many a start can be given
+// back, and MaxOld how many old starts a claim deletes.
+func (view) MaxGaps() int  { return 1_000 }
+func (view) MaxGiven() int { return 10_000 }
+func (view) MaxOld() int   { return 256 }
