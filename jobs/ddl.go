@@ -78,8 +78,8 @@ func (v view) qualified(suffix string) string {
 // Table is the table of jobs.
 func (v view) Table() string { return v.qualified("") }
 
-// Queue is the table of the queues' rules, Start the table of the starts that count against a rate, and Slot the table of
-// the running jobs that count against a limit.
+// Queue is the table of the queues' rules, Start the table of the starts that count against a rate, and Slot the table
+// of the running jobs that count against a limit.
 func (v view) Queue() string { return v.qualified("_queue") }
 func (v view) Start() string { return v.qualified("_start") }
 func (v view) Slot() string  { return v.qualified("_slot") }

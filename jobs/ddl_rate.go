@@ -10,8 +10,8 @@ func (view) SpanLength(row string) string {
 	return fmt.Sprintf("ceil(1000000 / %s.rate::numeric)::bigint", row)
 }
 
-// SpanDepth is how long before now the span of a start may begin: a burst less one. It is bounded, since a rate may be a
-// start in 30 years.
+// SpanDepth is how long before now the span of a start may begin: a burst less one. It is bounded, since a rate may be
+// a start in 30 years.
 func (view) SpanDepth(row string) string {
 	return fmt.Sprintf("least((%[1]s.burst - 1) * ceil(1000000 / %[1]s.rate::numeric), 4e18)::bigint", row)
 }

@@ -114,18 +114,14 @@
 //
 // # Tables
 //
-// [DDL] creates the table jobs and, beside it, jobs_queue (rules of queues), jobs_bucket, jobs_given and jobs_slot
-// (what is left of limits), jobs_attempt (attempts that did not succeed), jobs_step and jobs_schedule. The SQL
+// [DDL] creates the table jobs and, beside it, jobs_queue (rules of queues), jobs_start and jobs_slot (what counts
+// against rates and limits), jobs_attempt (attempts that did not succeed), jobs_step and jobs_schedule. The SQL
 // functions of package workqueue work on jobs as on any table. Claims obey the rules of queues: jobs_fetch returns
 // what pause, limit and rate allow, which may be nothing, and says in its column held what keeps jobs back. They need
-// READ COMMITTED, PostgreSQL's default. Commit claims of a queue with a rate soon, because they take turns: the session
-// of a caller of jobs_fetch that is idle for a second in its transaction is ended. Of a limit of running jobs, an
-// uncommitted claim holds back only what it has taken.
+// READ COMMITTED, PostgreSQL's default. An uncommitted claim holds back only what it has taken of a limit or a rate.
 //
-// A claim of a limited queue is one statement, so no process can freeze in the middle of it. If it meets an uncommitted
-// claim of the same queue with a rate, it waits for at most half a second, returns nothing, and is repeated. While
-// another transaction holds the row of a rate-limited queue in jobs_bucket locked, no job of that queue is claimed. A
-// limit of running jobs needs no such row, and other queues are not affected.
+// A claim of a limited queue is one statement, so no process can freeze in the middle of it. It waits for nobody. If
+// others hold what is left of a limit or a rate and have not committed, it returns nothing, and is repeated soon.
 //
 // # Concurrency
 //

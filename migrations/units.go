@@ -100,8 +100,8 @@ func migratedUnits() []unit {
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "start", "slot").
-			calls("claim_admitted", "admit", "spans", "starts", "permit", "take", "give_start", "slot_sweep", "chain_key",
-				"steps", "progress").
+			calls("claim_admitted", "admit", "spans", "starts", "permit", "take", "give_start", "slot_sweep",
+				"chain_key", "steps", "progress").
 			operated("pause", "resume", "limit").
 			several("put_step", "output").
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").

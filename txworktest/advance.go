@@ -14,9 +14,9 @@ import (
 // that listen look for due rows at once.
 //
 // Advance moves these times, in live rows and in rows that have ended: due_at, locked_until, created_at, completed_at,
-// failed_at and cancelled_at; deadlines of joins; the starts that count against the rate of a queue; and the new time of a timer that was set
-// again while it fires. Rows that were due in less than d are therefore due now, leases that would have expired have
-// expired, retention and deduplication windows have passed, and rows are older.
+// failed_at and cancelled_at; deadlines of joins; the starts that count against the rate of a queue; and the new time
+// of a timer that was set again while it fires. Rows that were due in less than d are therefore due now, leases that
+// would have expired have expired, retention and deduplication windows have passed, and rows are older.
 //
 // It does not move what people see: payloads, headers, columns of tables of your own, nominal times (ScheduledAt of a
 // timer, Nominal of a schedule's job), and the alarms' own table, although the timers of alarms move. Everything that
@@ -70,8 +70,8 @@ func advance(t testing.TB, q Querier, d time.Duration, schema, table string) {
 	}
 }
 
-// selectTimes lists the tables of a schema with their timestamptz columns and the times of starts, and whether each is a
-// core table.
+// selectTimes lists the tables of a schema with their timestamptz columns and the times of starts, and whether each is
+// a core table.
 const selectTimes = `SELECT concat_ws(' ', coalesce(obj_description(c.oid, 'pg_class'), '') LIKE 'txwork core %', c.relname,
 		string_agg(a.attname, ' ' ORDER BY a.attnum))
 	FROM pg_class AS c
@@ -180,8 +180,8 @@ func (c clock) ahead(schema string) string {
 		schema, c.table)
 }
 
-// startsBack moves the starts of queues, which are microseconds since 1970. The rows are written anew, in order, since an
-// update could meet the place of one that has not moved yet.
+// startsBack moves the starts of queues, which are microseconds since 1970. The rows are written anew, in order, since
+// an update could meet the place of one that has not moved yet.
 func (c clock) startsBack(schema string) string {
 	return fmt.Sprintf(`WITH moved AS (DELETE FROM %[1]q.%[2]q RETURNING *)
 		INSERT INTO %[1]q.%[2]q (queue, at, job_id, owner_token)

@@ -124,6 +124,22 @@ func TestAdvanceRefuses(t *testing.T) {
 }
 
 // Workers that listen look for due rows at once, even if they would have slept for long.
+// The starts of a queue move, although one moves to where another was.
+func TestAdvanceMovesTheStartsOfQueues(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.Pool.Exec(t.Context(), "INSERT INTO "+f.Schema+`.jobs_start (queue, at, job_id, owner_token)
+		SELECT 'default', i * 3600000000, gen_random_uuid(), gen_random_uuid() FROM generate_series(1, 3) AS i`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Advance(t, f.Pool, time.Hour)
+	got := ask[[]int64](f, f.Pool, "SELECT array_agg(at / 3600000000 ORDER BY at) FROM "+f.Schema+".jobs_start")
+	if !slices.Equal(got, []int64{0, 1, 2}) {
+		t.Errorf("starts %v", got)
+	}
+}
+
 func TestAdvanceWakesWorkers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -176,7 +192,7 @@ func TestEveryTimeIsAccountedFor(t *testing.T) {
 	f := newFixture(t)
 	moved := txworktest.Moves(t, f.Pool, f.Schema)
 	all := strings.Fields(ask[string](f, f.Pool, `SELECT string_agg(table_name || '.' || column_name, ' ')
-		FROM information_schema.columns WHERE table_schema = $1 AND data_type LIKE 'timestamp%'`, f.Schema))
+		FROM information_schema.columns WHERE table_schema = $1 AND (data_type LIKE 'timestamp%' OR column_name = 'at')`, f.Schema))
 	for _, column := range all {
 		if !moved[column] && stays[column] == "" {
 			t.Errorf("%s does not move, and nothing says why", column)

@@ -295,8 +295,8 @@ func (v view) PutBackDue() string {
 	return "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"
 }
 
-// PutBackRule returns the lane whose rule has counted a start that did not happen, and whose claim that was; empty: none
-// has.
+// PutBackRule returns the lane whose rule has counted a start that did not happen, and whose claim that was; empty:
+// none has.
 func (v view) PutBackRule() string {
 	if v.Admission == "" || !v.IsLeaving && !v.IsReleasing {
 		return ""

@@ -70,11 +70,11 @@ type Spec struct {
 	// rule at all; and what keeps rows back: paused, limit, rate, busy or NULL. Unless there is no rule, starts and
 	// permit are called then: they lock so many starts of a rate and permits to run, which no claim has beside this one
 	// until it commits, and of which a NULL counts as none. The claim takes at most as many rows as it has of both. A
-	// result that is NULL bounds nothing. take is called in the same statement with the rows that were claimed, and with
-	// permits and starts. give_start is called, rule or not, by the statement that puts rows back that were claimed and
-	// have not started. None of them may wait, and an error of give_start would keep the rows from being settled.
-	// Workers ask for a value that had no rule when they asked last only twice a second. Default: every due row may be
-	// claimed.
+	// result that is NULL bounds nothing. take is called in the same statement with the rows that were claimed, and
+	// with permits and starts. give_start is called, rule or not, by the statement that puts rows back that were
+	// claimed and have not started. None of them may wait, and an error of give_start would keep the rows from being
+	// settled. Workers ask for a value that had no rule when they asked last only twice a second. Default: every due
+	// row may be claimed.
 	Admission string
 
 	// Topics say to which topic a row belongs, so that a topic can be paused and has a share of each worker's places.

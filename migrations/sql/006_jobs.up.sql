@@ -132,8 +132,8 @@ CREATE TRIGGER "jobs_announce" AFTER INSERT ON "{{schema}}"."jobs"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"();
 
 -- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's functions admit, starts and
--- permit before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the
--- result of admit; if no row was claimed, one row has only that.
+-- permit before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row
+-- repeats the result of admit; if no row was claimed, one row has only that.
 --
 -- What these lock is locked until the claim commits, so a claim that got fewer than are free asks again soon.
 -- take is called once, after the update is complete, with the ids of all its rows.
@@ -512,7 +512,8 @@ SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
             reached[own.s.ord] := own.s.due_at;
             reached_id[own.s.ord] := own.s.id;
         END LOOP;
-                EXIT WHEN (greatest(cardinality(own.starts), cardinality(own.permits)) > cardinality(own.ids)) IS NOT TRUE;
+                EXIT WHEN (greatest(cardinality(own.starts), cardinality(own.permits)) > cardinality(own.ids))
+                    IS NOT TRUE;
                 RAISE SQLSTATE 'TXP01';
             EXCEPTION WHEN SQLSTATE 'TXP01' THEN
                 is_short := own.is_short OR cardinality(own.ids) < own.batch;
@@ -3790,7 +3791,7 @@ BEGIN
             SELECT f.at
             FROM (
                 SELECT g.at
-                FROM (SELECT generate_series(next, moment, length) AS at) AS g -- not in FROM, where all would be computed
+                FROM (SELECT generate_series(next, moment, length) AS at) AS g -- in FROM, all would be computed
                 OFFSET 0) AS f
             WHERE CASE WHEN NOT $3 THEN true ELSE pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
                     (f.at) / length))
@@ -3924,7 +3925,7 @@ BEGIN
             reason := 'limit';
         END IF;
     END IF;
-    n := least(n, CASE WHEN rule.max_running IS NULL OR rule.rate IS NULL THEN 64 ELSE 64 / 2 END);
+    n := least(n, 64 / CASE WHEN rule.max_running IS NULL OR rule.rate IS NULL THEN 1 ELSE 2 END);
     IF rule.rate IS NOT NULL AND n > 0 THEN
         SELECT cardinality(f.starts) AS starts, f.again INTO allowed
         FROM "{{schema}}"."jobs_spans"($1, n::integer, false) AS f;
@@ -4012,9 +4013,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_permit"(text, integer) FROM PUBLIC;
 
--- Takes slots and starts for the jobs that this transaction has claimed after calling admit, starts and permit. The jobs'
--- rows are locked already. A job that still has a slot keeps it. If the queue has got a limit since permit was called,
--- the slots have no number, as those of jobs that ran before.
+-- Takes slots and starts for the jobs that this transaction has claimed after calling admit, starts and permit. The
+-- jobs' rows are locked already. A job that still has a slot keeps it. If the queue has got a limit since permit was
+-- called, the slots have no number, as those of jobs that ran before.
 --
 -- Of the starts that have ceased to matter it deletes the newest ones, so that it reads few rows, even where a snapshot
 -- that is held keeps all that were ever deleted. slot_sweep deletes the others.
@@ -4073,11 +4074,11 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid, uuid[], integer[], bigint[]) FROM PUBLIC;
 
--- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle that
--- puts them back calls it. Starts of one claim are alike, so the newest of them are deleted, and jobs that had these get
--- the others: what is left is as if the claim had taken fewer. It waits for nobody. Only the newest starts of the queue
--- are looked at. A role that does not see the queue's rule gives nothing back: the settle must not fail. Workers that
--- wait for a start are notified.
+-- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle
+-- that puts them back calls it. Starts of one claim are alike, so the newest of them are deleted, and jobs that had
+-- these get the others: what is left is as if the claim had taken fewer. It waits for nobody. Only the newest starts of
+-- the queue are looked at. A role that does not see the queue's rule gives nothing back: the settle must not fail.
+-- Workers that wait for a start are notified.
 CREATE FUNCTION "{{schema}}"."jobs_give_start"(queue text, owner_token uuid, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4115,7 +4116,8 @@ BEGIN
               WHERE m.owner_token = $2))
           AND s.owner_token = $2
         FOR UPDATE SKIP LOCKED) AS c;
-    started := ARRAY(SELECT u.id FROM unnest(jobs) WITH ORDINALITY AS u (id, ord) WHERE u.id <> ALL ($3) ORDER BY u.ord);
+    started := ARRAY(
+        SELECT u.id FROM unnest(jobs) WITH ORDINALITY AS u (id, ord) WHERE u.id <> ALL ($3) ORDER BY u.ord);
     n := cardinality(jobs) - cardinality(started);
     IF n > 0 THEN
         DELETE FROM "{{schema}}"."jobs_start" AS d WHERE d.queue = $1 AND d.at = ANY (spans[:n]);

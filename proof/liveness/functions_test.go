@@ -71,7 +71,6 @@ func (w *world) everyFunctionIsHeld(t *testing.T) {
 type called struct {
 	table, state string
 	sql          []string
-	bounded      bool // the server ends the session after a second, so that others go on
 }
 
 const (
@@ -103,7 +102,7 @@ func calls() (all []called) {
 		called{sql: []string{"$S.timers_set('fetched', 'topic', now(), 'held'::text)",
 			"$S.timers_fetch(p.token, '1 hour', 2)"}},
 		called{sql: []string{"$S.jobs_enqueue('work', '{}'::text, queue => 'capped')",
-			"$S.jobs_fetch(p.token, '1 hour', 2, 'capped')"}, bounded: true},
+			"$S.jobs_fetch(p.token, '1 hour', 2, 'capped')"}},
 		called{table: "outbox", state: failed, sql: []string{"$S.outbox_unblock(p.ids)"}},
 		called{table: "jobs", state: failed, sql: []string{"$S.jobs_unblock(p.ids)"}},
 		called{table: "inbox", state: ready, sql: []string{"$S.inbox_fetch(p.token, '1 hour', 2, 'idle')"}},
@@ -232,12 +231,10 @@ func (w *world) afterCall(c called, token uuid.UUID, ids []uuid.UUID) (release f
 			w.Errorf("%s returns nothing", sql)
 		}
 	}
-	if !c.bounded {
-		_, err = tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0")
-		w.ok(err)
-	}
+	_, err = tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0")
+	w.ok(err)
 	end := sync.OnceFunc(func() {
-		if err := tx.Rollback(context.Background()); err != nil && !c.bounded {
+		if err := tx.Rollback(context.Background()); err != nil {
 			w.Errorf("the client's transaction: %v", err)
 		}
 	})

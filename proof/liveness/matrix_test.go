@@ -25,18 +25,17 @@ var known = map[string]string{}
 
 // shared are cells in which the bystander needs what the holder has, with the consequence.
 var shared = map[string]string{
-	"a row of jobs_bucket/a limited queue": "the bucket is the queue's own: its claims wait, other queues go on",
-	"a row of leader/reaper":               "the row is the election of a table: nobody is elected, nobody waits",
-	"jobs_key_fold/ordered keys":           folding,
-	"jobs_key_fold/limited keys":           folding,
-	"jobs_key_fold/same limited key":       folding,
-	"jobs_join_fold/batches":               folding,
-	"jobs_join_fold/workflows":             folding,
-	"outbox_key_fold/ordered messages":     folding,
-	"jobs_key_fold/reaper":                 reaping5s,
-	"jobs_join_fold/reaper":                reaping5s,
-	"outbox_key_fold/reaper":               reaping5s,
-	"outbox_join_fold/reaper":              reaping5s,
+	"a row of leader/reaper":           "the row is the election of a table: nobody is elected, nobody waits",
+	"jobs_key_fold/ordered keys":       folding,
+	"jobs_key_fold/limited keys":       folding,
+	"jobs_key_fold/same limited key":   folding,
+	"jobs_join_fold/batches":           folding,
+	"jobs_join_fold/workflows":         folding,
+	"outbox_key_fold/ordered messages": folding,
+	"jobs_key_fold/reaper":             reaping5s,
+	"jobs_join_fold/reaper":            reaping5s,
+	"outbox_key_fold/reaper":           reaping5s,
+	"outbox_join_fold/reaper":          reaping5s,
 }
 
 // folding is why keys and joins wait for a fold that stands still.

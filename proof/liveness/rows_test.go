@@ -26,20 +26,21 @@ func TestRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.besideEach(t, w.populate(), func(w *world) []holder {
-		return append(w.rows(), append(w.notes(), givenStarts)...)
+		return append(w.rows(), append(w.notes(), heldStart)...)
 	})
 }
 
-// givenStarts holds a start that was given back to a queue with a rate. The next claim takes it, unless it is held.
-var givenStarts = holder{"a start of jobs_given", func(w *world) func() {
+// heldStart holds a start of a queue with a rate that has ceased to matter, so claims delete it, unless it is held.
+var heldStart = holder{"a start of jobs_start", func(w *world) func() {
 	return w.opened(func(tx pgx.Tx) error {
 		for {
-			table := w.Schema + ".jobs_given"
-			_, err := w.Pool.Exec(w.Context(), "INSERT INTO "+table+" (queue, starts) VALUES ($1, 1)", capped)
+			table, id := w.Schema+".jobs_start", uuid.New()
+			_, err := w.Pool.Exec(w.Context(), "INSERT INTO "+table+" (queue, at, job_id, owner_token) VALUES ($1, "+
+				"(extract(epoch FROM clock_timestamp() - interval '11 s') * 1000000)::bigint, $2, $2)", capped, id)
 			if err != nil {
 				return err
 			}
-			held, err := tx.Exec(w.Context(), "SELECT FROM "+table+" WHERE queue = $1 FOR UPDATE SKIP LOCKED", capped)
+			held, err := tx.Exec(w.Context(), "SELECT FROM "+table+" WHERE job_id = $1 FOR UPDATE SKIP LOCKED", id)
 			if err != nil || held.RowsAffected() > 0 {
 				return err
 			}
@@ -108,7 +109,7 @@ func (w *world) rows() (holders []holder) {
 // the outbox sets no rates.
 func transient(table string) bool {
 	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") ||
-		strings.HasSuffix(table, "_given") || table == "outbox_key_state"
+		strings.HasSuffix(table, "_start") || table == "outbox_key_state"
 }
 
 // statuses returns the statuses of a table's rows, or a single one for a table without statuses.

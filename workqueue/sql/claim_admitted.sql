@@ -1,6 +1,6 @@
 -- Ready -> InProgress for as many rows as the rule of a lane admits. It calls the domain's functions admit, starts and
--- permit before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row repeats the
--- result of admit; if no row was claimed, one row has only that.
+-- permit before the claim and take after it, all in one call, so that a client cannot freeze in between. Every row
+-- repeats the result of admit; if no row was claimed, one row has only that.
 --
 -- What these lock is locked until the claim commits, so a claim that got fewer than are free asks again soon.
 -- take is called once, after the update is complete, with the ids of all its rows.

@@ -281,7 +281,8 @@ BEGIN
                 permits := {{.Function "permit"}}({{.FetchRule}}, own.batch);
                 batch := least(own.batch, cardinality(array_remove(own.permits, NULL)));
 {{template "locked" .}}
-                EXIT WHEN (greatest(cardinality(own.starts), cardinality(own.permits)) > cardinality(own.ids)) IS NOT TRUE;
+                EXIT WHEN (greatest(cardinality(own.starts), cardinality(own.permits)) > cardinality(own.ids))
+                    IS NOT TRUE;
                 RAISE SQLSTATE 'TXP01';
             EXCEPTION WHEN SQLSTATE 'TXP01' THEN
                 is_short := own.is_short OR cardinality(own.ids) < own.batch;

@@ -5,8 +5,8 @@ A row that has not moved is announced to other workers, whose cursors have passe
 the same cause again and again keeps the time of the first: due_at no longer tells how long it has waited.
 
 A row that no handler has begun has not started. What counts starts takes them back here: a table with an admission by
-its function give_start, once for each rule and claim. A table with keys has triggers, which tell the three cases apart by the
-columns that the statement assigns. */ -}}
+its function give_start, once for each rule and claim. A table with keys has triggers, which tell the three cases apart
+by the columns that the statement assigns. */ -}}
 {{define "put_back" -}}
 WITH changed AS (
     UPDATE {{.Table}} AS t

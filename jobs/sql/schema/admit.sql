@@ -38,7 +38,7 @@ BEGIN
             reason := 'limit';
         END IF;
     END IF;
-    n := least(n, CASE WHEN rule.max_running IS NULL OR rule.rate IS NULL THEN {{.MaxPermits}} ELSE {{.MaxPermits}} / 2 END);
+    n := least(n, {{.MaxPermits}} / CASE WHEN rule.max_running IS NULL OR rule.rate IS NULL THEN 1 ELSE 2 END);
     IF rule.rate IS NOT NULL AND n > 0 THEN
         SELECT cardinality(f.starts) AS starts, f.again INTO allowed
         FROM {{.Function "spans"}}($1, n::integer, false) AS f;

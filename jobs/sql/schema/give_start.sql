@@ -1,8 +1,8 @@
--- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle that
--- puts them back calls it. Starts of one claim are alike, so the newest of them are deleted, and jobs that had these get
--- the others: what is left is as if the claim had taken fewer. It waits for nobody. Only the newest starts of the queue
--- are looked at. A role that does not see the queue's rule gives nothing back: the settle must not fail. Workers that
--- wait for a start are notified.
+-- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle
+-- that puts them back calls it. Starts of one claim are alike, so the newest of them are deleted, and jobs that had
+-- these get the others: what is left is as if the claim had taken fewer. It waits for nobody. Only the newest starts of
+-- the queue are looked at. A role that does not see the queue's rule gives nothing back: the settle must not fail.
+-- Workers that wait for a start are notified.
 CREATE FUNCTION {{.Function "give_start"}}(queue text, owner_token uuid, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 {{.Settings}}
@@ -35,7 +35,8 @@ BEGIN
               WHERE m.owner_token = $2))
           AND s.owner_token = $2
         FOR UPDATE SKIP LOCKED) AS c;
-    started := ARRAY(SELECT u.id FROM unnest(jobs) WITH ORDINALITY AS u (id, ord) WHERE u.id <> ALL ($3) ORDER BY u.ord);
+    started := ARRAY(
+        SELECT u.id FROM unnest(jobs) WITH ORDINALITY AS u (id, ord) WHERE u.id <> ALL ($3) ORDER BY u.ord);
     n := cardinality(jobs) - cardinality(started);
     IF n > 0 THEN
         DELETE FROM {{.Start}} AS d WHERE d.queue = $1 AND d.at = ANY (spans[:n]);

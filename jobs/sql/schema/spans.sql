@@ -47,7 +47,7 @@ BEGIN
             SELECT f.at
             FROM (
                 SELECT g.at
-                FROM (SELECT generate_series(next, moment, length) AS at) AS g -- not in FROM, where all would be computed
+                FROM (SELECT generate_series(next, moment, length) AS at) AS g -- in FROM, all would be computed
                 OFFSET 0) AS f
             WHERE {{.TakesSpan "f.at"}}
             LIMIT $2);

@@ -1,6 +1,6 @@
--- Takes slots and starts for the jobs that this transaction has claimed after calling admit, starts and permit. The jobs'
--- rows are locked already. A job that still has a slot keeps it. If the queue has got a limit since permit was called,
--- the slots have no number, as those of jobs that ran before.
+-- Takes slots and starts for the jobs that this transaction has claimed after calling admit, starts and permit. The
+-- jobs' rows are locked already. A job that still has a slot keeps it. If the queue has got a limit since permit was
+-- called, the slots have no number, as those of jobs that ran before.
 --
 -- Of the starts that have ceased to matter it deletes the newest ones, so that it reads few rows, even where a snapshot
 -- that is held keeps all that were ever deleted. slot_sweep deletes the others.
