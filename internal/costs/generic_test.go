@@ -490,5 +490,14 @@ func (g *generic) jobsSteps() {
 	g.sql("recount", "SELECT jobs_join_recount(ARRAY(SELECT id FROM jobs_join))")
 	g.sql("sweep", "SELECT jobs_join_sweep(10000)")
 	g.sql("forget", "SELECT jobs_join_forget(ARRAY(SELECT id FROM jobs_join WHERE status <> 0), 100000)")
-	g.sql("take", "SELECT jobs_take('mine', ARRAY(SELECT id FROM jobs WHERE queue = 'mine'), NULL)")
+	const (
+		mine  = "ARRAY(SELECT id FROM jobs WHERE queue = 'mine')"
+		each  = "generate_series(1, cardinality(" + mine + "))"
+		token = "'00000000-002a-8000-8000-000000000000'"
+	)
+	g.sql("limits", "UPDATE jobs_queue SET max_running = 100000, rate = 1000, burst = 100000 WHERE name = 'mine'")
+	g.sql("take", "SELECT jobs_take('mine', "+token+", "+mine+", ARRAY(SELECT "+each+")::int[], "+
+		"ARRAY(SELECT extract(epoch FROM now())::bigint * 1000000 + i * 1000 FROM "+each+" AS i))")
+	g.sql("starts", "SELECT jobs_starts('mine', 64)")
+	g.sql("give starts back", "SELECT jobs_give_start('mine', "+token+", "+mine+")")
 }
