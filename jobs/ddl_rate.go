@@ -28,11 +28,10 @@ func (v view) SpanOld(row string) string {
 // TakesSpan is true where spans.sql does not lock, and otherwise if the cells of a span could be locked.
 func (v view) TakesSpan(at string) string {
 	cell := func(moment string) string {
-		return fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('%s start ' || length || ' ' || $1,\n"+
-			"                    (%s) / length))", v.Name(), moment)
+		return fmt.Sprintf("pg_try_advisory_xact_lock(hashtextextended('%s start ' || length || ' ' || $1, %s / length))",
+			v.Name(), moment)
 	}
-	return fmt.Sprintf("CASE WHEN NOT $3 THEN true ELSE %s\n                AND %s END",
-		cell(at), cell(at+" + length - 1"))
+	return fmt.Sprintf("NOT $3 OR %s\n            AND %s", cell(at), cell("("+at+" + length - 1)"))
 }
 
 // MaxGaps is among how many of the newest starts a claim looks for gaps, MaxGiven among how many a start can be given

@@ -3493,14 +3493,14 @@ CREATE TABLE "{{schema}}"."jobs_queue" (
 );
 
 -- One row for each start of a queue with a rate. A start takes a span of 1/rate, which begins at the time of at, in
--- microseconds since 1970. Claims insert rows and delete those that no rate asks for any more; what puts a job back
--- that has not started deletes its row.
+-- microseconds since 1970. Claims insert rows and delete those that no rate asks for any more; what puts jobs
+-- back that have not started deletes as many rows of their claim.
 CREATE TABLE "{{schema}}"."jobs_start" (
     queue text NOT NULL,
     at bigint NOT NULL,
     job_id uuid NOT NULL,
     owner_token uuid NOT NULL,
-    PRIMARY KEY (queue, at)
+    PRIMARY KEY (queue, at, owner_token) -- two claims with different rates may take the same time
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
@@ -3747,13 +3747,14 @@ EXECUTE FUNCTION "{{schema}}"."jobs_forget"();
 -- A span that is taken is a row. Until that is visible, advisory locks stand for it, so claims never wait for each
 -- other, and a claim whose transaction stays open holds back only what it has taken. Claims do not begin their spans at
 -- the same times, so the locks are on cells of the length of a span, which lie fixed in time: a span locks the one or
--- two that it touches, and spans that overlap touch the same cell. The rows are looked at once more when the cells are
+-- two that it touches, and spans that overlap touch the same cell. So do neighbours, unless they begin where cells do:
+-- behind what others have locked, spans begin there. The rows are looked at once more when the cells are
 -- locked, by a separate statement, so its snapshot (READ COMMITTED) includes those of all claims that had them before.
 -- Rows are deleted a while after they have ceased to matter. A claim that was suspended for as long takes none of the
 -- spans that it had found.
 --
 -- A start that is given back, or whose claim was rolled back, leaves a gap behind the newest start. Gaps are taken when
--- nothing is free before it, among the newest starts only, so that a claim reads a bounded number of rows.
+-- too few are free before it, among the newest starts only, so that a claim reads a bounded number of rows.
 CREATE FUNCTION "{{schema}}"."jobs_spans"(
     queue text, want integer, locking boolean, OUT starts bigint[], OUT again double precision
 )
@@ -3772,6 +3773,9 @@ DECLARE
     length bigint;
     depth bigint;
     next bigint;
+    place bigint;
+    ahead integer;
+    gap record;
 BEGIN
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
     IF rule.rate IS NULL THEN
@@ -3782,47 +3786,48 @@ BEGIN
     next := coalesce((
         SELECT s.at + length
         FROM "{{schema}}"."jobs_start" AS s
-        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at <= moment
+        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at < moment + length
         ORDER BY s.at DESC
         LIMIT 1), moment - depth);
     starts := '{}';
-    IF next <= moment THEN
-        starts := ARRAY(
-            SELECT f.at
+    place := next;
+    WHILE place <= moment AND cardinality(starts) < $2 LOOP
+        IF NOT $3 OR pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1, place / length))
+            AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1, (place + length - 1) / length)) THEN
+            starts := starts || place;
+            place := place + length;
+        ELSE
+            place := (place / length + 1) * length;
+        END IF;
+    END LOOP;
+    ahead := cardinality(starts);
+    IF ahead < $2 THEN
+        FOR gap IN
+            SELECT u.at - length AS last, u.previous + length AS first
             FROM (
-                SELECT g.at
-                FROM (SELECT generate_series(next, moment, length) AS at) AS g -- in FROM, all would be computed
-                OFFSET 0) AS f
-            WHERE CASE WHEN NOT $3 THEN true ELSE pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
-                    (f.at) / length))
-                AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
-                    (f.at + length - 1) / length)) END
-            LIMIT $2);
-    END IF;
-    IF cardinality(starts) = 0 THEN
-        starts := ARRAY(
-            SELECT f.at
-            FROM (
-                SELECT generate_series(u.at - length, u.previous + length, -length) AS at
+                SELECT n.at, coalesce(lead(n.at) OVER (ORDER BY n.at DESC),
+                    CASE WHEN count(*) OVER () < 1000 THEN moment - depth - length END) AS previous
                 FROM (
-                    SELECT n.at, coalesce(lead(n.at) OVER (ORDER BY n.at DESC),
-                        CASE WHEN count(*) OVER () < 1000 THEN moment - depth - length END) AS previous
-                    FROM (
-                        SELECT s.at
-                        FROM "{{schema}}"."jobs_start" AS s
-                        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at <= moment
-                        ORDER BY s.at DESC
-                        LIMIT 1000) AS n) AS u
-                WHERE u.at - u.previous >= 2 * length
-                OFFSET 0) AS f
-            WHERE CASE WHEN NOT $3 THEN true ELSE pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
-                    (f.at) / length))
-                AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1,
-                    (f.at + length - 1) / length)) END
-            LIMIT $2);
+                    SELECT s.at
+                    FROM "{{schema}}"."jobs_start" AS s
+                    WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at < next -- not among those ahead
+                    ORDER BY s.at DESC
+                    LIMIT 1000) AS n) AS u
+            WHERE u.at - u.previous >= 2 * length
+            ORDER BY u.at DESC
+        LOOP
+            place := gap.last;
+            WHILE place >= gap.first AND cardinality(starts) < $2 LOOP
+                IF NOT $3 OR pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1, place / length))
+            AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs start ' || length || ' ' || $1, (place + length - 1) / length)) THEN
+                    starts := starts || place;
+                END IF;
+                place := place - length;
+            END LOOP;
+            EXIT WHEN cardinality(starts) >= $2;
+        END LOOP;
     END IF;
-    again := greatest(next + CASE WHEN next <= moment THEN cardinality(starts) ELSE 0 END * length - moment, 1000)
-        / 1000000.0;
+    again := greatest(next + ahead * length - moment, 1000) / 1000000.0;
     IF NOT $3 THEN
         RETURN;
     END IF;
@@ -4074,11 +4079,11 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid, uuid[], integer[], bigint[]) FROM PUBLIC;
 
--- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle
--- that puts them back calls it. Starts of one claim are alike, so the newest of them are deleted, and jobs that had
--- these get the others: what is left is as if the claim had taken fewer. It waits for nobody. Only the newest starts of
--- the queue are looked at. A role that does not see the queue's rule gives nothing back: the settle must not fail.
--- Workers that wait for a start are notified.
+-- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle that
+-- puts them back calls it. Starts of one claim are alike, so as many of the newest of them are deleted: what is left is
+-- as if the claim had taken fewer. It waits for nobody, and those that another settle is giving back are passed over.
+-- Only the newest starts of the queue are looked at. A role that does not see the queue's rule gives nothing back: the
+-- settle must not fail. Workers that wait for a start are notified.
 CREATE FUNCTION "{{schema}}"."jobs_give_start"(queue text, owner_token uuid, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4091,18 +4096,14 @@ AS $txwork$
 #variable_conflict use_column
 DECLARE
     rule "{{schema}}"."jobs_queue"%ROWTYPE;
-    spans bigint[];
-    jobs uuid[];
-    started uuid[];
-    n integer;
 BEGIN
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1 AND q.rate IS NOT NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT array_agg(c.at ORDER BY c.at DESC), array_agg(c.job_id ORDER BY c.at DESC) INTO spans, jobs
-    FROM (
-        SELECT s.at, s.job_id
+    DELETE FROM "{{schema}}"."jobs_start" AS d
+    WHERE d.ctid = ANY (ARRAY(
+        SELECT s.ctid
         FROM "{{schema}}"."jobs_start" AS s
         WHERE s.queue = $1
           AND s.at = ANY (ARRAY(
@@ -4115,16 +4116,10 @@ BEGIN
                   LIMIT 10000) AS m
               WHERE m.owner_token = $2))
           AND s.owner_token = $2
-        FOR UPDATE SKIP LOCKED) AS c;
-    started := ARRAY(
-        SELECT u.id FROM unnest(jobs) WITH ORDINALITY AS u (id, ord) WHERE u.id <> ALL ($3) ORDER BY u.ord);
-    n := cardinality(jobs) - cardinality(started);
-    IF n > 0 THEN
-        DELETE FROM "{{schema}}"."jobs_start" AS d WHERE d.queue = $1 AND d.at = ANY (spans[:n]);
-        UPDATE "{{schema}}"."jobs_start" AS s
-        SET job_id = u.id
-        FROM unnest(spans[n + 1:], started) AS u (at, id)
-        WHERE s.queue = $1 AND s.at = u.at AND s.job_id <> u.id;
+        ORDER BY s.at DESC
+        LIMIT cardinality($3)
+        FOR UPDATE SKIP LOCKED));
+    IF FOUND THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     END IF;
 END

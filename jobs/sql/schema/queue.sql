@@ -12,14 +12,14 @@ CREATE TABLE {{.Queue}} (
 );
 
 -- One row for each start of a queue with a rate. A start takes a span of 1/rate, which begins at the time of at, in
--- microseconds since 1970. Claims insert rows and delete those that no rate asks for any more; what puts a job back
--- that has not started deletes its row.
+-- microseconds since 1970. Claims insert rows and delete those that no rate asks for any more; what puts jobs
+-- back that have not started deletes as many rows of their claim.
 CREATE TABLE {{.Start}} (
     queue text NOT NULL,
     at bigint NOT NULL,
     job_id uuid NOT NULL,
     owner_token uuid NOT NULL,
-    PRIMARY KEY (queue, at)
+    PRIMARY KEY (queue, at, owner_token) -- two claims with different rates may take the same time
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
 -- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a

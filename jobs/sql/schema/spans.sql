@@ -8,13 +8,14 @@
 -- A span that is taken is a row. Until that is visible, advisory locks stand for it, so claims never wait for each
 -- other, and a claim whose transaction stays open holds back only what it has taken. Claims do not begin their spans at
 -- the same times, so the locks are on cells of the length of a span, which lie fixed in time: a span locks the one or
--- two that it touches, and spans that overlap touch the same cell. The rows are looked at once more when the cells are
+-- two that it touches, and spans that overlap touch the same cell. So do neighbours, unless they begin where cells do:
+-- behind what others have locked, spans begin there. The rows are looked at once more when the cells are
 -- locked, by a separate statement, so its snapshot (READ COMMITTED) includes those of all claims that had them before.
 -- Rows are deleted a while after they have ceased to matter. A claim that was suspended for as long takes none of the
 -- spans that it had found.
 --
 -- A start that is given back, or whose claim was rolled back, leaves a gap behind the newest start. Gaps are taken when
--- nothing is free before it, among the newest starts only, so that a claim reads a bounded number of rows.
+-- too few are free before it, among the newest starts only, so that a claim reads a bounded number of rows.
 CREATE FUNCTION {{.Function "spans"}}(
     queue text, want integer, locking boolean, OUT starts bigint[], OUT again double precision
 )
@@ -28,6 +29,9 @@ DECLARE
     length bigint;
     depth bigint;
     next bigint;
+    place bigint;
+    ahead integer;
+    gap record;
 BEGIN
     SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
     IF rule.rate IS NULL THEN
@@ -38,41 +42,46 @@ BEGIN
     next := coalesce((
         SELECT s.at + length
         FROM {{.Start}} AS s
-        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at <= moment
+        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at < moment + length
         ORDER BY s.at DESC
         LIMIT 1), moment - depth);
     starts := '{}';
-    IF next <= moment THEN
-        starts := ARRAY(
-            SELECT f.at
+    place := next;
+    WHILE place <= moment AND cardinality(starts) < $2 LOOP
+        IF {{.TakesSpan "place"}} THEN
+            starts := starts || place;
+            place := place + length;
+        ELSE
+            place := (place / length + 1) * length;
+        END IF;
+    END LOOP;
+    ahead := cardinality(starts);
+    IF ahead < $2 THEN
+        FOR gap IN
+            SELECT u.at - length AS last, u.previous + length AS first
             FROM (
-                SELECT g.at
-                FROM (SELECT generate_series(next, moment, length) AS at) AS g -- in FROM, all would be computed
-                OFFSET 0) AS f
-            WHERE {{.TakesSpan "f.at"}}
-            LIMIT $2);
-    END IF;
-    IF cardinality(starts) = 0 THEN
-        starts := ARRAY(
-            SELECT f.at
-            FROM (
-                SELECT generate_series(u.at - length, u.previous + length, -length) AS at
+                SELECT n.at, coalesce(lead(n.at) OVER (ORDER BY n.at DESC),
+                    CASE WHEN count(*) OVER () < {{.MaxGaps}} THEN moment - depth - length END) AS previous
                 FROM (
-                    SELECT n.at, coalesce(lead(n.at) OVER (ORDER BY n.at DESC),
-                        CASE WHEN count(*) OVER () < {{.MaxGaps}} THEN moment - depth - length END) AS previous
-                    FROM (
-                        SELECT s.at
-                        FROM {{.Start}} AS s
-                        WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at <= moment
-                        ORDER BY s.at DESC
-                        LIMIT {{.MaxGaps}}) AS n) AS u
-                WHERE u.at - u.previous >= 2 * length
-                OFFSET 0) AS f
-            WHERE {{.TakesSpan "f.at"}}
-            LIMIT $2);
+                    SELECT s.at
+                    FROM {{.Start}} AS s
+                    WHERE s.queue = $1 AND s.at > moment - depth - length AND s.at < next -- not among those ahead
+                    ORDER BY s.at DESC
+                    LIMIT {{.MaxGaps}}) AS n) AS u
+            WHERE u.at - u.previous >= 2 * length
+            ORDER BY u.at DESC
+        LOOP
+            place := gap.last;
+            WHILE place >= gap.first AND cardinality(starts) < $2 LOOP
+                IF {{.TakesSpan "place"}} THEN
+                    starts := starts || place;
+                END IF;
+                place := place - length;
+            END LOOP;
+            EXIT WHEN cardinality(starts) >= $2;
+        END LOOP;
     END IF;
-    again := greatest(next + CASE WHEN next <= moment THEN cardinality(starts) ELSE 0 END * length - moment, 1000)
-        / 1000000.0;
+    again := greatest(next + ahead * length - moment, 1000) / 1000000.0;
     IF NOT $3 THEN
         RETURN;
     END IF;
