@@ -4079,11 +4079,11 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_take"(text, uuid, uuid[], integer[], bigint[]) FROM PUBLIC;
 
--- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle that
--- puts them back calls it. Starts of one claim are alike, so as many of the newest of them are deleted: what is left is
--- as if the claim had taken fewer. It waits for nobody, and those that another settle is giving back are passed over.
--- Only the newest starts of the queue are looked at. A role that does not see the queue's rule gives nothing back: the
--- settle must not fail. Workers that wait for a start are notified.
+-- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle
+-- that puts them back calls it. Starts of one claim are alike, so as many of the newest of them are deleted: what is
+-- left is as if the claim had taken fewer. It waits for nobody, and those that another settle is giving back are passed
+-- over. Only the newest starts of the queue are looked at. A role that does not see the queue's rule gives nothing
+-- back: the settle must not fail. Workers that wait for a start are notified.
 CREATE FUNCTION "{{schema}}"."jobs_give_start"(queue text, owner_token uuid, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4158,7 +4158,8 @@ CREATE TRIGGER "jobs_drop_slot" AFTER DELETE ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (OLD.slot AND OLD.status = 1)
 EXECUTE FUNCTION "{{schema}}"."jobs_give_slot"();
 
--- Reconciles the slots with the jobs, a bounded number at a time, and returns how many slots it freed.
+-- Reconciles the slots with the jobs and deletes old starts, a bounded number at a time, and returns how many of both
+-- it removed.
 --
 -- When a queue gets a limit, it may have running jobs without a slot. This gives them slots, for as long after the
 -- change as workers that do not know of it yet may still claim. Jobs that are being settled are skipped.
@@ -4181,6 +4182,7 @@ AS $txwork$
 DECLARE
     rule record;
     given integer;
+    old integer := 0;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."jobs"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."jobs_queue"'::pg_catalog.regclass)
@@ -4244,6 +4246,8 @@ BEGIN
               AND s.at > extract(epoch FROM clock_timestamp() + interval '1 day')::bigint * 1000000
             LIMIT $1
             FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS given = ROW_COUNT;
+        old := old + given;
     END LOOP;
 
     DELETE FROM "{{schema}}"."jobs_slot" AS d
@@ -4258,7 +4262,7 @@ BEGIN
     IF given > 0 THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     END IF;
-    RETURN given;
+    RETURN given + old;
 END
 $txwork$;
 

@@ -1,8 +1,8 @@
--- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle that
--- puts them back calls it. Starts of one claim are alike, so as many of the newest of them are deleted: what is left is
--- as if the claim had taken fewer. It waits for nobody, and those that another settle is giving back are passed over.
--- Only the newest starts of the queue are looked at. A role that does not see the queue's rule gives nothing back: the
--- settle must not fail. Workers that wait for a start are notified.
+-- Gives starts of a queue back: jobs were claimed with an owner token, and put back before they started. The settle
+-- that puts them back calls it. Starts of one claim are alike, so as many of the newest of them are deleted: what is
+-- left is as if the claim had taken fewer. It waits for nobody, and those that another settle is giving back are passed
+-- over. Only the newest starts of the queue are looked at. A role that does not see the queue's rule gives nothing
+-- back: the settle must not fail. Workers that wait for a start are notified.
 CREATE FUNCTION {{.Function "give_start"}}(queue text, owner_token uuid, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 {{.Settings}}

@@ -1,4 +1,5 @@
--- Reconciles the slots with the jobs, a bounded number at a time, and returns how many slots it freed.
+-- Reconciles the slots with the jobs and deletes old starts, a bounded number at a time, and returns how many of both
+-- it removed.
 --
 -- When a queue gets a limit, it may have running jobs without a slot. This gives them slots, for as long after the
 -- change as workers that do not know of it yet may still claim. Jobs that are being settled are skipped.
@@ -16,6 +17,7 @@ AS $txwork$
 DECLARE
     rule record;
     given integer;
+    old integer := 0;
 BEGIN
     {{.SeesSlots}}
     {{.Bounded "$1" "max_rows"}}
@@ -68,6 +70,8 @@ BEGIN
               AND s.at > extract(epoch FROM clock_timestamp() + interval '1 day')::bigint * 1000000
             LIMIT $1
             FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS given = ROW_COUNT;
+        old := old + given;
     END LOOP;
 
     DELETE FROM {{.Slot}} AS d
@@ -82,7 +86,7 @@ BEGIN
     IF given > 0 THEN
         PERFORM {{.Announce}};
     END IF;
-    RETURN given;
+    RETURN given + old;
 END
 $txwork$;
 
