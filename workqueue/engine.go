@@ -24,6 +24,8 @@ type consumer struct {
 	target   func(*Columns) any
 	handle   func(context.Context, *delivery) error
 	leaves   func(context.Context, *delivery) error // nil: none
+	batches  func(*delivery) *batching              // nil: every row is handled alone
+	each     int                                    // how many rows to claim for a handler
 	logger   *slog.Logger                           // names the table and the lane
 }
 
@@ -94,6 +96,9 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 			d.settlement.outcome, d.settlement.message = ended, errGoexit.Error() // until it is decided
 			d.ctx, d.cancel = context.WithCancelCause(base)
 			d.expires.Store(start + int64(e.handling.Lease))
+			if e.batches != nil {
+				d.batching = e.batches(d)
+			}
 			rows = append(rows, d)
 		}
 	}

@@ -82,6 +82,8 @@ type delivery struct {
 	runLimit   atomic.Int64 // how long the handler may run before it is reported; 0: as the worker's options say
 	overdue    bool         // reported as running for longer; used by renewals only
 	txErr      error        // Tx has failed
+	batching   *batching    // how it is handled together with others; nil: alone
+	batchCall  atomic.Pointer[batchCall]
 	// settling is set from the outcome on, and while Tx commits: a renewal that finds the row settled has then found
 	// our own settle.
 	settling atomic.Bool
@@ -121,6 +123,9 @@ func (d *delivery) abort(cause error) {
 		d.lost.Store(true)
 	}
 	d.cancel(cause)
+	if c := d.batchCall.Load(); c != nil {
+		c.aborted(cause)
+	}
 }
 
 // decide makes an outcome that of the row, unless Tx has settled it.

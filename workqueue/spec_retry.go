@@ -61,6 +61,12 @@ func (r Retry) Span(maxAttempts int) (least, most time.Duration) {
 	return saturated(shortest), saturated(longest)
 }
 
+// after is the delay of rows that have failed together for a while: as long again, within the Base and the Cap.
+func (r Retry) after(failing time.Duration) time.Duration {
+	d := float64(min(max(failing, r.Base), r.limit()))
+	return time.Duration(d * (1 - r.Jitter*rand.Float64()))
+}
+
 func saturated(d float64) time.Duration {
 	if d >= math.MaxInt64 {
 		return math.MaxInt64

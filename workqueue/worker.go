@@ -174,7 +174,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {
 		return nil, err
 	}
-	c := consumer{table: domain.Table, handling: o.handling(), lanes: domain.Lanes,
+	c := consumer{table: domain.Table, handling: o.handling(), lanes: domain.Lanes, each: 1,
 		logger: domain.Table.telemetry.Logger()}
 	if lane := c.lane(); lane != "" {
 		c.logger = c.logger.With(slog.String(c.table.spec.Lanes[0], lane))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,7 @@ const (
 	childSchemaEnv  = "TXWORK_TEST_CHILD_SCHEMA"
 	childNameEnv    = "TXWORK_TEST_CHILD_NAME"    // of a process that sweeps
 	childWorkersEnv = "TXWORK_TEST_CHILD_WORKERS" // how many, with the default lease; default: 1, with a short one
+	childBatchEnv   = "TXWORK_TEST_CHILD_BATCH"   // a worker with a batch handler, if it is set
 	childRows       = 1000
 	poisoned        = 9 // the exit code of a process that a row has ended
 )
@@ -68,6 +70,9 @@ func childWork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv(childBatchEnv) != "" {
+		return childBatches(ctx, pool, table)
+	}
 	var running atomic.Int32
 	handle := func(_ context.Context, c *noteClaim) error {
 		switch c.Body.Topic {
@@ -100,6 +105,25 @@ func childWork(ctx context.Context) error {
 		group.Go(func() error { return w.Run(ctx) })
 	}
 	return group.Wait()
+}
+
+// childBatches handles batches until a poison is in one, which ends the process.
+func childBatches(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) error {
+	batch, err := workqueue.NewBatch(workqueue.BatchOptions{}, nil, func(_ context.Context,
+		b []*noteClaim) ([]error, error) {
+		if slices.ContainsFunc(b, func(c *noteClaim) bool { return c.Body.Topic == "poison" }) {
+			os.Exit(poisoned)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	w, err := workqueue.NewBatchWorker(pool, noteDomain(table), batch, workqueue.WorkerOptions{})
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
 }
 
 // childName is the application_name of the connections of a process on the schema's table.

@@ -183,9 +183,9 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 	return total, errors.Join(err, s.finish(ctx))
 }
 
-// next is how many rows to claim: no more than handlers may run at once, because handle starts all of them at once.
+// next is how many rows to claim: no more than handlers that run at once can take, because runAll starts all at once.
 func (d *drain) next(rest int) int {
-	n := min(d.concurrency, d.width)
+	n := min(d.concurrency*d.each, d.width)
 	if rest > 0 {
 		n = min(n, rest)
 	}
@@ -286,6 +286,9 @@ func (d *drain) narrow(rows []*delivery) (admitted []*delivery, back []*settleme
 // runAll runs all handlers at once, or one after the other in a transaction of the application, and returns what is to
 // be settled.
 func (d *drain) runAll(rows []*delivery) []*settlement {
+	if d.batches != nil {
+		return d.runBatches(rows)
+	}
 	outcomes := make([]*settlement, len(rows))
 	runOne := func(i int) {
 		defer func() { outcomes[i] = rows[i].toSettle() }() // also if the handler ends its goroutine

@@ -314,6 +314,12 @@ func (r *rig) startOn(pool *pgxpool.Pool, domain workqueue.Domain[note], o workq
 	if err != nil {
 		r.Fatal(err)
 	}
+	return r.run(w)
+}
+
+// run runs a worker until the test ends or stops it.
+func (r *rig) run(w *workqueue.Worker) *running {
+	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	run := &running{Worker: w, cancel: cancel, done: make(chan struct{})}
 	go func() {

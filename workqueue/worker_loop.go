@@ -91,7 +91,11 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 			exited = false
 			return
 		}
-		w.runOne(d)
+		if d.batching == nil {
+			w.runOne(d)
+		} else {
+			w.runBatch(d)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type Buffer[R Row] struct {
 
 	mu          sync.Mutex
 	concurrency int          // handlers that are wanted
+	each        int          // how many rows to claim for a handler
 	handlers    int          // handlers that run
 	handler     func()       // one of them
 	spawn       func(func()) // runs it; nil: the worker has not begun
@@ -54,6 +55,9 @@ type Buffer[R Row] struct {
 	shares   map[string]*share // by topic
 	pruned   time.Time         // when shares were last forgotten
 	stalls   *time.Timer       // of the next unstall
+
+	gatherings []*gathering[R] // batches that wait for more rows
+	awaited    int             // how many rows they have room for
 }
 
 const (
@@ -80,7 +84,7 @@ type Options struct {
 // running until they are finished.
 func New[R Row](o Options, release func([]R)) *Buffer[R] {
 	b := &Buffer[R]{concurrency: o.Concurrency, firstLimit: o.ClaimLimit, limit: o.ClaimLimit, perTopic: o.PerTopic,
-		release: release, space: make(chan struct{}, 1), measured: time.Now()}
+		each: 1, release: release, space: make(chan struct{}, 1), measured: time.Now()}
 	b.ready.L = &b.mu
 	return b
 }
@@ -127,7 +131,7 @@ func (b *Buffer[R]) wanted() (want int, enough bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	target := b.target()
-	room := target - len(b.queue) - b.running
+	room := target - len(b.queue) - b.running*b.each + b.awaited
 	want = min(room, b.limit, most)
 	if len(b.queue) > 0 && room < (target+1)/2 {
 		return 0, false
@@ -137,7 +141,7 @@ func (b *Buffer[R]) wanted() (want int, enough bool) {
 
 func (b *Buffer[R]) target() int {
 	buffered := min(int(b.rate*bufferTime.Seconds()), maxBuffered)
-	return b.concurrency + buffered
+	return b.concurrency*b.each + buffered
 }
 
 // Add ends a claim that wanted so many rows, and takes those that it brought, which are in flight by now. It releases
@@ -166,6 +170,9 @@ func (b *Buffer[R]) put(rows []R, wanted, most int) (surplus []R) {
 	}
 	b.limit = min(b.limit, most)
 	b.queue = append(b.queue, rows...)
+	if b.gatherings != nil {
+		b.feed()
+	}
 	if b.shrunk {
 		b.shrunk, surplus = false, b.surplus()
 	}
@@ -254,6 +261,9 @@ func (b *Buffer[R]) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
+	for _, g := range b.gatherings {
+		g.finish()
+	}
 	b.ready.Broadcast()
 }
 
@@ -287,6 +297,9 @@ func (b *Buffer[R]) resume(rows []R) {
 	defer b.mu.Unlock()
 	b.running -= len(rows)
 	b.queue = slices.Insert(b.queue, 0, rows...)
+	if b.gatherings != nil {
+		b.feed()
+	}
 	b.ready.Broadcast()
 }
 

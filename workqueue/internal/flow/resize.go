@@ -58,5 +58,5 @@ func (b *Buffer[R]) surplus() []R {
 	if b.closed { // Drain takes them
 		return nil
 	}
-	return b.cut(min(max(b.target()-b.running, 0), len(b.queue)))
+	return b.cut(min(max(b.target()-b.running*b.each+b.awaited, 0), len(b.queue)))
 }

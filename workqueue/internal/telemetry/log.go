@@ -24,8 +24,8 @@ func (r *Recorder) logError(ctx context.Context, e Event) {
 	var repeated *Repeated
 	switch refused := slices.Concat(e.lost, e.gone); {
 	case len(refused) > 0:
-		r.logRows(ctx, r.logger, e.Operation.String()+" refused", refused, e.Rows, slog.Int("lost", len(e.lost)),
-			slog.Int("gone", len(e.gone)), slog.Int("changed", e.Changed))
+		r.logRows(ctx, r.logger, slog.LevelWarn, e.Operation.String()+" refused", refused, e.Rows,
+			slog.Int("lost", len(e.lost)), slog.Int("gone", len(e.gone)), slog.Int("changed", e.Changed))
 	case errors.Is(e.Err, context.Canceled), errors.As(e.Err, &repeated):
 	default:
 		// The caller gets the error, and may log it. A worker has no caller to give it to, and logs it itself.
@@ -36,10 +36,10 @@ func (r *Recorder) logError(ctx context.Context, e Event) {
 // maxLoggedIDs bounds the ids of a line about many rows.
 const maxLoggedIDs = 10
 
-// logRows logs a warning about several rows. It has the ids of the first of them and, if they are known, their labels,
+// logRows logs a line about several rows. It has the ids of the first of them and, if they are known, their labels,
 // each value once, separated by spaces.
-func (r *Recorder) logRows(ctx context.Context, logger *slog.Logger, what string, ids []uuid.UUID, rows Rows,
-	more ...slog.Attr) {
+func (r *Recorder) logRows(ctx context.Context, logger *slog.Logger, level slog.Level, what string,
+	ids []uuid.UUID, rows Rows, more ...slog.Attr) {
 	ids = ids[:min(len(ids), maxLoggedIDs)]
 	texts := make([]string, len(ids))
 	for i, id := range ids {
@@ -60,7 +60,7 @@ func (r *Recorder) logRows(ctx context.Context, logger *slog.Logger, what string
 		attributes = append(attributes, slog.String(name, strings.Join(values, " ")))
 	}
 	attributes = append(attributes, slog.String("id", strings.Join(texts, " ")))
-	logger.LogAttrs(ctx, slog.LevelWarn, what, append(attributes, more...)...)
+	logger.LogAttrs(ctx, level, what, append(attributes, more...)...)
 }
 
 // labelsOf returns the labels of the rows with the ids; nil if they are not known.
@@ -95,7 +95,7 @@ func (r *Recorder) LogRow(ctx context.Context, level slog.Level, what string, l 
 func (r *Recorder) LeasesLapsed(logger *slog.Logger, rows Rows) {
 	defer r.contain()
 	r.add(context.Background(), r.lost, rows.Len(), series{op: Extend})
-	r.logRows(context.Background(), logger, "leases ended without a renewal", idsOf(rows), rows,
+	r.logRows(context.Background(), logger, slog.LevelWarn, "leases ended without a renewal", idsOf(rows), rows,
 		slog.Int("rows", rows.Len()))
 }
 
@@ -103,8 +103,8 @@ func (r *Recorder) LeasesLapsed(logger *slog.Logger, rows Rows) {
 // that holds such a row finds it by this line.
 func (r *Recorder) NotReturning(logger *slog.Logger, rows Rows, process string) {
 	defer r.contain()
-	r.logRows(context.Background(), logger, "handlers run for longer than they should", idsOf(rows), rows,
-		slog.Int("rows", rows.Len()), slog.String("process", process))
+	r.logRows(context.Background(), logger, slog.LevelWarn, "handlers run for longer than they should",
+		idsOf(rows), rows, slog.Int("rows", rows.Len()), slog.String("process", process))
 }
 
 func idsOf(rows Rows) []uuid.UUID {

@@ -1,0 +1,167 @@
+package workqueue
+
+import (
+	"context"
+	"log/slog"
+	"math/bits"
+	"time"
+
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
+)
+
+// A batchRun runs a batch: each step makes one call of its handler at most, and returns the rows whose outcomes are
+// decided by it, which need not wait for the others.
+type batchRun struct {
+	*engine
+	*batching
+	parts  [][]*delivery // still to be called, the next last
+	calls  int           // so far
+	failed int           // since the last that succeeded
+	most   int           // then nothing is left to find, see [batchRun.split]
+}
+
+// newBatchRun begins a run of rows that belong together.
+func (e *engine) newBatchRun(rows []*delivery) *batchRun {
+	return &batchRun{engine: e, batching: rows[0].batching, parts: [][]*delivery{rows}, most: 2 * bits.Len(uint(len(rows)))}
+}
+
+// more reports whether rows are left without an outcome.
+func (r *batchRun) more() bool { return len(r.parts) > 0 }
+
+// step calls the handler with the next part.
+func (r *batchRun) step() (decided []*delivery) {
+	last := len(r.parts) - 1
+	part, decided := r.startable(r.parts[last])
+	r.parts = r.parts[:last]
+	if len(part) == 0 {
+		return decided
+	}
+	began := r.clock()
+	each, all := r.handlePart(part)
+	switch {
+	case each != nil:
+		r.failed = 0
+		r.failing.Store(nil)
+		return append(decided, part...)
+	case !all.costs():
+		return append(decided, r.endWith(all, part)...)
+	case len(part) == 1:
+		r.failed++
+		decided = append(decided, part...)
+	default:
+		r.split(part, all, r.clock()-began)
+	}
+	if r.failed < r.most || !r.more() {
+		return decided
+	}
+	return append(decided, r.putBack(all)...)
+}
+
+// startable decides on rows that do not start, because their claim was lost, they were cancelled, or the domain leaves
+// them, and returns the others.
+func (r *batchRun) startable(part []*delivery) (rows, decided []*delivery) {
+	for _, d := range part {
+		if o := r.unstarted(d); o != nil {
+			d.decide(d.ctx, o)
+			decided = append(decided, d)
+		} else if d.byTx.Load() != nil {
+			decided = append(decided, d)
+		} else {
+			rows = append(rows, d)
+		}
+	}
+	return rows, decided
+}
+
+func (r *batchRun) unstarted(d *delivery) *Outcome {
+	switch cause := context.Cause(d.ctx); {
+	case d.lost.Load() && r.calls == 0:
+		return released
+	case d.lost.Load():
+		return interrupted
+	case cause != nil:
+		return d.conclude(outcomeOf(cause))
+	case r.calls == 0:
+		return d.leaveOutcome()
+	}
+	return nil
+}
+
+// handlePart calls the handler with some rows. If the call says so, each of them gets its outcome, and so does a row
+// that was alone in a call which failed.
+func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) {
+	start := time.Now()
+	base, c := beginCall(part)
+	defer c.end()
+	if r.calls++; r.calls == 1 {
+		for _, d := range part {
+			r.table.telemetry.Waited(base, d.labels, r.dbClock.of(start).Sub(d.DueAt))
+		}
+	}
+	ctx, call := r.table.telemetry.HandleBatch(base, deliveries(part), start)
+	each, all = r.call(ctx, r.handling.HandlerTimeout, part)
+	if all != nil && all.costs() && len(part) > 1 {
+		message := r.stored(ctx, all)
+		call.End(nil, telemetry.Handled{Failed: true, Type: all.errorType, Error: message})
+		if r.calls == 1 {
+			r.table.telemetry.LogBatch(ctx, r.logger, slog.LevelInfo, "batch failed, its halves are tried",
+				deliveries(part), message)
+		}
+		return nil, all
+	}
+	handled := make([]telemetry.Handled, len(part))
+	for i, d := range part {
+		o := all
+		if o == nil {
+			o = each[i]
+		}
+		d.decide(ctx, d.conclude(o))
+		handled[i] = d.handled()
+	}
+	call.End(handled, telemetry.Handled{})
+	return each, all
+}
+
+// endWith decides on all rows that are left as the handler did on the last call, which has decided on its own. It asks
+// for no attempt, as when the receiver is away, so that further calls would get the same answer.
+func (r *batchRun) endWith(o *Outcome, decided []*delivery) []*delivery {
+	for _, part := range r.parts {
+		for _, d := range part {
+			d.decide(d.ctx, o)
+		}
+		decided = append(decided, part...)
+	}
+	r.parts = nil
+	return decided
+}
+
+// split has the halves of a part called that failed, the first one first. The time of the call is not held against its
+// rows.
+func (r *batchRun) split(part []*delivery, all *Outcome, took int64) {
+	r.failed++
+	for _, d := range part {
+		if within := d.runsWithin(); within > 0 {
+			d.runLimit.Store(int64(within) + took)
+		}
+	}
+	half := len(part) / 2
+	r.parts = append(r.parts, part[half:], part[:half])
+}
+
+// putBack ends a run in which all calls have failed for so long that a poison among many good rows would have been
+// found: at least one row has failed alone. The others return with their attempt, after a pause that grows for as long
+// as no call succeeds, so that an outage costs them as many updates as a backoff.
+func (r *batchRun) putBack(last *Outcome) []*delivery {
+	since := r.failing.Load()
+	if since == nil {
+		now := time.Now()
+		r.failing.CompareAndSwap(nil, &now)
+		since = &now
+	}
+	pause := r.table.spec.Retry.after(time.Since(*since))
+	cause := errUntried{last}
+	rows := r.endWith(outcomeOf(SnoozeFor(pause, cause)), nil)
+	r.table.telemetry.LogBatch(context.Background(), r.logger, slog.LevelWarn, "all calls of a batch failed, "+
+		"the rest of it is put back", deliveries(rows), r.stored(context.Background(), last))
+	return rows
+}

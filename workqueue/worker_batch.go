@@ -1,0 +1,127 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue/internal/flow"
+)
+
+// NewBatchWorker makes a worker whose handler gets several claims in one call, see [BatchHandler]. The worker's
+// Concurrency is how many batches are handled at once. All else is as with [NewWorker].
+func NewBatchWorker[T any](pool *pgxpool.Pool, domain Domain[T], batch *Batch[T], o WorkerOptions) (*Worker, error) {
+	if batch == nil {
+		return nil, invalid("batch", "is nil")
+	}
+	alone := func(context.Context, *Claim[T]) error { return errors.New("txwork: the row has no batch") }
+	w, err := NewWorker(pool, domain, alone, o)
+	if err != nil {
+		return nil, err
+	}
+	return w, SetBatches(w, func(*T) *Batch[T] { return batch }, batch.Limit())
+}
+
+// SetBatches makes a worker handle rows together for which batchOf returns the same batch, and those for which it
+// returns nil alone. It is for domains some of whose rows have batches, and is called before the worker or a [Drain] of
+// it runs. The worker claims so many rows for each of its handlers as each says: the limit of the batches if all rows
+// have one, and 1 if not, because rows that are handled alone would wait.
+func SetBatches[T any](w *Worker, batchOf func(*T) *Batch[T], each int) error {
+	switch {
+	case batchOf == nil:
+		return invalid("batchOf", "is nil")
+	case each < 1 || each > MaxBatchLimit:
+		return invalid("each", "is %d, it must be between 1 and %d", each, MaxBatchLimit)
+	case w.started.Load():
+		return errors.New("txwork: the worker has been started already")
+	}
+	w.each = each
+	w.flow.SetEach(each)
+	w.batches = func(d *delivery) *batching {
+		if d.unreadable != nil {
+			return nil
+		}
+		if b := batchOf(&d.body.(*Claim[T]).Body); b != nil {
+			return &b.batching
+		}
+		return nil
+	}
+	return nil
+}
+
+// runBatch takes more rows for the batch of a delivery, runs their handler, and passes their outcomes on to be settled
+// as they are decided. If the worker stops while the batch gathers, it puts the rows back.
+func (w *Worker) runBatch(first *delivery) {
+	rows, begins := w.flow.Gather(first, first.batching.from(first))
+	if !begins {
+		w.release(rows)
+		return
+	}
+	succeeded := false
+	for r := w.newBatchRun(rows); r.more(); {
+		for _, d := range r.step() {
+			succeeded = succeeded || d.byTx.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done
+			if s := d.toSettle(); s != nil {
+				w.settler.add(s)
+			} else {
+				w.forget(&d.settlement)
+			}
+		}
+	}
+	if w.flow.FinishedBatch(first, len(rows), succeeded) {
+		w.poll.Wake()
+	}
+}
+
+// runBatches is runAll where some rows are handled together.
+func (d *drain) runBatches(rows []*delivery) (outcomes []*settlement) {
+	places := make(chan struct{}, d.concurrency)
+	var running sync.WaitGroup
+	for _, unit := range d.batchesOf(rows) {
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }() // also if the handler ends its goroutine
+			if unit[0].batching == nil {
+				d.run(unit[0])
+				return
+			}
+			for r := d.newBatchRun(unit); r.more(); {
+				r.step()
+			}
+		})
+	}
+	running.Wait()
+	for _, row := range rows {
+		if s := row.toSettle(); s != nil {
+			outcomes = append(outcomes, s)
+		} else {
+			d.forget(&row.settlement)
+		}
+	}
+	return outcomes
+}
+
+// batchesOf divides claimed rows into those that are run alone and those that are run together.
+func (d *drain) batchesOf(rows []*delivery) (units [][]*delivery) {
+	rows = slices.Clone(rows)
+	for len(rows) > 0 {
+		unit, limits, full := []*delivery{rows[0]}, flow.Batch[*delivery]{Limit: 1}, false
+		if b := rows[0].batching; b != nil {
+			limits = b.from(rows[0])
+		}
+		rows = slices.DeleteFunc(rows[1:], func(row *delivery) (joins bool) {
+			if full || len(unit) >= limits.Limit {
+				return false
+			}
+			if joins, full = limits.Accept(row); joins {
+				unit = append(unit, row)
+			}
+			return joins
+		})
+		units = append(units, unit)
+	}
+	return units
+}
