@@ -102,18 +102,16 @@ func (b *Batch[T]) Limit() int { return b.options.Limit }
 // from are the limits of a batch that begins with a row. A row that may be attempted once only is alone: what is halved
 // begins several times.
 func (b *batching) from(first *delivery) flow.Batch[*delivery] {
-	limit := b.options.Limit
-	if first.MaxAttempts == 1 {
+	limit, most, bytes := b.options.Limit, uint(b.options.Bytes), uint(b.size(first)) // a negative one is very large
+	if first.MaxAttempts == 1 || bytes >= most {
 		limit = 1
 	}
-	bytes := b.size(first)
 	return flow.Batch[*delivery]{Limit: limit, Linger: b.options.Linger, Accept: func(d *delivery) (joins, full bool) {
 		if d.batching != b || d.MaxAttempts == 1 {
 			return false, false
 		}
-		bytes += b.size(d)
-		joins = b.options.Bytes < 0 || bytes <= b.options.Bytes
-		return joins, !joins
+		bytes += uint(b.size(d))
+		return bytes <= most, bytes >= most
 	}}
 }
 

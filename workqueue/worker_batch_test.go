@@ -134,8 +134,10 @@ func TestAPoisonIsFoundByHalving(t *testing.T) {
 	t.Parallel()
 	refuse := errors.New("there is a poison")
 	for name, fail := range map[string]func(context.Context, []*noteClaim) ([]error, error){
-		"error":     func(context.Context, []*noteClaim) ([]error, error) { return nil, refuse },
-		"outcome":   func(context.Context, []*noteClaim) ([]error, error) { return nil, workqueue.RetryAfter(time.Hour, refuse) },
+		"error": func(context.Context, []*noteClaim) ([]error, error) { return nil, refuse },
+		"outcome": func(context.Context, []*noteClaim) ([]error, error) {
+			return nil, workqueue.RetryAfter(time.Hour, refuse)
+		},
 		"permanent": func(context.Context, []*noteClaim) ([]error, error) { return nil, workqueue.Permanent(refuse) },
 		"panic":     func(context.Context, []*noteClaim) ([]error, error) { panic(refuse) },
 		"exit":      func(context.Context, []*noteClaim) ([]error, error) { runtime.Goexit(); return nil, nil },
@@ -246,35 +248,43 @@ func TestBatchesAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    workqueue.BatchOptions
 		want []int
+		full bool // all of them
 	}{
-		"rows":              {workqueue.BatchOptions{Limit: 4}, []int{4, 4, 2}},
-		"bytes":             {workqueue.BatchOptions{Bytes: 35}, []int{3, 3, 3, 1}},
-		"a single one":      {workqueue.BatchOptions{Bytes: 5}, slices.Repeat([]int{1}, 10)},
-		"any bytes":         {workqueue.BatchOptions{Bytes: -1}, []int{10}},
-		"rows of one place": {workqueue.BatchOptions{Limit: 1, Linger: time.Hour}, slices.Repeat([]int{1}, 10)},
+		"rows":            {workqueue.BatchOptions{Limit: 4}, []int{4, 4, 4}, true},
+		"rows, a rest":    {workqueue.BatchOptions{Limit: 5}, []int{5, 5, 2}, false},
+		"bytes":           {workqueue.BatchOptions{Bytes: 40}, []int{4, 4, 4}, true},
+		"too many bytes":  {workqueue.BatchOptions{Bytes: 39}, []int{3, 3, 3, 3}, false},
+		"more than bytes": {workqueue.BatchOptions{Bytes: 5}, slices.Repeat([]int{1}, 12), true},
+		"any bytes":       {workqueue.BatchOptions{Limit: 12, Bytes: -1}, []int{12}, true},
+		"one":             {workqueue.BatchOptions{Limit: 1}, slices.Repeat([]int{1}, 12), true},
 	} {
-		for _, way := range []string{"drain", "worker"} {
-			t.Run(name+" "+way, func(t *testing.T) {
-				t.Parallel()
-				r := newRig(t, rigOptions{})
-				rows := make([]workqueue.NewRow, 10)
-				for i := range rows {
-					rows[i].Values = []any{"a", "ten bytes."}
-				}
-				ids := r.insertRows(rows...)
-				h := &batchHandler{}
-				handler := func(_ context.Context, b []*noteClaim) ([]error, error) { h.note(b); return nil, nil }
-				if way == "drain" {
-					r.drainBatches(c.o, handler)
-				} else {
-					r.startBatches(c.o, workqueue.WorkerOptions{Concurrency: 1}, handler)
-					r.awaitStatus(workqueue.Done, ids...)
-				}
-				if got := h.sizes(); !slices.Equal(got, c.want) {
-					t.Errorf("calls of %d rows, want %d", got, c.want)
-				}
-			})
+		handled := func(t *testing.T, run func(r *rig, h workqueue.BatchHandler[note], ids []uuid.UUID)) {
+			t.Parallel()
+			r := newRig(t, rigOptions{})
+			rows := make([]workqueue.NewRow, 12)
+			for i := range rows {
+				rows[i].Values = []any{"a", "ten bytes."}
+			}
+			h := &batchHandler{}
+			run(r, func(_ context.Context, b []*noteClaim) ([]error, error) { h.note(b); return nil, nil },
+				r.insertRows(rows...))
+			if got := h.sizes(); !slices.Equal(got, c.want) {
+				t.Errorf("calls of %d rows, want %d", got, c.want)
+			}
 		}
+		t.Run(name+" drained", func(t *testing.T) {
+			handled(t, func(r *rig, h workqueue.BatchHandler[note], _ []uuid.UUID) { r.drainBatches(c.o, h) })
+		})
+		if !c.full {
+			continue
+		}
+		t.Run(name, func(t *testing.T) { // a batch that is not full would wait
+			handled(t, func(r *rig, h workqueue.BatchHandler[note], ids []uuid.UUID) {
+				c.o.Linger = time.Hour
+				r.startBatches(c.o, workqueue.WorkerOptions{Concurrency: 1}, h)
+				r.awaitStatus(workqueue.Done, ids...)
+			})
+		})
 	}
 }
 
