@@ -25,6 +25,7 @@ type RelayOptions struct {
 // Its methods are those of [topics.Worker], which `go doc workqueue/topics.Worker` shows:
 //
 //   - Handle registers the handler of a topic, HandleAll the handler of all other topics. Wrap adds middleware to them.
+//     Messages of topics with a HandleBatch are delivered together.
 //   - Run delivers messages until its context is cancelled. Wake makes it look for messages now, SetConcurrency changes
 //     how many handlers run at once.
 //   - Drain returns a [workqueue.Drain], which processes what is due and returns. DrainIn does so in a
@@ -35,6 +36,7 @@ type RelayOptions struct {
 // handlers for the same topics in all of them.
 type Relay struct {
 	*topics.Worker[Handler]
+	box *Outbox
 }
 
 // NewRelay creates a relay. Register its handlers, then call Run.
@@ -56,5 +58,21 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Relay{worker}, nil
+	return &Relay{worker, o}, nil
 }
+
+// HandleBatch registers the handler of a topic whose messages are delivered together. It panics like Handle, and if the
+// options are refused.
+//
+// With an order by key a batch has one message of a key at most. Wrap does not wrap the handler.
+func (r *Relay) HandleBatch(topic string, o workqueue.BatchOptions, h BatchHandler) {
+	topics.HandleBatch(r.Worker, topic, o, (*Delivery).size, topics.Together(r.box.deliver, h))
+}
+
+// HandleAllBatch registers the handler of all topics without one of their own, whose messages are delivered together,
+// those of several topics in one batch. It panics like [Relay.HandleBatch].
+func (r *Relay) HandleAllBatch(o workqueue.BatchOptions, h BatchHandler) {
+	topics.HandleAllBatch(r.Worker, o, (*Delivery).size, topics.Together(r.box.deliver, h))
+}
+
+func (d *Delivery) size() int { return len(d.Payload) }

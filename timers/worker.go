@@ -1,6 +1,8 @@
 package timers
 
 import (
+	"context"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
@@ -24,6 +26,7 @@ type WorkerOptions struct {
 // Its methods are those of [topics.Worker], which `go doc workqueue/topics.Worker` shows:
 //
 //   - Handle registers the handler of a topic, HandleAll the handler of all other topics. Wrap adds middleware to them.
+//     Timers of topics with a HandleBatch are handled together.
 //   - Run fires timers until its context is cancelled. Wake makes it look for timers now, SetConcurrency changes how
 //     many handlers run at once.
 //   - Drain returns a [workqueue.Drain], which processes what is due and returns; due occurrences are written first.
@@ -34,6 +37,7 @@ type WorkerOptions struct {
 // handlers for the same topics in all of them.
 type Worker struct {
 	*topics.Worker[Handler]
+	deliver func(context.Context, *workqueue.Claim[Delivery], Handler) error
 }
 
 // NewWorker creates a worker. Register its handlers, then call Run.
@@ -52,19 +56,20 @@ func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) (*Worker, error) 
 	if err != nil {
 		return nil, err
 	}
+	deliver := t.delivering(&clock{pool: pool})
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
 		Domain: workqueue.Domain[Delivery]{Table: t.table, Columns: (*Delivery).columns},
 		Name:   "timers",
 		Runner: "worker",
 		Topic:  func(d *Delivery) string { return d.Topic },
-		Handle: t.delivering(&clock{pool: pool}),
+		Handle: deliver,
 		Tables: t.Tables(),
 		Before: scheduler,
 	}, o.WorkerOptions)
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{worker}, nil
+	return &Worker{worker, deliver}, nil
 }
 
 // scheduler returns the workers of the schedules: one, or none with NoSchedules.
@@ -78,3 +83,17 @@ func (t *Timers) scheduler(pool *pgxpool.Pool, o WorkerOptions) ([]*workqueue.Wo
 	}
 	return s.Workers(), nil
 }
+
+// HandleBatch registers the handler of a topic whose timers are handled together. It panics like Handle, and if the
+// options are refused. Wrap does not wrap the handler.
+func (w *Worker) HandleBatch(topic string, o workqueue.BatchOptions, h BatchHandler) {
+	topics.HandleBatch(w.Worker, topic, o, (*Delivery).size, topics.Together(w.deliver, h))
+}
+
+// HandleAllBatch registers the handler of all topics without one of their own, whose timers are handled together, those
+// of several topics in one batch. It panics like [Worker.HandleBatch].
+func (w *Worker) HandleAllBatch(o workqueue.BatchOptions, h BatchHandler) {
+	topics.HandleAllBatch(w.Worker, o, (*Delivery).size, topics.Together(w.deliver, h))
+}
+
+func (d *Delivery) size() int { return len(d.Payload) }

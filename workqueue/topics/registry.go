@@ -26,6 +26,9 @@ type Registry[H any] struct {
 	handlers map[string]H
 	fallback *H
 	wrappers []func(H) H // the outermost last
+
+	batches    map[string]limited
+	batchOfAll limited // nil: there is none
 }
 
 // NewRegistry makes an empty registry. Its panics begin with name.
@@ -33,41 +36,54 @@ func NewRegistry[H any](name string) *Registry[H] { return newRegistry[H](name, 
 
 // newRegistry makes an empty registry. Domain and runner are words for its messages, such as outbox and relay.
 func newRegistry[H any](domain, runner string) *Registry[H] {
-	return &Registry[H]{domain: domain, runner: runner, serves: domain, handlers: map[string]H{}}
+	return &Registry[H]{domain: domain, runner: runner, serves: domain, handlers: map[string]H{},
+		batches: map[string]limited{}}
 }
 
 // Handle registers the handler of a topic. Like [Worker.Handle] it panics on what cannot be meant: a topic that [Check]
 // refuses, a nil handler, or a topic that has a handler already.
 func (r *Registry[H]) Handle(topic string, h H) {
-	r.register(topic, h, func() {
-		if err := Check(topic); err != nil {
-			panic(err)
-		}
-		if _, taken := r.handlers[topic]; taken {
-			panic(fmt.Sprintf("%s: topic %q has a handler already", r.domain, topic))
-		}
-		r.handlers[topic] = r.wrapped(h)
-	})
+	r.checkHandler(topic, h)
+	r.add(topic, func() { r.handlers[topic] = r.wrapped(h) })
 }
 
 // HandleAll registers the handler of every topic that has none of its own. It panics like [Registry.Handle].
 func (r *Registry[H]) HandleAll(h H) {
-	r.register("every other topic", h, func() {
-		if r.fallback != nil {
-			panic(r.domain + ": there is a handler for every other topic already")
-		}
+	r.checkHandler("every other topic", h)
+	r.addFallback(func() {
 		h = r.wrapped(h)
 		r.fallback = &h
 	})
 }
 
-func (r *Registry[H]) register(what string, h H, add func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Registry[H]) checkHandler(what string, h H) {
 	if isNil(h) {
 		panic(fmt.Sprintf("%s: the handler of %q is nil", r.domain, what))
 	}
+}
+
+// add adds the handler of a topic.
+func (r *Registry[H]) add(topic string, add func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.checkOpen()
+	if err := Check(topic); err != nil {
+		panic(err)
+	}
+	if _, taken := r.handlers[topic]; taken || r.batches[topic] != nil {
+		panic(fmt.Sprintf("%s: topic %q has a handler already", r.domain, topic))
+	}
+	add()
+}
+
+// addFallback adds the handler of all other topics.
+func (r *Registry[H]) addFallback(add func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checkOpen()
+	if r.fallback != nil || r.batchOfAll != nil {
+		panic(r.domain + ": there is a handler for every other topic already")
+	}
 	add()
 }
 
@@ -128,7 +144,7 @@ func (r *Registry[H]) seal() error {
 func (r *Registry[H]) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.handlers) == 0 && r.fallback == nil {
+	if len(r.handlers)+len(r.batches) == 0 && r.fallback == nil && r.batchOfAll == nil {
 		return fmt.Errorf("txwork: the %s of %s has no handler: call Handle or HandleAll before Run", r.runner,
 			r.serves)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -42,6 +43,7 @@ type Worker[H any] struct {
 	worker   *workqueue.Worker
 	all      workqueue.Workers
 	tables   []*workqueue.Table
+	batches  func() error // lets the worker know of the batches that were registered
 }
 
 // NewWorker makes a worker; register its handlers, then call Run.
@@ -61,7 +63,8 @@ func NewWorker[H, T any](pool *pgxpool.Pool, d Domain[H, T], o workqueue.WorkerO
 	if len(d.Lanes) > 0 {
 		handlers.serves += fmt.Sprintf(" %v", d.Lanes[0])
 	}
-	w := &Worker[H]{handlers: handlers, worker: worker, tables: d.Tables}
+	w := &Worker[H]{handlers: handlers, worker: worker, tables: d.Tables,
+		batches: sync.OnceValue(func() error { return useBatches(worker, handlers, d.Topic) })}
 	w.all = append(append(w.all, d.Before...), worker)
 	if len(w.tables) == 0 {
 		w.tables = worker.Tables()
@@ -78,11 +81,20 @@ func (w *Worker[H]) HandleAll(h H) { w.handlers.HandleAll(h) }
 
 // Wrap replaces every handler, those that are registered already and those that follow, by what wrap returns for it. It
 // is for middleware, such as a log of failures, and for tests that inject faults into an application's own worker. With
-// several calls the last one is outermost. It panics if wrap returns nil, and after Run has begun.
+// several calls the last one is outermost. It panics if wrap returns nil, and after Run has begun. Handlers of batches are
+// not wrapped.
 func (w *Worker[H]) Wrap(wrap func(H) H) { w.handlers.wrap(wrap) }
 
 // Check reports why the worker cannot run: it has no handler. A service asks before it starts.
 func (w *Worker[H]) Check() error { return w.handlers.check() }
+
+// seal fixes the handlers.
+func (w *Worker[H]) seal() error {
+	if err := w.handlers.seal(); err != nil {
+		return err
+	}
+	return w.batches()
+}
 
 // Run works until ctx is cancelled. Then it claims no more, returns rows that no handler has begun, waits for running
 // handlers up to the shutdown timeout, settles them, and returns nil.
@@ -90,7 +102,7 @@ func (w *Worker[H]) Check() error { return w.handlers.check() }
 // A database that goes away is waited for. Run returns an error at once if the worker has no handler, or if a table
 // does not fit this version of the library. A Worker runs once.
 func (w *Worker[H]) Run(ctx context.Context) error {
-	if err := w.handlers.seal(); err != nil {
+	if err := w.seal(); err != nil {
 		return err
 	}
 	return w.all.Run(ctx)
@@ -99,7 +111,7 @@ func (w *Worker[H]) Run(ctx context.Context) error {
 // Drain is the worker as a [workqueue.Drain], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs handles what is due and returns.
 func (w *Worker[H]) Drain() (*workqueue.Drain, error) {
-	if err := w.handlers.seal(); err != nil {
+	if err := w.seal(); err != nil {
 		return nil, err
 	}
 	return w.all.Drain()
@@ -108,7 +120,7 @@ func (w *Worker[H]) Drain() (*workqueue.Drain, error) {
 // DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: the handlers' transactions are
 // savepoints of it. See [workqueue.Worker.DrainIn].
 func (w *Worker[H]) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
-	if err := w.handlers.seal(); err != nil {
+	if err := w.seal(); err != nil {
 		return nil, err
 	}
 	return w.all.DrainIn(tx)
