@@ -10,6 +10,7 @@ import (
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // A Delivery is a message that is passed to its handler. The handler may keep and change its fields. The test of a
@@ -44,11 +45,25 @@ type Delivery struct {
 // delivery's span.
 type Handler = func(ctx context.Context, tx pgx.Tx, m *Delivery) error
 
+// A BatchHandler processes several messages in one READ COMMITTED transaction, which also settles them. Each result
+// settles the message with the same index. No results, and no error, mean that all of them are processed. An explicit
+// outcome, such as [workqueue.Permanent], commits together with the writes.
+//
+// Any other error of a message rolls all writes back and is a failed attempt of that message. The handler is called again
+// with the others. An error is about the call and not about one of its messages, as are a panic and a timeout: all writes
+// are rolled back, and the batch is halved, until each message was in a call that succeeded, or has failed alone, which
+// is a failed attempt. So a message that cannot be processed costs others no attempt. See [workqueue.BatchHandler] also
+// for what happens while every call fails, and for the context.
+//
+// The handler may keep the messages and change their fields, but not the bytes of payloads or the headers.
+type BatchHandler = func(ctx context.Context, tx pgx.Tx, batch []*Delivery) ([]error, error)
+
 // topicOrSource returns the topic that selects the handler. Rows that were inserted by SQL may have none; then it is
 // the source.
 func (d *Delivery) topicOrSource() string { return cmp.Or(d.Topic, d.Source) }
 
-// process passes a claimed message to its handler, in the transaction that settles it.
+// process passes a claimed message to its handler, in the transaction that settles it. Without a handler it only
+// completes the delivery, for a batch.
 func (b *Inbox) process(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
 	d := &c.Body
 	d.ID, d.Topic, d.Headers = c.ID, d.topicOrSource(), c.Headers
@@ -57,5 +72,28 @@ func (b *Inbox) process(ctx context.Context, c *workqueue.Claim[Delivery], h Han
 	if d.Payload == nil {
 		d.Payload = []byte{}
 	}
+	if h == nil {
+		return nil
+	}
 	return c.Tx(ctx, func(tx pgx.Tx) error { return h(ctx, tx, d) })
+}
+
+// processBatch passes claimed messages to their handler, in the transaction that settles them.
+func (b *Inbox) processBatch(h BatchHandler) workqueue.BatchHandler[Delivery] {
+	if h == nil {
+		return nil
+	}
+	deliver := func(ctx context.Context, c *workqueue.Claim[Delivery], to func(context.Context, *Delivery) error) error {
+		if err := b.process(ctx, c, nil); err != nil {
+			return err
+		}
+		return to(ctx, &c.Body)
+	}
+	return func(ctx context.Context, claims []*workqueue.Claim[Delivery]) ([]error, error) {
+		return workqueue.BatchTx(ctx, claims, func(tx pgx.Tx) ([]error, error) {
+			return topics.Together(deliver, func(ctx context.Context, batch []*Delivery) ([]error, error) {
+				return h(ctx, tx, batch)
+			})(ctx, claims)
+		})
+	}
 }

@@ -24,6 +24,7 @@ type WorkerOptions struct {
 // Its methods are those of [topics.Worker], which `go doc workqueue/topics.Worker` shows:
 //
 //   - Handle registers the handler of a topic, HandleAll the handler of all other topics. Wrap adds middleware to them.
+//     Messages of topics with a HandleBatch are processed together.
 //   - Run processes messages until its context is cancelled. Wake makes it look for messages now, SetConcurrency
 //     changes how many handlers run at once.
 //   - Drain returns a [workqueue.Drain], which processes what is due and returns. DrainIn does so in a
@@ -34,6 +35,7 @@ type WorkerOptions struct {
 // message, so register handlers for the same topics in all of them.
 type Worker struct {
 	*topics.Worker[Handler]
+	box *Inbox
 }
 
 // NewWorker creates a worker. Register its handlers, then call Run.
@@ -60,7 +62,7 @@ func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{worker}, nil
+	return &Worker{worker, b}, nil
 }
 
 // PoolConnections returns how many of the pool's connections the handlers need to run at once: one each, for their
@@ -71,3 +73,17 @@ func (w *Worker) PoolConnections() (n int) {
 	}
 	return n
 }
+
+// HandleBatch registers the handler of a topic whose messages are processed together, in one transaction. It panics like
+// Handle, and if the options are refused. Wrap does not wrap the handler.
+func (w *Worker) HandleBatch(topic string, o workqueue.BatchOptions, h BatchHandler) {
+	topics.HandleBatch(w.Worker, topic, o, (*Delivery).size, w.box.processBatch(h))
+}
+
+// HandleAllBatch registers the handler of all topics without one of their own, whose messages are processed together,
+// those of several topics in one batch. It panics like [Worker.HandleBatch].
+func (w *Worker) HandleAllBatch(o workqueue.BatchOptions, h BatchHandler) {
+	topics.HandleAllBatch(w.Worker, o, (*Delivery).size, w.box.processBatch(h))
+}
+
+func (d *Delivery) size() int { return len(d.Payload) }

@@ -42,7 +42,7 @@ func (r *batchRun) step() (decided []*delivery) {
 	case each != nil:
 		r.failed = 0
 		r.failing.Store(nil)
-		return append(decided, part...)
+		return append(decided, r.keepUndecided(part, each)...)
 	case !all.costs():
 		return append(decided, r.endWith(all, part)...)
 	case len(part) == 1:
@@ -112,14 +112,35 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 	handled := make([]telemetry.Handled, len(part))
 	for i, d := range part {
 		o := all
-		if o == nil {
+		if each != nil {
 			o = each[i]
+		}
+		if o == nil {
+			handled[i].Left = true // it is called again
+			continue
 		}
 		d.decide(ctx, d.conclude(o))
 		handled[i] = d.handled()
 	}
 	call.End(handled, telemetry.Handled{})
 	return each, all
+}
+
+// keepUndecided returns the rows of a call that have outcomes. The others, which the call has rolled back, are the next
+// part.
+func (r *batchRun) keepUndecided(part []*delivery, each []*Outcome) (decided []*delivery) {
+	var again []*delivery
+	for i, d := range part {
+		if each[i] == nil {
+			again = append(again, d)
+		} else {
+			decided = append(decided, d)
+		}
+	}
+	if len(again) > 0 {
+		r.parts = append(r.parts, again)
+	}
+	return decided
 }
 
 // endWith decides on all rows that are left as the handler did on the last call, which has decided on its own. It asks

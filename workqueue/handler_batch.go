@@ -171,7 +171,7 @@ func (b *batching) call(ctx context.Context, timeout time.Duration, rows []*deli
 		}()
 		results, err := b.handle(ctx, rows)
 		if n := len(results); err == nil && n != 0 && n != len(rows) {
-			err = fmt.Errorf("the batch handler returned %d results for %d messages", n, len(rows))
+			err = errResults(n, len(rows))
 		}
 		if err != nil {
 			all = outcomeOf(err)
@@ -183,7 +183,11 @@ func (b *batching) call(ctx context.Context, timeout time.Duration, rows []*deli
 	return each, all
 }
 
-// outcomesOf reads the results of rows; none: all are done.
+func errResults(results, rows int) error {
+	return fmt.Errorf("the batch handler returned %d results for %d messages", results, rows)
+}
+
+// outcomesOf reads the results of rows; none: all are done. It has none for rows that are to be called again.
 func outcomesOf(rows []*delivery, results []error) []*Outcome {
 	each := make([]*Outcome, len(rows))
 	for i, d := range rows {
@@ -194,7 +198,9 @@ func outcomesOf(rows []*delivery, results []error) []*Outcome {
 		if err == nil && d.byTx.Load() == nil {
 			err = d.txErr // a handler that drops this error must not ack what was rolled back
 		}
-		each[i] = outcomeOf(err)
+		if err != errAgain {
+			each[i] = outcomeOf(err)
+		}
 	}
 	return each
 }
