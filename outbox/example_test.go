@@ -56,6 +56,49 @@ func Example() {
 	// order.placed: {"order": 7}
 }
 
+// A handler of several messages returns a result for each. An error of the call would be about none of them: the relay
+// would call the handler with halves to find the messages that fail.
+func ExampleRelay_HandleBatch() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	pool, schema, closePool := exampleDatabase()
+	defer closePool()
+	box, err := outbox.Open(outbox.Options{Schema: schema})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := box.EnqueueMany(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "index", Payload: []byte("a")},
+			outbox.Message{Topic: "index"}, outbox.Message{Topic: "index", Payload: []byte("b")})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	relay.HandleBatch("index", workqueue.BatchOptions{Limit: 3, Linger: time.Second},
+		func(_ context.Context, batch []*outbox.Delivery) ([]error, error) {
+			results := make([]error, len(batch))
+			for i, m := range batch {
+				if len(m.Payload) == 0 {
+					results[i] = workqueue.Permanent(errors.New("nothing to index"))
+				}
+			}
+			fmt.Println(len(batch), "messages in one request, the second:", results[1])
+			stop()
+			return results, nil
+		})
+	if err := relay.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 3 messages in one request, the second: permanent: nothing to index
+}
+
 // The same with database/sql. A *sqlx.Tx is passed in the same way.
 func ExampleOutbox_Enqueue_sql() {
 	place := func(ctx context.Context, box *outbox.Outbox, db *sql.DB, order int) error {
