@@ -102,6 +102,9 @@
 //   - [workqueue.Snooze]: not yet; the attempt does not count
 //   - [workqueue.Cancelled]: ended as cancelled
 //
+// [Relay.HandleBatch] is for handlers that deliver several messages in one call, with a result for each. If a call
+// fails, halves of it find the messages that fail alone.
+//
 // If a topic has no handler, the attempt fails with `no handler is registered for topic "…"`. Another relay may have
 // the handler, for example during a rolling deployment. If none has it before the attempts are used up, the message is
 // a dead letter.

@@ -1,0 +1,116 @@
+package flow
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ofTopic is a batch of the rows of a topic.
+func ofTopic(topic string, limit int, linger time.Duration) Batch[*row] {
+	return Batch[*row]{Limit: limit, Linger: linger,
+		Accept: func(r *row) (joins, full bool) { return r.topic == topic, false }}
+}
+
+// A handler for batches takes what is there, and leaves the others in their order.
+func TestABatchTakesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(4, 10)
+	b.queue = append(rowsOf("a", 2), append(rowsOf("b", 1), rowsOf("a", 3)...)...)
+	last := b.queue[5]
+	first, _ := b.Take()
+	rows, begins := b.Gather(first, ofTopic("a", 4, 0))
+	if !begins || len(rows) != 4 || rows[0] != first || len(b.queue) != 2 || b.queue[0].topic != "b" ||
+		b.queue[1] != last {
+		t.Errorf("gathered %d, begins: %v, %d are left", len(rows), begins, len(b.queue))
+	}
+	if running, _ := b.Load(); running != 1 {
+		t.Errorf("a batch has %d places", running)
+	}
+	b.FinishedBatch(first, len(rows), true)
+	if running, _ := b.Load(); running != 0 || b.done != 4 {
+		t.Errorf("%d places are taken after %d rows", running, b.done)
+	}
+}
+
+// While a batch lingers there is room for its rows, and they come to it and to no idle handler.
+func TestALingeringBatchGetsWhatComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffer(1, 10)
+		claim(b, 10, 1)
+		first, _ := b.Take()
+		if n := want(b); n != -1 {
+			t.Errorf("with its only handler busy it wants %d rows", n)
+		}
+		var rows []*row
+		go func() { rows, _ = b.Gather(first, ofTopic("", 5, time.Second)) }()
+		synctest.Wait()
+		if n := want(b); n != 4 {
+			t.Errorf("with a batch of five that has one it wants %d rows", n)
+		}
+		claim(b, 4, 3)
+		synctest.Wait()
+		if n := want(b); n != 1 || rows != nil {
+			t.Errorf("with one that has four it wants %d rows, and began with %d", n, len(rows))
+		}
+		claim(b, 1, 1)
+		synctest.Wait()
+		if len(rows) != 5 || len(b.queue) != 0 {
+			t.Errorf("a full batch begins with %d rows", len(rows))
+		}
+		if n := want(b); n != -1 {
+			t.Errorf("while it runs the buffer wants %d rows", n)
+		}
+	})
+}
+
+func TestABatchLingersForSoLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffer(1, 10)
+		claim(b, 10, 1)
+		first, _ := b.Take()
+		start := time.Now()
+		rows, begins := b.Gather(first, ofTopic("", 5, time.Second))
+		if took := time.Since(start); took != time.Second || len(rows) != 1 || !begins {
+			t.Errorf("%d rows begin after %v: %v", len(rows), took, begins)
+		}
+	})
+}
+
+// A buffer that closes gives back what a batch has gathered.
+func TestAClosedBufferEndsGathering(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffer(1, 10)
+		claim(b, 10, 3)
+		first, _ := b.Take()
+		go func() {
+			time.Sleep(time.Millisecond)
+			b.Close()
+		}()
+		rows, begins := b.Gather(first, ofTopic("", 5, time.Hour))
+		if running, _ := b.Load(); begins || len(rows) != 3 || running != 3 {
+			t.Errorf("%d rows, %d of them count as running, begin: %v", len(rows), running, begins)
+		}
+	})
+}
+
+// Handlers that take several rows at once have room for as many.
+func TestABufferHasRoomForBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuffer(2, 100)
+		b.SetEach(10)
+		if n := want(b); n != 20 {
+			t.Errorf("two handlers of ten rows want %d", n)
+		}
+		claim(b, 20, 10)
+		first, _ := b.Take()
+		b.Gather(first, ofTopic("", 10, 0))
+		if n := want(b); n != 10 {
+			t.Errorf("the other wants %d", n)
+		}
+	})
+}
