@@ -84,7 +84,10 @@ func NewBatch[T any](o BatchOptions, size func(*T) int, handler BatchHandler[T])
 	o.Limit, o.Bytes = cmp.Or(o.Limit, DefaultBatchLimit), cmp.Or(o.Bytes, DefaultBatchBytes)
 	b := &Batch[T]{batching{options: o, size: func(*delivery) int { return 0 }}}
 	if size != nil && o.Bytes > 0 {
-		b.size = func(d *delivery) int { return size(&d.body.(*Claim[T]).Body) }
+		b.size = func(d *delivery) int {
+			defer func() { _ = recover() }() // a row whose size is not known has none
+			return max(size(&d.body.(*Claim[T]).Body), 0)
+		}
 	}
 	b.handle = func(ctx context.Context, rows []*delivery) ([]error, error) {
 		claims := make([]*Claim[T], len(rows))

@@ -40,14 +40,15 @@ func SetBatches[T any](w *Worker, batchOf func(*T) *Batch[T], each int) error {
 	}
 	w.each = each
 	w.flow.SetEach(each)
-	w.batches = func(d *delivery) *batching {
+	w.batches = func(d *delivery) (of *batching) {
 		if d.unreadable != nil {
 			return nil
 		}
+		defer func() { _ = recover() }() // of batchOf: the row is handled alone
 		if b := batchOf(&d.body.(*Claim[T]).Body); b != nil {
-			return &b.batching
+			of = &b.batching
 		}
-		return nil
+		return of
 	}
 	return nil
 }

@@ -550,6 +550,37 @@ func TestBatchesRunSideBySide(t *testing.T) {
 	r.eventually("all rows", func() bool { return r.count("status = 2 AND attempts = 1") == rows })
 }
 
+// Functions of the application that say how rows are handled together may panic: then a row is handled alone.
+func TestFunctionsOfABatchMayPanic(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids := r.insert("together", "alone", "together")
+	batch, err := workqueue.NewBatch(workqueue.BatchOptions{Limit: 2, Linger: time.Hour}, func(*note) int {
+		panic("no size")
+	}, func(_ context.Context, b []*noteClaim) ([]error, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := make(chan string, 3)
+	w := r.worker(workqueue.WorkerOptions{}, func(_ context.Context, c *noteClaim) error {
+		alone <- c.Body.Topic
+		return nil
+	})
+	if err := workqueue.SetBatches(w, func(n *note) *workqueue.Batch[note] {
+		if n.Topic == "alone" {
+			panic("no batch")
+		}
+		return batch
+	}, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.run(w)
+	r.awaitStatus(workqueue.Done, ids...)
+	if len(alone) != 1 || receive(t, alone, "a row") != "alone" {
+		t.Error("other rows were handled alone")
+	}
+}
+
 // A process that dies in the middle of a batch takes no attempt from its rows, and the one that ends it is found.
 func TestABatchIsLostWithItsProcess(t *testing.T) {
 	t.Parallel()
