@@ -49,11 +49,11 @@ type Handler = func(ctx context.Context, tx pgx.Tx, m *Delivery) error
 // settles the message with the same index. No results, and no error, mean that all of them are processed. An explicit
 // outcome, such as [workqueue.Permanent], commits together with the writes.
 //
-// Any other error of a message rolls all writes back and is a failed attempt of that message. The handler is called again
-// with the others. An error is about the call and not about one of its messages, as are a panic and a timeout: all writes
-// are rolled back, and the batch is halved, until each message was in a call that succeeded, or has failed alone, which
-// is a failed attempt. So a message that cannot be processed costs others no attempt. See [workqueue.BatchHandler] also
-// for what happens while every call fails, and for the context.
+// Any other error of a message rolls all writes back and is a failed attempt of that message. The handler is called
+// again with the others. An error is about the call and not about one of its messages, as are a panic and a timeout:
+// all writes are rolled back, and the batch is halved, until each message was in a call that succeeded, or has failed
+// alone, which is a failed attempt. So a message that cannot be processed costs others no attempt. See
+// [workqueue.BatchHandler] also for what happens while every call fails, and for the context.
 //
 // The handler may keep the messages and change their fields, but not the bytes of payloads or the headers.
 type BatchHandler = func(ctx context.Context, tx pgx.Tx, batch []*Delivery) ([]error, error)
@@ -83,7 +83,8 @@ func (b *Inbox) processBatch(h BatchHandler) workqueue.BatchHandler[Delivery] {
 	if h == nil {
 		return nil
 	}
-	deliver := func(ctx context.Context, c *workqueue.Claim[Delivery], to func(context.Context, *Delivery) error) error {
+	deliver := func(ctx context.Context, c *workqueue.Claim[Delivery],
+		to func(context.Context, *Delivery) error) error {
 		if err := b.process(ctx, c, nil); err != nil {
 			return err
 		}

@@ -74,8 +74,8 @@ func (w *Worker) PoolConnections() (n int) {
 	return n
 }
 
-// HandleBatch registers the handler of a topic whose messages are processed together, in one transaction. It panics like
-// Handle, and if the options are refused. Wrap does not wrap the handler.
+// HandleBatch registers the handler of a topic whose messages are processed together, in one transaction. It panics
+// like Handle, and if the options are refused. Wrap does not wrap the handler.
 func (w *Worker) HandleBatch(topic string, o workqueue.BatchOptions, h BatchHandler) {
 	topics.HandleBatch(w.Worker, topic, o, (*Delivery).size, w.box.processBatch(h))
 }

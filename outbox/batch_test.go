@@ -73,7 +73,8 @@ func TestMessagesAreDeliveredTogether(t *testing.T) {
 		t.Errorf("%d are dead letters after %d calls", n, len(together.calls))
 	}
 	m := together.calls[0][0]
-	if m.Topic != "bulk" || !strings.HasPrefix(string(m.Payload), "bulk") || m.Attempt != 1 || m.MaxAttempts == 0 || m.DueAt.IsZero() {
+	if m.Topic != "bulk" || !strings.HasPrefix(string(m.Payload), "bulk") ||
+		m.Attempt != 1 || m.MaxAttempts == 0 || m.DueAt.IsZero() {
 		t.Errorf("delivered %+v", m)
 	}
 }

@@ -41,14 +41,14 @@ type Delivery struct {
 // delivery's span.
 type Handler = func(ctx context.Context, m *Delivery) error
 
-// A BatchHandler delivers several messages in one call. Each result settles the message with the same index as that of a
-// [Handler] does. No results, and no error, mean that all of them are delivered.
+// A BatchHandler delivers several messages in one call. Each result settles the message with the same index as that of
+// a [Handler] does. No results, and no error, mean that all of them are delivered.
 //
-// An error is about the call and not about one of its messages, as are a panic and a timeout. Then the batch is halved:
-// the handler is called with each half, until each message was in a call that succeeded, or has failed alone, which is a
-// failed attempt. So a message that cannot be delivered costs others no attempt, but the handler gets messages again that
-// it may have delivered, within the same attempt. An outcome that uses up no attempt, such as [workqueue.Snooze], holds
-// for all. See [workqueue.BatchHandler] also for what happens while every call fails, and for the context.
+// An error is about the call and not about one of its messages, as are a panic and a timeout. The batch is halved: the
+// handler is called with each half, until each message was in a call that succeeded, or has failed alone, which is a
+// failed attempt. So a message that cannot be delivered costs others no attempt, but the handler gets messages again
+// that it may have delivered, within the same attempt. An outcome that uses up no attempt, such as [workqueue.Snooze],
+// holds for all. See [workqueue.BatchHandler] also for what happens while every call fails, and for the context.
 //
 // The handler may keep the messages and change their fields, but not the bytes of payloads or the headers.
 type BatchHandler = func(ctx context.Context, batch []*Delivery) ([]error, error)

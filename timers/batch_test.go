@@ -45,7 +45,8 @@ func TestTimersAreHandledTogether(t *testing.T) {
 			}
 			return nil, nil
 		})
-		w.HandleBatch("again", workqueue.BatchOptions{}, func(_ context.Context, b []*timers.Delivery) ([]error, error) {
+		w.HandleBatch("again", workqueue.BatchOptions{}, func(_ context.Context,
+			b []*timers.Delivery) ([]error, error) {
 			again <- b[0].Generation
 			return nil, nil
 		})

@@ -47,11 +47,12 @@ type Handler = func(ctx context.Context, d *Delivery) error
 // A BatchHandler handles several firings in one call. Each result settles the firing with the same index as that of a
 // [Handler] does. No results, and no error, mean that all of them are handled.
 //
-// An error is about the call and not about one of its firings, as are a panic and a timeout. Then the batch is halved:
-// the handler is called with each half, until each firing was in a call that succeeded, or has failed alone, which is a
-// failed attempt. So a firing that cannot be handled costs others no attempt, but the handler gets firings again that
-// it may have handled, within the same attempt. An outcome that uses up no attempt, such as [workqueue.Snooze], holds
-// for all. See [workqueue.BatchHandler] also for what happens while every call fails, and for the context.
+// An error is about the call and not about one of its firings, as are a panic and a timeout. Then the batch is
+// halved: the handler is called with each half, until each firing was in a call that succeeded, or has failed alone,
+// which is a failed attempt. So a firing that cannot be handled costs others no attempt, but the handler gets
+// firings again that it may have handled, within the same attempt. An outcome that uses up no attempt, such as
+// [workqueue.Snooze], holds for all. See [workqueue.BatchHandler] also for what happens while every call fails, and for
+// the context.
 //
 // The handler may keep the firings and change their fields, but not the bytes of payloads or the headers.
 type BatchHandler = func(ctx context.Context, batch []*Delivery) ([]error, error)

@@ -22,7 +22,8 @@ type batchRun struct {
 
 // newBatchRun begins a run of rows that belong together.
 func (e *engine) newBatchRun(rows []*delivery) *batchRun {
-	return &batchRun{engine: e, batching: rows[0].batching, parts: [][]*delivery{rows}, most: 2 * bits.Len(uint(len(rows)))}
+	return &batchRun{engine: e, batching: rows[0].batching, parts: [][]*delivery{rows},
+		most: 2 * bits.Len(uint(len(rows)))}
 }
 
 // more reports whether rows are left without an outcome.

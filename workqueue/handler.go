@@ -92,6 +92,13 @@ type delivery struct {
 	place flow.Place // guarded by the buffer
 }
 
+// claimOf is the delivery as its handler sees it.
+func claimOf[T any](d *delivery) *Claim[T] {
+	c := d.body.(*Claim[T])
+	c.Row, c.d = d.Row, d
+	return c
+}
+
 // deliveries implement [telemetry.Rows].
 type deliveries []*delivery
 

@@ -35,7 +35,8 @@ type BatchOptions struct {
 func (o BatchOptions) validate() error {
 	switch {
 	case o.Limit < 0 || o.Limit > MaxBatchLimit:
-		return invalid("batch limit", "is %d, it must be between 1 and %d, or 0 for the default", o.Limit, MaxBatchLimit)
+		return invalid("batch limit", "is %d, it must be between 1 and %d, or 0 for the default", o.Limit,
+			MaxBatchLimit)
 	case o.Linger < 0:
 		return invalid("batch linger", "is %v, it cannot be negative", o.Linger)
 	}

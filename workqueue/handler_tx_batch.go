@@ -26,7 +26,8 @@ func BatchTx[T any](ctx context.Context, batch []*Claim[T], fn func(tx pgx.Tx) (
 	rows := make([]*delivery, len(batch))
 	for i, c := range batch {
 		if rows[i] = c.d; c.d == nil || c.d.byTx.Load() != nil {
-			return nil, errors.New("txwork: a claim of the batch is none of a worker, or is settled already: call BatchTx once")
+			return nil, errors.New("txwork: a claim of the batch is none of a worker, or is settled already: call " +
+				"BatchTx once")
 		}
 	}
 	if len(rows) == 0 {
@@ -106,7 +107,8 @@ func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []
 	batch := make([]*settlement, len(rows))
 	for i, d := range rows {
 		o := outcomeOf(results[i])
-		batch[i] = &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: e.stored(ctx, o)}
+		batch[i] = &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o,
+			message: e.stored(ctx, o)}
 	}
 	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, triedOnce)
 	if !fault.IsUnsettled(err) && len(done.ids) < len(rows) {

@@ -195,13 +195,6 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	return w, nil
 }
 
-// claimOf is the delivery as its handler sees it.
-func claimOf[T any](d *delivery) *Claim[T] {
-	c := d.body.(*Claim[T])
-	c.Row, c.d = d.Row, d
-	return c
-}
-
 func newWorker(c consumer, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 	w := &Worker{engine: newEngine(c), options: o, pool: pool, runtime: o.Runtime}
 	w.flow = flow.New(flow.Options{Concurrency: o.Concurrency, ClaimLimit: o.ClaimLimit,

@@ -214,7 +214,8 @@ func TestAnOutageUsesUpFewAttempts(t *testing.T) {
 	if n := r.count(rest); n != 95 {
 		t.Errorf("%d rows are put back, want 95: %s", n, ask[string](r, "SELECT max(last_error) FROM notes"))
 	}
-	if logs := r.Logs.String(); strings.Count(logs, "batch failed, its") != 1 || strings.Count(logs, "all calls of") != 1 {
+	logs := r.Logs.String()
+	if strings.Count(logs, "batch failed, its") != 1 || strings.Count(logs, "all calls of") != 1 {
 		t.Errorf("logged: %s", logs)
 	}
 	up.Store(true)
@@ -449,8 +450,8 @@ func TestRowsOfABatchAreCancelled(t *testing.T) {
 func TestARowOfOneAttemptIsNoPartOfABatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
-	r.exec("INSERT INTO notes (id, topic, payload, max_attempts) SELECT gen_random_uuid(), CASE n % 2 WHEN 0 THEN 'once' " +
-		"ELSE 'often' END, '', CASE n % 2 WHEN 0 THEN 1 ELSE 2 END FROM generate_series(1, 20) AS n")
+	r.exec("INSERT INTO notes (id, topic, payload, max_attempts) SELECT gen_random_uuid(), CASE n % 2 WHEN 0 THEN " +
+		"'once' ELSE 'often' END, '', CASE n % 2 WHEN 0 THEN 1 ELSE 2 END FROM generate_series(1, 20) AS n")
 	h := &batchHandler{}
 	r.drainBatches(workqueue.BatchOptions{}, func(_ context.Context, b []*noteClaim) ([]error, error) {
 		if h.note(b); len(b) == 10 {
@@ -586,8 +587,8 @@ func TestABatchIsLostWithItsProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	const innocents, attempts = 60, 3
-	r.exec("INSERT INTO notes (id, topic, payload, max_attempts) SELECT gen_random_uuid(), CASE n WHEN 30 THEN 'poison' "+
-		"ELSE 'innocent' END, '', $1 FROM generate_series(0, $2::int) AS n", attempts, innocents)
+	r.exec("INSERT INTO notes (id, topic, payload, max_attempts) SELECT gen_random_uuid(), CASE n WHEN 30 THEN "+
+		"'poison' ELSE 'innocent' END, '', $1 FROM generate_series(0, $2::int) AS n", attempts, innocents)
 	for deaths := 0; r.count("topic = 'poison' AND status <> 3") > 0; deaths++ {
 		if deaths == attempts+4 {
 			t.Fatalf("the poison is not dead after %d deaths: %s", deaths, r.summary())

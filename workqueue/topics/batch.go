@@ -8,7 +8,8 @@ import (
 )
 
 // HandleBatch registers a batch as the handler of a topic, whose rows are then handled together. It is for domains,
-// which have a method of their own for it. It panics like [Worker.Handle], and if the options or the handler are refused.
+// which have a method of their own for it. It panics like [Worker.Handle], and if the options or the handler are
+// refused.
 func HandleBatch[T, H any](w *Worker[H], topic string, o workqueue.BatchOptions, size func(*T) int,
 	handler workqueue.BatchHandler[T]) {
 	w.handlers.handleBatch(topic, newBatch(w.handlers.domain, o, size, handler))
@@ -77,8 +78,8 @@ func (r *Registry[H]) batch(topic string) limited {
 	return r.batchOfAll
 }
 
-// each is how many rows a worker claims for each of its handlers: the largest limit of the batches, or 1 if rows of some
-// topics are handled one by one. It is 0 if there are no batches.
+// each is how many rows a worker claims for each of its handlers: the largest limit of the batches, or 1 if rows of
+// some topics are handled one by one. It is 0 if there are no batches.
 func (r *Registry[H]) each() (n int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -94,7 +95,7 @@ func (r *Registry[H]) each() (n int) {
 	return n
 }
 
-// useBatches lets the worker know of the batches that were registered, if there are any: one that has none asks for none.
+// useBatches lets the worker know of the batches that were registered. One that has none does not ask for any.
 func useBatches[H, T any](w *workqueue.Worker, handlers *Registry[H], topic func(*T) string) error {
 	each := handlers.each()
 	if each == 0 {

@@ -81,8 +81,8 @@ func (w *Worker[H]) HandleAll(h H) { w.handlers.HandleAll(h) }
 
 // Wrap replaces every handler, those that are registered already and those that follow, by what wrap returns for it. It
 // is for middleware, such as a log of failures, and for tests that inject faults into an application's own worker. With
-// several calls the last one is outermost. It panics if wrap returns nil, and after Run has begun. Handlers of batches are
-// not wrapped.
+// several calls the last one is outermost. It panics if wrap returns nil, and after Run has begun. Handlers of batches
+// are not wrapped.
 func (w *Worker[H]) Wrap(wrap func(H) H) { w.handlers.wrap(wrap) }
 
 // Check reports why the worker cannot run: it has no handler. A service asks before it starts.
