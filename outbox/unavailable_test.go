@@ -1,13 +1,23 @@
 package outbox_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -254,15 +264,281 @@ func TestAProbeThatArrivesDuringTheRest(t *testing.T) {
 	}
 }
 
-var errAway = errors.New(away)
+// A broker is a destination that is away for a while.
+type broker struct {
+	deliveries
+	away  atomic.Bool
+	calls atomic.Int64 // of handlers that could not reach it
+}
 
-// sickOf is a handler that cannot reach the destination of a topic.
-func sickOf(topic string, d *deliveries) outbox.Handler {
-	return func(ctx context.Context, m *outbox.Delivery) error {
-		if m.Topic == topic {
-			return fmt.Errorf("publishing: %w", workqueue.Unavailable(errAway))
-		}
-		return d.handle(ctx, m)
+func (b *broker) handle(ctx context.Context, m *outbox.Delivery) error {
+	switch {
+	case m.Topic == "poison", string(m.Payload) == "poison":
+		return workqueue.Permanent(errors.New("malformed"))
+	case m.Topic == "sick" && b.away.Load():
+		b.calls.Add(1)
+		return fmt.Errorf("publishing: %w", workqueue.Unavailable(errors.New(away)))
+	}
+	return b.deliveries.handle(ctx, m)
+}
+
+// twoRelays run beside each other as in two processes: they share neither connections nor tokens of claims.
+func (f *fixture) twoRelays(o workqueue.WorkerOptions, h outbox.Handler) {
+	f.Helper()
+	for range 2 {
+		f.relay(o, func(r *outbox.Relay) { r.HandleAll(h) })
 	}
 }
 
+// lines counts log lines by their message.
+type lines struct {
+	slog.Handler
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l *lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *lines) WithGroup(string) slog.Handler            { return l }
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n == nil {
+		l.n = map[string]int{}
+	}
+	l.n[r.Message]++
+	return nil
+}
+
+func (l *lines) count(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.n[message]
+}
+
+const (
+	restsLine = "destination is unavailable, its topic rests"
+	backLine  = "destination is available again"
+)
+
+// While a destination is away, two relays deliver everything else, and use up no attempt of what they cannot deliver.
+// When it is back, everything is delivered. Each outage is two log lines.
+func TestRelaysBesideADestinationThatIsAway(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]workqueue.WorkerOptions{"listening": {}, "polling": {NoListen: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log lines
+			f := newOutbox(t, func(o *outbox.Options) { o.Telemetry.Logger = slog.New(&log) })
+			const sick = 400
+			f.sendMany("sick", sick)
+			poison := f.enqueue(outbox.Message{Topic: "poison", Payload: []byte("x")},
+				outbox.Message{Topic: "sick", Payload: []byte("poison")})
+			var b broker
+			b.away.Store(true)
+			o.Concurrency, o.ClaimLimit = 4, 10
+			f.twoRelays(o, b.handle)
+			for range 10 {
+				before := len(b.of("well"))
+				f.sendMany("well", 10)
+				f.until("another topic", func() bool { return len(b.of("well")) == before+10 })
+			}
+			f.until("some probes", func() bool {
+				s, is := f.resting("sick")
+				return is && s.rest >= time.Second
+			})
+			if n := f.count("SELECT count(*) FROM "+f.table+" WHERE topic = 'sick' AND id <> $1 AND "+
+				"(attempts > status OR status NOT IN (0, 1))", poison[1]); n > 0 {
+				t.Errorf("%d messages used up an attempt or ended", n)
+			}
+			if n := b.calls.Load(); n > sick/2 {
+				t.Errorf("%d handlers met the outage", n)
+			}
+			if n := log.count(restsLine); n != 1 {
+				t.Errorf("the outage was logged %d times", n)
+			}
+			b.away.Store(false)
+			f.until("everything is delivered", func() bool { return len(b.of("sick")) == sick })
+			f.until("everything is settled", func() bool {
+				return f.count("SELECT count(*) FROM "+f.table+" WHERE status < 2") == 0
+			})
+			if n := f.count("SELECT count(*) FROM "+f.table+" WHERE attempts <> 1 OR (status = 3) <> (id = ANY ($1))",
+				poison); n > 0 {
+				t.Errorf("%d messages have other attempts than one, or ended as others do", n)
+			}
+			if _, rests := f.resting("sick"); rests || log.count(backLine) != 1 || log.count(restsLine) != 1 ||
+				log.count("attempt failed") > 0 {
+				t.Errorf("rests: %v, log: %v", rests, log.n)
+			}
+		})
+	}
+}
+
+// Messages of ordered keys keep their order, and those of other topics behind them wait.
+func TestOrderBesideADestinationThatIsAway(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
+	var b broker
+	b.away.Store(true)
+	f.twoRelays(workqueue.WorkerOptions{Concurrency: 4}, b.handle)
+	var want []string
+	for i := range 20 {
+		want = append(want, fmt.Sprint(i))
+		for _, key := range []string{"a", "b"} {
+			f.enqueue(outbox.Message{Topic: "sick", Key: key, Payload: []byte(key + fmt.Sprint(i))})
+		}
+	}
+	f.enqueue(outbox.Message{Topic: "well", Key: "a", Payload: []byte("behind")},
+		outbox.Message{Topic: "well", Key: "c", Payload: []byte("free")})
+	f.until("another key", func() bool { return len(b.of("well")) == 1 })
+	f.until("a second probe", func() bool {
+		s, is := f.resting("sick")
+		return is && s.rest >= time.Second
+	})
+	if got := b.of("well"); len(got) != 1 || got[0] != "free" {
+		t.Errorf("delivered %v before the messages of their key", got)
+	}
+	b.away.Store(false)
+	f.until("all of them", func() bool { return len(b.of("sick")) == 40 && len(b.of("well")) == 2 })
+	for _, key := range []string{"a", "b"} {
+		var got []string
+		for _, payload := range b.of("sick") {
+			if number, is := strings.CutPrefix(payload, key); is {
+				got = append(got, number)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("key %s: %v", key, got)
+		}
+	}
+	if n := f.count("SELECT max(attempts) FROM " + f.table); n != 1 {
+		t.Errorf("%d attempts", n)
+	}
+}
+
+// A drain leaves what rests and ends. It probes when the rest is over, and goes on if the destination is back.
+func TestADrainBesideADestinationThatIsAway(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.sendMany("sick", 300)
+	f.sendMany("well", 3)
+	var b broker
+	b.away.Store(true)
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.HandleAll(b.handle)
+	d, err := r.Drain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Process(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.of("well")); n != 3 {
+		t.Errorf("the drain delivered %d messages of another topic, want 3", n)
+	}
+	if wake, err := d.NextWakeAt(t.Context()); err != nil || wake == nil || wake.In > 10*time.Second {
+		t.Errorf("the next wake is %+v, %v, want the end of the rest", wake, err)
+	}
+	f.rested("sick")
+	before := b.calls.Load()
+	if _, err := d.Process(t.Context()); err != nil || b.calls.Load() > before+1 {
+		t.Errorf("%d probes, %v", b.calls.Load()-before, err)
+	}
+	b.away.Store(false)
+	f.rested("sick")
+	if _, err := d.Process(t.Context()); err != nil || len(b.of("sick")) != 300 {
+		t.Errorf("the drain delivered %d messages, %v, want 300", len(b.of("sick")), err)
+	}
+}
+
+// Environment of TestRelayThatHangs.
+const (
+	hangsURL    = "TXWORK_TEST_HANGS_URL"
+	hangsSchema = "TXWORK_TEST_HANGS_SCHEMA"
+)
+
+// TestRelayThatHangs is a process whose handlers do not return. Its parent kills it.
+func TestRelayThatHangs(t *testing.T) {
+	if os.Getenv(hangsURL) == "" {
+		t.Skip("runs in a child process")
+	}
+	pool, err := pgxpool.New(t.Context(), os.Getenv(hangsURL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := outbox.Open(outbox.Options{Schema: os.Getenv(hangsSchema)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := outbox.NewRelay(pool, box, outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{
+		Lease: 2 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+		if m.Topic != "sick" {
+			return nil
+		}
+		fmt.Println("probing")
+		select {}
+	})
+	go func() {
+		io.Copy(io.Discard, os.Stdin) // it ends with its parent
+		os.Exit(1)
+	}()
+	t.Error(r.Run(t.Context()))
+}
+
+// A process that is killed while it probes leaves the topic to others when the lease of its message has ended.
+func TestAProcessThatDiesAsTheProbe(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.sendMany("sick", 5)
+	hand := f.claim(5)
+	f.unavailable(hand, hand.ids...)
+	f.rested("sick")
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), binary, "-test.run=^TestRelayThatHangs$")
+	child.Env = append(os.Environ(), hangsURL+"="+f.URL, hangsSchema+"="+f.Schema)
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "probing\n" {
+		t.Fatalf("the child says %q, %v", line, err)
+	}
+	var b broker
+	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) { r.HandleAll(b.handle) })
+	f.sendMany("well", 1)
+	f.until("another topic beside the probe", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE topic = 'well' AND status = 2") == 1
+	})
+	rest(3 * time.Second) // the child renews the lease of its probe, and is the only one as long as it lives
+	if n := len(b.of("sick")); n > 0 {
+		t.Errorf("%d messages were delivered beside a probe", n)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	f.until("the messages beside that of the dead", func() bool { return len(b.of("sick")) == 4 })
+	f.until("that of the dead", func() bool {
+		f.exec("SELECT FROM " + f.table + "_reap_expired()")
+		f.exec("UPDATE " + f.table + " SET due_at = now() WHERE due_at > now()") // its backoff is an hour
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE status < 2") == 0
+	})
+}
