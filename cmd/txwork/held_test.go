@@ -62,6 +62,13 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 		Next: `txwork list outbox --status in_progress --topic 'it'\''s odd' --schema {schema}`},
 		"topic it's odd has no room for more rows")
 	c.shows("outbox", ids[1], nil, "")
+	c.exec("INSERT INTO {schema}.outbox_topic (topic, unavailable_since, rests_until, rest, cause) VALUES ($1, "+
+		"now() - interval '1 hour', now() + interval '1 hour', '1 s', 'connection refused') ON CONFLICT (topic) DO UPDATE "+
+		"SET unavailable_since = excluded.unavailable_since, rests_until = excluded.rests_until, rest = excluded.rest, "+
+		"cause = excluded.cause", odd)
+	c.shows("outbox", ids[0], &hold{Of: "topic", Name: odd, Unavailable: true, Cause: "connection refused",
+		Next: `txwork list outbox --status in_progress --topic 'it'\''s odd' --schema {schema}`},
+		"the destination of topic it's odd is unavailable since ")
 
 	received := value[uuid.UUID](c, `INSERT INTO {schema}.inbox (consumer, source, message_id, body_hash, topic, payload)
 		VALUES ('billing', 'shop', '1', decode(repeat('00', 32), 'hex'), 'paid', '') RETURNING id`)

@@ -18,6 +18,11 @@ func TestTopicsArePausedAndResumed(t *testing.T) {
 		t.Errorf("delivered %q while a topic was paused", r.stdout)
 	}
 	c.run("outbox", "topics").ok().prints("sick", "yes", "1")
+	c.exec("UPDATE {schema}.outbox_topic SET unavailable_since = now() - interval '1 hour', rests_until = now(), " +
+		"rest = '1 s', cause = 'connection refused'")
+	c.run("outbox", "topics").ok().prints("UNAVAILABLE", "sick", "yes")
+	c.run("outbox", "topics", "--json").ok().prints(`"unavailable_since":`, `"cause":"connection refused"`)
+	c.exec("UPDATE {schema}.outbox_topic SET unavailable_since = NULL")
 	c.run("outbox", "resume", "sick").ok().prints("topic sick resumed")
 	if r := c.run("outbox", "relay", "--stdout", "--until-empty").ok(); r.stdout != "later\n" {
 		t.Errorf("delivered %q after the resume", r.stdout)
