@@ -101,6 +101,8 @@
 //   - [workqueue.RetryAfter]: a failed attempt, with a delay that the handler chooses
 //   - [workqueue.Snooze]: not yet; the attempt does not count
 //   - [workqueue.Cancelled]: ended as cancelled
+//   - [workqueue.Unavailable]: the destination of the topic cannot be reached at all, so the topic rests; the attempt
+//     does not count
 //
 // If a topic has no handler, the attempt fails with `no handler is registered for topic "…"`. Another relay may have
 // the handler, for example during a rolling deployment. If none has it before the attempts are used up, the message is

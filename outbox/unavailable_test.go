@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/outbox"
@@ -541,4 +542,140 @@ func TestAProcessThatDiesAsTheProbe(t *testing.T) {
 		f.exec("UPDATE " + f.table + " SET due_at = now() WHERE due_at > now()") // its backoff is an hour
 		return f.count("SELECT count(*) FROM "+f.table+" WHERE status < 2") == 0
 	})
+}
+
+// fetched is what a fetch in SQL says: the ids of its rows, why others may be left, when to fetch again, and where to go
+// on.
+type fetched struct {
+	ids    []uuid.UUID
+	held   *string
+	again  float64
+	cursor *string
+}
+
+func (f *fixture) fetch(token uuid.UUID, cursor *string, sweep *bool) (all fetched) {
+	f.Helper()
+	err := f.Pool.QueryRow(f.Context(), `SELECT coalesce(array_agg(id ORDER BY place) FILTER (WHERE entry = 'row'), '{}'),
+		max(held), max(again_in), max(cursor) FROM `+f.table+`_fetch($1, '1 minute', 10, cursor => $2, sweep => $3)`,
+		token, cursor, sweep).Scan(&all.ids, &all.held, &all.again, &all.cursor)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return all
+}
+
+func (f *fixture) settleInSQL(token uuid.UUID, outcome string, ids ...uuid.UUID) {
+	f.Helper()
+	for _, id := range ids {
+		f.exec("SELECT FROM "+f.table+"_settle(jsonb_build_array(jsonb_build_object('id', $1::uuid, 'token', $2::uuid, "+
+			"'outcome', $3::text)))", id, token, outcome)
+	}
+}
+
+// Programs in SQL and in Go obey each other's rests, and open topics for each other.
+func TestSQLAndGoBesideADestinationThatIsAway(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.sendMany("sick", 5)
+	token := workqueue.NewOwnerToken()
+	first := f.fetch(token, nil, nil)
+	f.settleInSQL(token, "unavailable", first.ids[0])
+	f.settleInSQL(token, "release", first.ids[1:]...)
+	if c := f.claim(10); len(c.ids) != 0 {
+		t.Errorf("Go claimed %d rows of a topic that SQL found unavailable", len(c.ids))
+	}
+	end := f.fetch(workqueue.NewOwnerToken(), nil, nil)
+	if len(end.ids) != 0 || end.held == nil || *end.held != "unavailable" || end.again > 5 {
+		t.Errorf("a fetch returns %+v", end)
+	}
+	f.rested("sick")
+	probe := f.claim(10)
+	if len(probe.ids) != 1 || probe.ids[0] != first.ids[0] {
+		t.Fatalf("Go probes with %v", probe.ids)
+	}
+	end = f.fetch(workqueue.NewOwnerToken(), nil, nil)
+	if len(end.ids) != 0 || end.held == nil || *end.held != "unavailable" || end.again > 5 {
+		t.Errorf("a fetch beside a probe returns %+v", end)
+	}
+	f.unavailable(probe, probe.ids...)
+	if s, _ := f.resting("sick"); s.rest != time.Second {
+		t.Errorf("rests for %v", s.rest)
+	}
+	f.rested("sick")
+	no := false
+	token = workqueue.NewOwnerToken()
+	inSQL := f.fetch(token, end.cursor, &no)
+	if len(inSQL.ids) != 1 || inSQL.ids[0] != first.ids[0] {
+		t.Fatalf("SQL probes with %+v", inSQL)
+	}
+	f.settleInSQL(token, "ack", inSQL.ids...)
+	rest := f.fetch(workqueue.NewOwnerToken(), inSQL.cursor, &no)
+	if !slices.Equal(rest.ids, first.ids[1:]) {
+		t.Errorf("after the probe a fetch returns %v, want the other rows %v", rest.ids, first.ids[1:])
+	}
+	if _, rests := f.resting("sick"); rests {
+		t.Error("the topic still rests")
+	}
+}
+
+// as runs work as a role that has rights on the rows and is not their owner.
+func (f *fixture) as(work func(q *workqueue.Queue)) {
+	f.Helper()
+	role := f.Schema + "_worker"
+	f.exec("CREATE ROLE " + role)
+	f.Cleanup(func() { // the test's context is over
+		_, err := f.Pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		if err != nil {
+			f.Error(err)
+		}
+	})
+	f.exec("GRANT USAGE ON SCHEMA " + f.Schema + " TO " + role)
+	f.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + f.Schema + " TO " + role)
+	f.exec("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA " + f.Schema + " TO " + role)
+	f.inTx(func(tx pgx.Tx) error {
+		if _, err := tx.Exec(f.Context(), "SET LOCAL ROLE "+role); err != nil {
+			return err
+		}
+		work(f.box.Table().In(workqueue.Pgx(tx)))
+		return nil
+	})
+}
+
+// A worker needs no more rights than for claims. Under row-level security it does not decide for the rows of others: the
+// topic does not rest, and the row waits.
+func TestARoleBesideADestinationThatIsAway(t *testing.T) {
+	t.Parallel()
+	for name, secured := range map[string]bool{"plain": false, "row-level security": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newOutbox(t)
+			if secured {
+				f.exec("ALTER TABLE " + f.table + " ENABLE ROW LEVEL SECURITY")
+				f.exec("CREATE POLICY own ON " + f.table + " USING (topic = 'sick')")
+				f.exec("SELECT " + f.table + "_key_policies(), " + f.table + "_join_policies(), " + f.table +
+					"_topic_policies()")
+			}
+			f.sendMany("sick", 3)
+			f.as(func(q *workqueue.Queue) {
+				token := workqueue.NewOwnerToken()
+				rows, err := q.Claim(t.Context(), token, time.Minute, 1)
+				if err != nil || len(rows) != 1 {
+					t.Fatalf("claimed %d rows, %v", len(rows), err)
+				}
+				if _, err := q.Unavailable(t.Context(), token, []uuid.UUID{rows[0].ID}, away); err != nil {
+					t.Fatal(err)
+				}
+				more, err := q.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
+				if want := map[bool]int{true: 2}[secured]; err != nil || len(more) != want {
+					t.Errorf("claimed %d rows, %v, want %d", len(more), err, want)
+				}
+			})
+			rests := f.count("SELECT count(*) FROM " + f.table + "_topic WHERE unavailable_since IS NOT NULL")
+			waits := f.count("SELECT count(*) FROM " + f.table + " WHERE aside IS NULL AND attempts = 0 AND " +
+				"due_at BETWEEN clock_timestamp() - interval '1 minute' AND clock_timestamp() + interval '10 s'")
+			if want := map[bool]int{true: 1}[secured]; rests != 1-want || waits != want {
+				t.Errorf("%d topics rest, %d rows wait by themselves", rests, waits)
+			}
+		})
+	}
 }

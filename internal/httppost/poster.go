@@ -131,7 +131,8 @@ func (p *Poster) Timeout() time.Duration { return p.client.timeout }
 // Close closes idle connections.
 func (p *Poster) Close() { p.client.Close() }
 
-// Post sends a message and returns the outcome of its answer. Prepare may change the request before; it may be nil.
+// Post sends a message and returns the outcome of its answer. A receiver to which no connection can be made is
+// Unavailable. Prepare may change the request before; it may be nil.
 func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
 	request, err := p.request(ctx, m)
 	if err != nil {
@@ -143,6 +144,9 @@ func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request
 		}
 	}
 	answer, err := p.client.Do(ctx, request)
+	if unreachable(err) {
+		return workqueue.Unavailable(fmt.Errorf("the receiver cannot be reached: %w", err))
+	}
 	if err != nil {
 		return fmt.Errorf("the request failed: %w", err)
 	}

@@ -196,5 +196,6 @@ func LongestUnavailable(ctx context.Context, r Reader, f *Facts) (seconds float6
 	if !f.Has("aside") {
 		return 0, nil
 	}
-	return one[float64](ctx, r, "unavailable", f)
+	longest, err := one[struct{ Seconds float64 }](ctx, r, "unavailable", f)
+	return longest.Seconds, err
 }
