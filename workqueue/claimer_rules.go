@@ -72,10 +72,6 @@ func (c *claimer) ask(ctx context.Context, req *claimRequest) ([]*claimedRow, er
 	return rows, nil
 }
 
-// lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has died
-// since.
-const lookForTopicsEvery = 5 * time.Second
-
 // topicState is what a worker knows of the topics of its table, see [Spec].Topics. A claim asks about them, by the
 // function claim_by_topic, as long as a topic is paused, has rows aside or has no room, and twice a second in any case.
 // Other claims are the usual statement. So the first pause takes effect with this delay if no notification comes.

@@ -35,6 +35,10 @@ const (
 	restJitter  = 0.2
 )
 
+// lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has died
+// since.
+const lookForTopicsEvery = 5 * time.Second
+
 // topicPayload is the notification of a changed state of a topic.
 const topicPayload = "topic"
 

@@ -32,7 +32,7 @@ func core(topics string) []suite {
 
 // topical notices what goes wrong with topics. Those of the inbox are topics of consumers.
 var topical = []suite{
-	{dir: "outbox", run: "Topic|Pause|Aside|Hang"}, {dir: "inbox", run: "Topic|Pause"},
+	{dir: "outbox", run: "Topic|Pause|Aside|Hang|Away|Probe"}, {dir: "inbox", run: "Topic|Pause"},
 	{dir: "outbox", skip: goldens}, {dir: "inbox", skip: goldens},
 }
 
@@ -52,6 +52,7 @@ var sources = listSources(
 	in("workqueue/sql", slices.Concat(test("workqueue", "TestFetch"), topical), "fetch", "sort_out"),
 	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "ack_delete_one", "ack_one", "fail",
 		"put_back"),
+	in("workqueue/sql", topical, "unavailable"),
 	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
 	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive", "reschedule", "discard", "delete"),
 	in("workqueue/sql", beside("workqueue/keyed", "TestSkipping"), "unblock"),
