@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -677,5 +678,44 @@ func TestARoleBesideADestinationThatIsAway(t *testing.T) {
 				t.Errorf("%d topics rest, %d rows wait by themselves", rests, waits)
 			}
 		})
+	}
+}
+
+// A probe that fails updates its message twice, as every claim and settle, and the state of its topic twice. Neither it
+// nor the rest wakes workers, and no other message is written.
+func TestWhatAProbeCosts(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.sendMany("sick", 100)
+	hand := f.claim(1)
+	f.unavailable(hand, hand.ids...)
+	f.claim(1) // sets the others aside
+	f.exec("CREATE TABLE " + f.Schema + ".written (of text)")
+	f.exec("CREATE FUNCTION " + f.Schema + ".write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO " + f.Schema +
+		".written VALUES (TG_TABLE_NAME); RETURN NULL; END $$")
+	for _, table := range []string{f.table, f.table + "_topic"} {
+		f.exec("CREATE TRIGGER written AFTER INSERT OR UPDATE OR DELETE ON " + table + " FOR EACH ROW EXECUTE FUNCTION " +
+			f.Schema + ".write()")
+	}
+	next := pgtest.Listen(t, f.Pool, f.Schema+".outbox")
+	const probes = 5
+	for range probes {
+		f.exec("ALTER TABLE " + f.table + "_topic DISABLE TRIGGER written")
+		f.rested("sick")
+		f.exec("ALTER TABLE " + f.table + "_topic ENABLE TRIGGER written")
+		probe := f.claim(100)
+		f.claim(100)
+		f.unavailable(probe, probe.ids...)
+		f.claim(100)
+	}
+	written := func(table string) int {
+		return f.count("SELECT count(*) FROM "+f.Schema+".written WHERE of = $1", table)
+	}
+	if messages, states := written("outbox"), written("outbox_topic"); messages != 2*probes || states != 2*probes {
+		t.Errorf("%d probes wrote %d messages and %d states, want 2 of each", probes, messages, states)
+	}
+	f.exec("SELECT pg_notify($1, 'the end')", f.Schema+".outbox")
+	if n := next(); n.Payload != "the end" {
+		t.Errorf("notified of %q", n.Payload)
 	}
 }
