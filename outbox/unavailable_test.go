@@ -69,7 +69,7 @@ func (f *fixture) resting(topic string) (s restingTopic, is bool) {
 		coalesce(extract(epoch FROM rests_until - clock_timestamp()), 0)::float8, coalesce(cause, ''), ctid::text,
 		unavailable_since IS NOT NULL FROM `+f.table+`_topic WHERE topic = $1`, topic).Scan(&rest, &left, &s.cause,
 		&s.version, &is)
-	if err != nil {
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		f.Fatal(err)
 	}
 	s.rest, s.left = time.Duration(rest*float64(time.Second)), time.Duration(left*float64(time.Second))
