@@ -132,19 +132,20 @@ func (p *Poster) Timeout() time.Duration { return p.client.timeout }
 func (p *Poster) Close() { p.client.Close() }
 
 // Post sends a message and returns the outcome of its answer. A receiver to which no connection can be made is
-// Unavailable. Prepare may change the request before; it may be nil.
+// Unavailable, unless Prepare has chosen another host: then it is the message's own. Prepare may change the request before; it may be nil.
 func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
 	request, err := p.request(ctx, m)
 	if err != nil {
 		return err
 	}
+	host := request.URL.Host
 	if prepare != nil {
 		if err := prepare(request); err != nil {
 			return err
 		}
 	}
 	answer, err := p.client.Do(ctx, request)
-	if unreachable(err) {
+	if unreachable(err) && request.URL.Host == host {
 		return workqueue.Unavailable(fmt.Errorf("the receiver cannot be reached: %w", err))
 	}
 	if err != nil {
