@@ -56,8 +56,8 @@ func Example() {
 	// order.placed: {"order": 7}
 }
 
-// A broker that is away makes the topic rest. Its messages keep their attempts, and are delivered when one of them finds
-// the broker back.
+// A broker that is away makes the topic rest. Its messages keep their attempts, and are delivered when one of them
+// finds the broker back.
 func ExampleHandler_unavailable() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

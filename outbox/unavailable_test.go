@@ -144,7 +144,8 @@ func TestATopicRestsWhileItsDestinationIsUnavailable(t *testing.T) {
 	if n := f.count("SELECT max(attempts) FROM " + f.table); n != 1 {
 		t.Errorf("%d attempts", n)
 	}
-	if n := f.count("SELECT count(*) FROM " + f.table + " WHERE due_at < now() - interval '59 minutes'"); n != before+3 {
+	n := f.count("SELECT count(*) FROM " + f.table + " WHERE due_at < now() - interval '59 minutes'")
+	if n != before+3 {
 		t.Errorf("%d rows kept their due time, want %d", n, before+3)
 	}
 }
@@ -545,8 +546,8 @@ func TestAProcessThatDiesAsTheProbe(t *testing.T) {
 	})
 }
 
-// fetched is what a fetch in SQL says: the ids of its rows, why others may be left, when to fetch again, and where to go
-// on.
+// fetched is what a fetch in SQL says: the ids of its rows, why others may be left, when to fetch again, and where to
+// go on.
 type fetched struct {
 	ids    []uuid.UUID
 	held   *string
@@ -556,8 +557,8 @@ type fetched struct {
 
 func (f *fixture) fetch(token uuid.UUID, cursor *string, sweep *bool) (all fetched) {
 	f.Helper()
-	err := f.Pool.QueryRow(f.Context(), `SELECT coalesce(array_agg(id ORDER BY place) FILTER (WHERE entry = 'row'), '{}'),
-		max(held), max(again_in), max(cursor) FROM `+f.table+`_fetch($1, '1 minute', 10, cursor => $2, sweep => $3)`,
+	err := f.Pool.QueryRow(f.Context(), `SELECT
+		coalesce(array_agg(id ORDER BY place) FILTER (WHERE entry = 'row'), '{}'), max(held), max(again_in), max(cursor) FROM `+f.table+`_fetch($1, '1 minute', 10, cursor => $2, sweep => $3)`,
 		token, cursor, sweep).Scan(&all.ids, &all.held, &all.again, &all.cursor)
 	if err != nil {
 		f.Fatal(err)
@@ -568,8 +569,8 @@ func (f *fixture) fetch(token uuid.UUID, cursor *string, sweep *bool) (all fetch
 func (f *fixture) settleInSQL(token uuid.UUID, outcome string, ids ...uuid.UUID) {
 	f.Helper()
 	for _, id := range ids {
-		f.exec("SELECT FROM "+f.table+"_settle(jsonb_build_array(jsonb_build_object('id', $1::uuid, 'token', $2::uuid, "+
-			"'outcome', $3::text)))", id, token, outcome)
+		f.exec("SELECT FROM "+f.table+"_settle(jsonb_build_array(jsonb_build_object('id', $1::uuid, "+
+			"'token', $2::uuid, 'outcome', $3::text)))", id, token, outcome)
 	}
 }
 
@@ -642,8 +643,8 @@ func (f *fixture) as(work func(q *workqueue.Queue)) {
 	})
 }
 
-// A worker needs no more rights than for claims. Under row-level security it does not decide for the rows of others: the
-// topic does not rest, and the row waits.
+// A worker needs no more rights than for claims. Under row-level security it does not decide for the rows of others:
+// the topic does not rest, and the row waits.
 func TestARoleBesideADestinationThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, secured := range map[string]bool{"plain": false, "row-level security": true} {
@@ -691,11 +692,11 @@ func TestWhatAProbeCosts(t *testing.T) {
 	f.unavailable(hand, hand.ids...)
 	f.claim(1) // sets the others aside
 	f.exec("CREATE TABLE " + f.Schema + ".written (of text)")
-	f.exec("CREATE FUNCTION " + f.Schema + ".write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO " + f.Schema +
-		".written VALUES (TG_TABLE_NAME); RETURN NULL; END $$")
+	f.exec("CREATE FUNCTION " + f.Schema + ".write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO " +
+		f.Schema + ".written VALUES (TG_TABLE_NAME); RETURN NULL; END $$")
 	for _, table := range []string{f.table, f.table + "_topic"} {
-		f.exec("CREATE TRIGGER written AFTER INSERT OR UPDATE OR DELETE ON " + table + " FOR EACH ROW EXECUTE FUNCTION " +
-			f.Schema + ".write()")
+		f.exec("CREATE TRIGGER written AFTER INSERT OR UPDATE OR DELETE ON " + table +
+			" FOR EACH ROW EXECUTE FUNCTION " + f.Schema + ".write()")
 	}
 	next := pgtest.Listen(t, f.Pool, f.Schema+".outbox")
 	const probes = 5

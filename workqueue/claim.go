@@ -167,8 +167,8 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*claimedRow, err
 	if req.topics != nil {
 		req.topics.probing(scanner.rows)
 		for _, topic := range req.topics.returned {
-			q.table.telemetry.Log(ctx, slog.LevelInfo, "destination is available again", slog.String("topic", topic.name),
-				slog.Time("unavailable_since", topic.since))
+			q.table.telemetry.Log(ctx, slog.LevelInfo, "destination is available again",
+				slog.String("topic", topic.name), slog.Time("unavailable_since", topic.since))
 		}
 	}
 	return inClaimOrder(scanner.rows), nil // RETURNING has no order

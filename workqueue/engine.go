@@ -104,8 +104,9 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 // run runs the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless [Claim.Tx]
 // has settled it. It decides in a deferred function, which also runs if the handler ends its goroutine.
 //
-// A handler does not start if the lease was lost while the row waited, or the topic of the row has begun to rest. The settle is attempted in any case: its guard
-// decides, and after its lease has expired a row is still ours until another session takes it.
+// A handler does not start if the lease was lost while the row waited, or the topic of the row has begun to rest. The
+// settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until another
+// session takes it.
 func (e *engine) run(d *delivery) {
 	if d.lost.Load() || !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic) {
 		d.decide(d.ctx, released)

@@ -27,8 +27,8 @@ const maxTopic = 255
 // maxAside is how many rows one claim sets aside.
 const maxAside = 1000
 
-// How long a topic rests whose destination is unavailable: at first, and at most. Each rest is shorter by a random share
-// of up to restJitter, so that topics which began together do not probe together.
+// How long a topic rests whose destination is unavailable: at first, and at most. Each rest is shorter by a random
+// share of up to restJitter, so that topics which began together do not probe together.
 const (
 	firstRest   = 500 * time.Millisecond
 	longestRest = 10 * time.Second

@@ -74,11 +74,13 @@ func (l layout) heldByTopic(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spe
 	h := &hold{Of: "topic"}
 	query := fmt.Sprintf("SELECT r.lane::text, r.topic, coalesce(s.paused, false), "+
 		"CASE WHEN s.paused THEN s.changed_at ELSE s.unavailable_since END, "+
-		"(NOT s.paused AND s.unavailable_since IS NOT NULL) IS TRUE, coalesce(s.cause, '') FROM (SELECT %s AS lane, coalesce(%s, '') AS topic, aside "+
+		"(NOT s.paused AND s.unavailable_since IS NOT NULL) IS TRUE, coalesce(s.cause, '') "+
+		"FROM (SELECT %s AS lane, coalesce(%s, '') AS topic, aside "+
 		"FROM %s WHERE id = $1 AND status = 0) AS r LEFT JOIN %s AS s ON s.topic = r.topic%s "+
 		"WHERE s.paused OR s.unavailable_since IS NOT NULL OR r.aside",
 		lane, of[len(of)-1], l.table, side(spec, "_topic"), on)
-	if err := tx.QueryRowxContext(ctx, query, id).Scan(&h.Lane, &h.Name, &h.Paused, &h.Since, &h.Unavailable, &h.Cause); err != nil {
+	err = tx.QueryRowxContext(ctx, query, id).Scan(&h.Lane, &h.Name, &h.Paused, &h.Since, &h.Unavailable, &h.Cause)
+	if err != nil {
 		return nil, err
 	}
 	h.Next = command(spec, h.running(spec)...)
@@ -112,8 +114,8 @@ func (h *hold) text(now time.Time) string {
 	}
 	if h.Unavailable {
 		first, _, _ := strings.Cut(h.Cause, "\n")
-		return fmt.Sprintf("the destination of %s is unavailable%s: %s; a message probes it: `%s` shows what runs", name,
-			since, first, h.Next)
+		return fmt.Sprintf("the destination of %s is unavailable%s: %s; a message probes it: `%s` shows what runs",
+			name, since, first, h.Next)
 	}
 	if !h.Paused {
 		return fmt.Sprintf("%s has no room for more rows: `%s` shows what runs", name, h.Next)

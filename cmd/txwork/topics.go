@@ -59,7 +59,7 @@ type shownTopic struct {
 	Oldest    float64    `json:"oldest_seconds"`       // how long the first of them has been due
 
 	Unavailable *time.Time `json:"unavailable_since,omitempty"` // since when its destination cannot be reached
-	RestsUntil  *time.Time `json:"rests_until,omitempty"`       // when a message probes the destination, or may be doing so
+	RestsUntil  *time.Time `json:"rests_until,omitempty"`       // when a message may probe the destination
 	Cause       string     `json:"cause,omitempty"`             // what was said of the destination last
 }
 

@@ -63,13 +63,14 @@ func unavailableTopics(ctx context.Context, x *examination, t *table) (all []Fin
 	for _, s := range list {
 		first, _, _ := strings.Cut(s.Cause, "\n")
 		f := Finding{
-			Title: fmt.Sprintf("%s: the destination has been unavailable for %s; %s aside, the oldest due for %s", t.topic(s),
-				rough(seconds(*s.Unavailable)), counted(s.Aside, s.More, "row"), rough(seconds(s.Oldest))),
+			Title: fmt.Sprintf("%s: the destination has been unavailable for %s; %s aside, the oldest due for %s",
+				t.topic(s), rough(seconds(*s.Unavailable)), counted(s.Aside, s.More, "row"), rough(seconds(s.Oldest))),
 			Evidence: []Evidence{evidence("lane", s.Lane, "topic", s.Topic, "aside_at_least", s.Aside, "oldest_seconds",
 				seconds(s.Oldest), "unavailable_seconds", seconds(*s.Unavailable), "cause", first)},
 			Remedy: Remedy{
-				Do: "Bring the destination back, or correct where the handlers look for it. The topic then goes on by " +
-					"itself: a row probes it at least every ten seconds. If none does, no worker runs. These show what runs:",
+				Do: "Bring the destination back, or correct where the handlers look for it. The topic then goes on " +
+					"by itself: a row probes it at least every ten seconds. If none does, no worker runs. These show " +
+					"what runs:",
 				Commands: []string{x.command("list", t.Name, "--status", "in_progress")},
 			},
 		}

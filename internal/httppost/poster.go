@@ -132,7 +132,8 @@ func (p *Poster) Timeout() time.Duration { return p.client.timeout }
 func (p *Poster) Close() { p.client.Close() }
 
 // Post sends a message and returns the outcome of its answer. A receiver to which no connection can be made is
-// Unavailable, unless Prepare has chosen another host: then it is the message's own. Prepare may change the request before; it may be nil.
+// Unavailable, unless Prepare has chosen another host: then it is the message's own. Prepare may change the request
+// before; it may be nil.
 func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
 	request, err := p.request(ctx, m)
 	if err != nil {

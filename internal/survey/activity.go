@@ -190,8 +190,8 @@ func TopicsAside(ctx context.Context, r Reader, f *Facts, state string, than tim
 	return list, more, err
 }
 
-// LongestUnavailable is for how long, in seconds, the destination of a topic of the table has been unavailable; 0 if that
-// of none is.
+// LongestUnavailable is for how long, in seconds, the destination of a topic of the table has been unavailable; 0 if
+// that of none is.
 func LongestUnavailable(ctx context.Context, r Reader, f *Facts) (seconds float64, err error) {
 	if !f.Has("aside") {
 		return 0, nil

@@ -25,7 +25,7 @@ var sqlEdits = []edit{
 	{name: "a second probe is claimed beside the first", file: "workqueue/sql/sort_out.sql",
 		old: " OR own.probing.state = 'runs'", new: "", suites: topical},
 	{name: "whoever finds a topic unavailable makes it rest longer", file: "workqueue/sql/put_back.sql",
-		old: "    WHERE p.unavailable_since IS NULL OR p.probe = ANY (@ids::uuid[]) AND p.probe_token = ANY (@tokens::uuid[])\n",
+		old: "    WHERE p.unavailable_since IS NULL OR (p.probe, p.probe_token) IN (SELECT c.id, c.token FROM changed AS c)\n",
 		new: "", suites: topical},
 	{name: "a plain error of a probe opens nothing", file: "workqueue/sql/sort_out.sql",
 		old: "WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'", new: "", suites: topical},

@@ -380,7 +380,8 @@ BEGIN
     {{- end}}
     {{- if .HasTopics}}
     IF NOT own.is_full AND cardinality(own.paused) > 0 THEN
-        result.held := CASE WHEN cardinality(own.paused) > cardinality(own.resting) THEN 'paused' ELSE 'unavailable' END;
+        result.held := CASE WHEN cardinality(own.paused) > cardinality(own.resting) THEN 'paused'
+            ELSE 'unavailable' END;
     END IF;
     {{- end}}
     IF NOT own.is_refused AND NOT own.result.more THEN

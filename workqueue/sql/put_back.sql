@@ -35,8 +35,8 @@ WITH changed AS (
     WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled{{.PutBackRule}}
         {{- if .Rests}},
-        {{range .TopicLane}}t.{{.Quoted}}, {{end}}CASE WHEN {{.MayRest "t"}} THEN {{.TopicOf "t"}} END AS topic, s.token,
-        s.error
+        {{range .TopicLane}}t.{{.Quoted}}, {{end}}CASE WHEN {{.MayRest "t"}} THEN {{.TopicOf "t"}} END AS topic,
+        s.token, s.error
         {{- end}}
         {{- if .TellsBack}},
         CASE WHEN t.status = 0{{if not .IsReleasing}} AND s.delay IS NULL{{end}} THEN t.due_at END AS back{{end}}
@@ -54,8 +54,8 @@ WITH changed AS (
 {{- if .Rests}}, state AS (
     INSERT INTO {{.Function "topic"}} AS p
         ({{range .TopicLane}}{{.Quoted}}, {{end}}topic, unavailable_since, rests_until, rest, cause)
-    SELECT {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic, clock_timestamp(), {{.RestEnd .FirstRest}}, {{.FirstRest}},
-        coalesce(min(c.error), 'no reason given')
+    SELECT {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic, clock_timestamp(), {{.RestEnd .FirstRest}},
+        {{.FirstRest}}, coalesce(min(c.error), 'no reason given')
     FROM changed AS c
     WHERE c.topic IS NOT NULL AND NOT EXISTS (
         SELECT FROM {{.Function "topic"}} AS k
@@ -71,7 +71,7 @@ WITH changed AS (
         probe = NULL,
         probe_token = NULL,
         probe_attempt = NULL
-    WHERE p.unavailable_since IS NULL OR p.probe = ANY (@ids::uuid[]) AND p.probe_token = ANY (@tokens::uuid[])
+    WHERE p.unavailable_since IS NULL OR (p.probe, p.probe_token) IN (SELECT c.id, c.token FROM changed AS c)
     RETURNING {{range .TopicLane}}p.{{.Quoted}}, {{end}}p.topic,
         p.unavailable_since::timestamptz >= statement_timestamp() AS begun
 )

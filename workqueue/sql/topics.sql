@@ -1,14 +1,14 @@
--- Topics of {{.Table}}: an operator may pause one, one may rest because its destination is unavailable, and a worker may
--- have no room for more rows of one. A claim does not
--- pass over such rows, since the next claim would have to pass over them again. It sets them *aside*: they wait outside
--- the claim index, where each topic is a lane of its own, in the order of their due times. Claims take the rows of a
--- topic from its lane when the topic is resumed, opens or has room. No row is moved back, so that costs one row.
+-- Topics of {{.Table}}: an operator may pause one, one may rest because its destination is unavailable, and a worker
+-- may have no room for more rows of one. A claim does not pass over such rows, since the next claim would have to pass
+-- over them again. It sets them *aside*: they wait outside the claim index, where each topic is a lane of its own, in
+-- the order of their due times. Claims take the rows of a topic from its lane when the topic is resumed, opens or has
+-- room. No row is moved back, so that costs one row.
 --
 -- While a topic has rows aside, its new rows queue up behind these.
 
 -- The state of topics. A topic without a row here is not paused, and its destination is not known to be unavailable.
--- While it is, the topic rests for a time. Then one row probes the destination: it is in progress with this token and, by
--- its claim, in this attempt. first_rest and longest_rest may be changed.
+-- While it is, the topic rests for a time. Then one row probes the destination: it is in progress with this token and,
+-- by its claim, in this attempt. first_rest and longest_rest may be changed.
 CREATE TABLE {{.Function "topic"}} (
     {{- range .TopicLane}}
     {{.Quoted}} {{$.Stored .}} NOT NULL,
@@ -99,15 +99,15 @@ $txwork$;
 -- The claim goes on behind rows that it has set aside until it has what it wants, or has set {{.MaxAside}} aside, and
 -- ten times as many if open is NULL. It locks only rows that it changes. It returns, by kind:
 --
---     0  once: n is how many topics are paused or rest, and lane is 1 if the claim may have left rows that it could have
---        taken, and 2 if so in the lanes of topics
+--     0  once: n is how many topics are paused or rest, and lane is 1 if the claim may have left rows that it could
+--        have taken, and 2 if so in the lanes of topics
 --     1  a row that it claimed
 --     2  a row that it claimed from the lane of a topic, with its place there; n is 1 if it probes the destination
 --     3  in which lane of the arguments, by its number, it has come to which place
 --     4  if it asks: a topic that is neither paused nor rests and has rows aside
 --     5  such a topic, and how many of its rows were set aside
---     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there is
---        no row for it
+--     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there
+--        is no row for it
 --     7  a topic whose destination is available again, which this claim has found out, and since when it was not
 CREATE FUNCTION {{.Function "claim_by_topic"}}(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[]
@@ -175,7 +175,8 @@ BEGIN
         WITH changed AS (
 {{.Claimed "own.of_lanes" ",\n    waiting = false,\n    aside = NULL"}}
         )
-        SELECT 2::smallint, {{.TopicOf "(c.claimed)"}}, ((c.claimed).id = ANY (own.probes))::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+        SELECT 2::smallint, {{.TopicOf "(c.claimed)"}}, ((c.claimed).id = ANY (own.probes))::integer, NULL::integer,
+            (c.claimed).due_at::timestamptz,
             (c.claimed).id, c.claimed
         FROM changed AS c;
     END IF;
@@ -200,10 +201,10 @@ BEGIN
 END
 $txwork$;
 
--- The topics that are paused, rest or have rows aside, with how many rows, and how long the first of them has been due. Of
--- all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
--- topic may have more. At most $1 topics that are paused or rest and $1 that have rows aside are named. Those with rows aside
--- are found by one step of their index for each.
+-- The topics that are paused, rest or have rows aside, with how many rows, and how long the first of them has been due.
+-- Of all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
+-- topic may have more. At most $1 topics that are paused or rest and $1 that have rows aside are named. Those with rows
+-- aside are found by one step of their index for each.
 CREATE FUNCTION {{.Function "topics"}}(most integer DEFAULT 10000) RETURNS TABLE (
     lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, more boolean,
     oldest_seconds double precision, unavailable_since timestamptz, rests_until timestamptz, cause text

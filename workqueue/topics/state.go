@@ -91,8 +91,8 @@ type Info struct {
 	Cause                        string
 }
 
-// List reads the topics that are paused, rest or have rows aside, in the byte order of their lanes and names. Its cost grows
-// with the number of such topics.
+// List reads the topics that are paused, rest or have rows aside, in the byte order of their lanes and names. Its cost
+// grows with the number of such topics.
 func List(ctx context.Context, tx workqueue.Tx, table *workqueue.Table) ([]Info, error) {
 	if len(table.Spec().Topics.Columns) == 0 {
 		return nil, validate.Errorf("table", "%s has no topics", table.Name())
