@@ -118,17 +118,17 @@ REVOKE ALL ON FUNCTION "{{schema}}"."inbox_announce"() FROM PUBLIC;
 CREATE TRIGGER "inbox_announce" AFTER INSERT ON "{{schema}}"."inbox"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
 
--- Topics of "{{schema}}"."inbox": an operator may pause one, one may rest because its destination is unavailable, and a worker may
--- have no room for more rows of one. A claim does not
--- pass over such rows, since the next claim would have to pass over them again. It sets them *aside*: they wait outside
--- the claim index, where each topic is a lane of its own, in the order of their due times. Claims take the rows of a
--- topic from its lane when the topic is resumed, opens or has room. No row is moved back, so that costs one row.
+-- Topics of "{{schema}}"."inbox": an operator may pause one, one may rest because its destination is unavailable, and a worker
+-- may have no room for more rows of one. A claim does not pass over such rows, since the next claim would have to pass
+-- over them again. It sets them *aside*: they wait outside the claim index, where each topic is a lane of its own, in
+-- the order of their due times. Claims take the rows of a topic from its lane when the topic is resumed, opens or has
+-- room. No row is moved back, so that costs one row.
 --
 -- While a topic has rows aside, its new rows queue up behind these.
 
 -- The state of topics. A topic without a row here is not paused, and its destination is not known to be unavailable.
--- While it is, the topic rests for a time. Then one row probes the destination: it is in progress with this token and, by
--- its claim, in this attempt. first_rest and longest_rest may be changed.
+-- While it is, the topic rests for a time. Then one row probes the destination: it is in progress with this token and,
+-- by its claim, in this attempt. first_rest and longest_rest may be changed.
 CREATE TABLE "{{schema}}"."inbox_topic" (
     "consumer" "{{schema}}"."inbox_consumer_value" NOT NULL,
     topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 255),
@@ -245,15 +245,15 @@ $txwork$;
 -- The claim goes on behind rows that it has set aside until it has what it wants, or has set 1000 aside, and
 -- ten times as many if open is NULL. It locks only rows that it changes. It returns, by kind:
 --
---     0  once: n is how many topics are paused or rest, and lane is 1 if the claim may have left rows that it could have
---        taken, and 2 if so in the lanes of topics
+--     0  once: n is how many topics are paused or rest, and lane is 1 if the claim may have left rows that it could
+--        have taken, and 2 if so in the lanes of topics
 --     1  a row that it claimed
 --     2  a row that it claimed from the lane of a topic, with its place there; n is 1 if it probes the destination
 --     3  in which lane of the arguments, by its number, it has come to which place
 --     4  if it asks: a topic that is neither paused nor rests and has rows aside
 --     5  such a topic, and how many of its rows were set aside
---     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there is
---        no row for it
+--     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there
+--        is no row for it
 --     7  a topic whose destination is available again, which this claim has found out, and since when it was not
 CREATE FUNCTION "{{schema}}"."inbox_claim_by_topic"(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[], "consumer" text[],
@@ -552,7 +552,8 @@ SET status = 1,
 WHERE t.ctid = ANY (own.of_lanes)
 RETURNING t AS claimed
         )
-        SELECT 2::smallint, left(coalesce(nullif((c.claimed)."topic", ''), (c.claimed)."source"), 255), ((c.claimed).id = ANY (own.probes))::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+        SELECT 2::smallint, left(coalesce(nullif((c.claimed)."topic", ''), (c.claimed)."source"), 255), ((c.claimed).id = ANY (own.probes))::integer, NULL::integer,
+            (c.claimed).due_at::timestamptz,
             (c.claimed).id, c.claimed
         FROM changed AS c;
     END IF;
@@ -577,10 +578,10 @@ RETURNING t AS claimed
 END
 $txwork$;
 
--- The topics that are paused, rest or have rows aside, with how many rows, and how long the first of them has been due. Of
--- all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
--- topic may have more. At most $1 topics that are paused or rest and $1 that have rows aside are named. Those with rows aside
--- are found by one step of their index for each.
+-- The topics that are paused, rest or have rows aside, with how many rows, and how long the first of them has been due.
+-- Of all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
+-- topic may have more. At most $1 topics that are paused or rest and $1 that have rows aside are named. Those with rows
+-- aside are found by one step of their index for each.
 CREATE FUNCTION "{{schema}}"."inbox_topics"(most integer DEFAULT 10000) RETURNS TABLE (
     lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, more boolean,
     oldest_seconds double precision, unavailable_since timestamptz, rests_until timestamptz, cause text
@@ -1192,7 +1193,8 @@ RETURNING t.*
     result.entry := 'end';
     result.more := own.is_full AND NOT own.is_refused;
     IF NOT own.is_full AND cardinality(own.paused) > 0 THEN
-        result.held := CASE WHEN cardinality(own.paused) > cardinality(own.resting) THEN 'paused' ELSE 'unavailable' END;
+        result.held := CASE WHEN cardinality(own.paused) > cardinality(own.resting) THEN 'paused'
+            ELSE 'unavailable' END;
     END IF;
     IF NOT own.is_refused AND NOT own.result.more THEN
         SELECT d.seconds INTO own.due_in
@@ -1597,13 +1599,13 @@ LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) 
             generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
     WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        t."consumer", CASE WHEN coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."inbox_topic"') THEN left(coalesce(nullif(t."topic", ''), t."source"), 255) END AS topic, s.token,
-        s.error
+        t."consumer", CASE WHEN coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."inbox_topic"') THEN left(coalesce(nullif(t."topic", ''), t."source"), 255) END AS topic,
+        s.token, s.error
 ), state AS (
     INSERT INTO "{{schema}}"."inbox_topic" AS p
         ("consumer", topic, unavailable_since, rests_until, rest, cause)
-    SELECT c."consumer", c.topic, clock_timestamp(), clock_timestamp() + (interval '500 ms') * (1 - 0.2 * random()), interval '500 ms',
-        coalesce(min(c.error), 'no reason given')
+    SELECT c."consumer", c.topic, clock_timestamp(), clock_timestamp() + (interval '500 ms') * (1 - 0.2 * random()),
+        interval '500 ms', coalesce(min(c.error), 'no reason given')
     FROM changed AS c
     WHERE c.topic IS NOT NULL AND NOT EXISTS (
         SELECT FROM "{{schema}}"."inbox_topic" AS k
@@ -1619,7 +1621,7 @@ LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) 
         probe = NULL,
         probe_token = NULL,
         probe_attempt = NULL
-    WHERE p.unavailable_since IS NULL OR p.probe = ANY ($2::uuid[]) AND p.probe_token = ANY ($3::uuid[])
+    WHERE p.unavailable_since IS NULL OR (p.probe, p.probe_token) IN (SELECT c.id, c.token FROM changed AS c)
     RETURNING p."consumer", p.topic,
         p.unavailable_since::timestamptz >= statement_timestamp() AS begun
 ), settled AS (

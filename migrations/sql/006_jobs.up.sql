@@ -6300,7 +6300,8 @@ $txwork$;
 
 -- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
 -- left to others before it had started: its start is the next row's. Only the statements that leave rows assign waiting
--- as they make a row in progress Ready, and that which sets it aside, where it keeps its start. Like key_note, the function tests what the update was.
+-- as they make a row in progress Ready, and that which sets it aside, where it keeps its start. Like key_note, the
+-- function tests what the update was.
 CREATE FUNCTION "{{schema}}"."jobs_key_wait"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp

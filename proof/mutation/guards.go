@@ -52,7 +52,6 @@ var sources = listSources(
 	in("workqueue/sql", slices.Concat(test("workqueue", "TestFetch"), topical), "fetch", "sort_out"),
 	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "ack_delete_one", "ack_one", "fail",
 		"put_back"),
-	in("workqueue/sql", topical, "unavailable"),
 	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
 	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive", "reschedule", "discard", "delete"),
 	in("workqueue/sql", beside("workqueue/keyed", "TestSkipping"), "unblock"),
