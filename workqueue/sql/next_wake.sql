@@ -14,7 +14,7 @@ FROM (
     WHERE (p.paused OR p.unavailable_since IS NOT NULL) AND p.unavailable_since IS NOT NULL AND NOT p.paused
       AND EXISTS (
         SELECT FROM {{.Table}} AS r
-        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r.due_at <= now()
             {{- range .TopicLane}} AND r.{{.Quoted}} = p.{{.Quoted}}{{end}} AND {{.TopicOf "r"}} = p.topic)
       AND NOT EXISTS (
         SELECT FROM {{.Table}} AS r
