@@ -101,6 +101,8 @@
 //   - [workqueue.RetryAfter]: a failed attempt, with a delay that the handler chooses
 //   - [workqueue.Snooze]: not yet; the attempt does not count
 //   - [workqueue.Cancelled]: ended as cancelled
+//   - [workqueue.Unavailable]: the destination of the topic cannot be reached at all, so the topic rests; the attempt
+//     does not count
 //
 // [Relay.HandleBatch] is for handlers that deliver several messages in one call, with a result for each. If a call
 // fails, halves of it find the messages that fail alone.

@@ -56,6 +56,47 @@ func Example() {
 	// order.placed: {"order": 7}
 }
 
+// A broker that is away makes the topic rest. Its messages keep their attempts, and are delivered when one of them
+// finds the broker back.
+func ExampleHandler_unavailable() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	pool, schema, closePool := exampleDatabase()
+	defer closePool()
+	box, err := outbox.Open(outbox.Options{Schema: schema})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed",
+			Payload: []byte(`{"order": 7}`)})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	connected := false
+	relay.Handle("order.placed", func(_ context.Context, m *outbox.Delivery) error {
+		if !connected {
+			connected = true
+			return workqueue.Unavailable(errors.New("no broker answers"))
+		}
+		fmt.Printf("attempt %d: %s\n", m.Attempt, m.Payload)
+		stop()
+		return nil
+	})
+	if err := relay.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// attempt 1: {"order": 7}
+}
+
 // A handler of several messages returns a result for each. An error of the call would be about none of them: the relay
 // would call the handler with halves to find the messages that fail.
 func ExampleRelay_HandleBatch() {

@@ -31,6 +31,7 @@ const (
 	overdueGauge     = "txwork.queue.not_returning"
 	latenessGauge    = "txwork.schedule.lateness"
 	blockedGauge     = "txwork.key.blocked"
+	unavailableGauge = "txwork.topic.unavailable"
 	foldGauge        = "txwork.fold.lag"
 	joinGauge        = "txwork.join.stuck"
 	deadRowsGauge    = "txwork.table.dead_rows"
@@ -81,6 +82,8 @@ var gaugeList = func() []metrics.Metric {
 			"it since, or every attempt since has failed. Paused ones are left out. 0 without one"),
 		gauge(blockedGauge, "{key}", table, fmt.Sprintf("Ordered keys with a dead letter that rows wait behind, "+
 			"among the first %d keys with a dead letter: so many or more", survey.BlockedKeys)),
+		gauge(unavailableGauge, "s", table, "How long the destination of a topic has been unavailable, the longest. 0 "+
+			"without one"),
 		gauge(foldGauge, "s", table, "How long the first note about a key or a join has waited to be folded. 0 "+
 			"without one"),
 		gauge(joinGauge, "{join}", table, fmt.Sprintf("Joins, batches and workflows that should have ended over %.0f "+

@@ -165,7 +165,7 @@ func (l *look) table(ctx context.Context, f *survey.Facts) {
 	}
 	steps := []func(context.Context, *survey.Facts, attribute.KeyValue) error{l.deadLetters, l.schedules}
 	if !f.Schedule() {
-		steps = append(steps, l.due, l.later, l.waiting, l.keys, l.folds, l.joins)
+		steps = append(steps, l.due, l.later, l.waiting, l.keys, l.topics, l.folds, l.joins)
 	}
 	for i, step := range steps {
 		err := step(ctx, f, name)
@@ -274,6 +274,17 @@ func (l *look) keys(ctx context.Context, f *survey.Facts, name attribute.KeyValu
 	}
 	l.add(blockedGauge, float64(blocked), name)
 	return nil
+}
+
+func (l *look) topics(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	if !f.Has("aside") {
+		return nil
+	}
+	longest, err := survey.LongestUnavailable(ctx, l.reader, f)
+	if err == nil {
+		l.add(unavailableGauge, max(longest, 0), name)
+	}
+	return err
 }
 
 func (l *look) folds(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -114,6 +115,7 @@ type claimedRow struct {
 	labels     telemetry.Labels
 	topic      string // empty: the table has no topics
 	noted      bool   // its settle writes notes
+	probes     bool   // it probes the destination of its topic
 	body       any
 	unreadable error // why body could not be filled
 }
@@ -161,6 +163,13 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]*claimedRow, err
 	}
 	if err := q.exec.run(ctx, calls...); err != nil {
 		return nil, err
+	}
+	if req.topics != nil {
+		req.topics.probing(scanner.rows)
+		for _, topic := range req.topics.returned {
+			q.table.telemetry.Log(ctx, slog.LevelInfo, "destination is available again",
+				slog.String("topic", topic.name), slog.Time("unavailable_since", topic.since))
+		}
 	}
 	return inClaimOrder(scanner.rows), nil // RETURNING has no order
 }

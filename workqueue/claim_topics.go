@@ -15,6 +15,8 @@ const (
 	topicReached
 	topicHasAside
 	topicSetAside
+	topicRests
+	topicAvailable
 )
 
 // An openTopic has rows aside that may be claimed, beyond a place in its lane.
@@ -37,6 +39,10 @@ type topicQuestion struct {
 	reached  []*claimedRow
 	fromLane []fromLane
 	aside    []string // topics with rows aside
+	probes   []uuid.UUID
+	resting  map[string]struct{} // topics that rest
+	again    time.Duration       // until the first rest ends; negative: it is not known
+	returned []returnedTopic
 
 	row struct { // of the result, see read
 		kind    int
@@ -50,6 +56,12 @@ type topicQuestion struct {
 type fromLane struct {
 	topic string
 	place position
+}
+
+// A returnedTopic is one whose destination is available again.
+type returnedTopic struct {
+	name  string
+	since time.Time // when it was unavailable first
 }
 
 // args adds the arguments of the question to those of a claim.
@@ -69,7 +81,8 @@ func (q *topicQuestion) args(args map[string]any) {
 // reset forgets an answer: the claim is repeated.
 func (q *topicQuestion) reset() {
 	if q != nil {
-		q.reached, q.fromLane, q.aside = nil, nil, nil
+		q.reached, q.fromLane, q.aside, q.probes, q.resting, q.returned = nil, nil, nil, nil, nil, nil
+		q.again = -1
 	}
 }
 
@@ -90,11 +103,42 @@ func (q *topicQuestion) read() (isRow bool) {
 		q.aside = append(q.aside, *r.topic)
 	case topicFromLane:
 		q.fromLane = append(q.fromLane, fromLane{*r.topic, position{*r.due, *r.id}})
+		if *r.n > 0 {
+			q.probes = append(q.probes, *r.id)
+		}
 		return true
+	case topicRests:
+		q.rests(*r.topic, r.n)
+	case topicAvailable:
+		q.returned = append(q.returned, returnedTopic{*r.topic, *r.due})
 	default:
 		return true
 	}
 	return false
+}
+
+// rests records a topic that rests, for so many milliseconds if that is known.
+func (q *topicQuestion) rests(topic string, ms *int) {
+	if q.resting == nil {
+		q.resting = map[string]struct{}{}
+	}
+	q.resting[topic] = struct{}{}
+	if ms == nil {
+		return
+	}
+	if in := time.Duration(*ms) * time.Millisecond; q.again < 0 || in < q.again {
+		q.again = in
+	}
+}
+
+// probing marks the rows that probe the destination of their topic.
+func (q *topicQuestion) probing(rows []*claimedRow) {
+	if q == nil || len(q.probes) == 0 {
+		return
+	}
+	for _, row := range rows {
+		row.probes = slices.Contains(q.probes, row.ID)
+	}
 }
 
 // places are the rows by which the cursors of the lanes move: those that the claim took there, and the places that it

@@ -202,13 +202,16 @@ func (c *claimer) nextWake(ctx context.Context) (*dispatch.Wake, error) {
 	return c.withOwn(next), nil
 }
 
-// withOwn returns next, or an earlier wake for which the claimer has a reason of its own: a sweep, or the rule of its
-// lanes. While the rule admits nothing, a sweep would find nothing.
+// withOwn returns next, or an earlier wake for which the claimer has a reason of its own: a sweep, the rule of its
+// lanes, or the end of a topic's rest. While the rule admits nothing, a sweep would find nothing.
 func (c *claimer) withOwn(next *dispatch.Wake) *dispatch.Wake {
 	if in := c.sweepDue(); in >= 0 && !c.refused {
 		next = earlier(next, &dispatch.Wake{In: max(in, sweepPause)})
 	}
 	if in := c.rule.due(); in >= 0 {
+		next = earlier(next, &dispatch.Wake{In: in})
+	}
+	if in := c.topics.due(); in >= 0 {
 		next = earlier(next, &dispatch.Wake{In: in})
 	}
 	return next

@@ -72,10 +72,6 @@ func (c *claimer) ask(ctx context.Context, req *claimRequest) ([]*claimedRow, er
 	return rows, nil
 }
 
-// lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has died
-// since.
-const lookForTopicsEvery = 5 * time.Second
-
 // topicState is what a worker knows of the topics of its table, see [Spec].Topics. A claim asks about them, by the
 // function claim_by_topic, as long as a topic is paused, has rows aside or has no room, and twice a second in any case.
 // Other claims are the usual statement. So the first pause takes effect with this delay if no notification comes.
@@ -88,6 +84,9 @@ type topicState struct {
 	look   time.Time     // when to look again for topics with rows aside
 	took   time.Duration // by the last claim that looked
 	open   []openTopic
+
+	resting map[string]struct{} // topics whose destinations are unavailable
+	again   time.Time           // when the first of them may be probed; zero: it is not known
 }
 
 // changed makes the next claim ask: the state of a topic has changed, or may have.
@@ -101,7 +100,26 @@ func (s *topicState) changed() {
 func (s *topicState) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.asked) >= lookForTopicsEvery
+	now := time.Now()
+	return now.Sub(s.asked) >= lookForTopicsEvery || !s.again.IsZero() && !now.Before(s.again)
+}
+
+// due returns how long until a topic may be probed; negative: it is not known.
+func (s *topicState) due() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.again.IsZero() {
+		return -1
+	}
+	return max(time.Until(s.again), 0)
+}
+
+// rests reports whether a topic rests, so that a row of it that was claimed before is not started.
+func (s *topicState) rests(topic string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, rests := s.resting[topic]
+	return rests
 }
 
 // question returns what the next claim of so many rows asks; nil: nothing.
@@ -113,7 +131,7 @@ func (s *topicState) question(limit int) *topicQuestion {
 	if !s.paused && len(s.open) == 0 && len(stuck) == 0 && now.Sub(s.asked) < askEvery {
 		return nil
 	}
-	q := &topicQuestion{looksAside: !now.Before(s.look)}
+	q := &topicQuestion{looksAside: !now.Before(s.look), again: -1}
 	for topic := range stuck {
 		q.busy = append(q.busy, topic)
 	}
@@ -135,6 +153,10 @@ func (s *topicState) learn(q *topicQuestion, took time.Duration) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.paused, s.asked = q.paused > 0, now
+	s.resting, s.again = q.resting, time.Time{}
+	if q.again >= 0 {
+		s.again = now.Add(q.again)
+	}
 	if q.looksAside {
 		cost := min(took, s.took) // one may have been slow for another reason
 		s.took, s.look = took, now.Add(min(max(askEvery, sweepShare*cost), lookForTopicsEvery))

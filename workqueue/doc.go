@@ -66,8 +66,9 @@
 //
 // A [Worker] claims rows, calls your [Handler], renews leases and settles rows in batches. The handler's result decides
 // how its row is settled: nil acks it, and an error is a failed attempt. [Permanent], [Snooze], [RetryAfter] and
-// [Cancelled] choose another outcome. The package example shows a table, an insert and a worker. A [BatchHandler] gets
-// several rows in one call, and has a result for each.
+// [Cancelled] choose another outcome, and [Unavailable] says that not the row has failed but what it is for. The
+// package example shows a table, an insert and a worker. A [BatchHandler] gets several rows in one call, and has a
+// result for each.
 //
 // A table can have lanes, such as the queues of jobs. A worker serves one or more of them, the most urgent first.
 //

@@ -109,10 +109,11 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 // run runs the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless [Claim.Tx]
 // has settled it. It decides in a deferred function, which also runs if the handler ends its goroutine.
 //
-// A handler does not start if the lease was lost while the row waited. The settle is attempted in any case: its guard
-// decides, and after its lease has expired a row is still ours until another session takes it.
+// A handler does not start if the lease was lost while the row waited, or the topic of the row has begun to rest. The
+// settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until another
+// session takes it.
 func (e *engine) run(d *delivery) {
-	if d.lost.Load() {
+	if d.lost.Load() || !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic) {
 		d.decide(d.ctx, released)
 		return
 	}
@@ -165,6 +166,9 @@ func (e *engine) done(batch []*settlement) {
 
 // noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
 func (e *engine) noteSettled(o *Outcome) {
+	if o.kind == outcomeUnavailable {
+		e.claimer.topics.changed()
+	}
 	if e.poll != nil && (outcomes[o.kind].again || e.table.spec.Admission != "" && e.claimer.rule.isDue()) {
 		e.poll.Wake()
 	}
@@ -179,8 +183,16 @@ func (e *engine) leaveToLease(rows []*settlement, cause error) {
 	e.forget(rows...)
 }
 
-// forget takes rows out of flight.
+// forget takes rows out of flight. The next claim looks what a probe has found out.
 func (e *engine) forget(rows ...*settlement) {
+	for _, s := range rows {
+		if s.row != nil && s.row.probes {
+			e.claimer.topics.changed()
+			if e.poll != nil {
+				e.poll.Wake()
+			}
+		}
+	}
 	e.inFlight.remove(rows)
 	e.flow.Settled()
 }

@@ -146,6 +146,9 @@ func (d *delivery) decide(ctx context.Context, o *Outcome) {
 func (d *delivery) handled() telemetry.Handled {
 	s := cmp.Or(d.byTx.Load(), &d.settlement)
 	o := s.outcome
+	if o.kind == outcomeUnavailable {
+		return telemetry.Handled{Type: o.errorType}
+	}
 	if o.kind != outcomeRetry && o.kind != outcomeFail {
 		return telemetry.Handled{Left: o.kind == outcomeLeave}
 	}
@@ -208,7 +211,7 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 
 // conclude makes the outcome from the handler's result and from the reason for which its context was cancelled.
 func (d *delivery) conclude(o *Outcome) *Outcome {
-	if o.kind != outcomeRetry {
+	if o.kind != outcomeRetry && o.kind != outcomeUnavailable {
 		return o
 	}
 	switch cause := context.Cause(d.ctx); {

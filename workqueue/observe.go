@@ -69,16 +69,17 @@ type RowEvent struct {
 type RowOutcome string
 
 const (
-	RowAcked     RowOutcome = "ack"       // done
-	RowAbandoned RowOutcome = "abandon"   // an attempt failed, another will follow
-	RowSnoozed   RowOutcome = "snooze"    // put back for later
-	RowLeft      RowOutcome = "leave"     // left to other workers; metrics count it as released
-	RowReleased  RowOutcome = "release"   // put back where it was, as by a worker that stops
-	RowFailed    RowOutcome = "fail"      // a dead letter, by [Permanent]
-	RowCancelled RowOutcome = "cancel"    // ended by a cancel
-	RowExhausted RowOutcome = "exhausted" // a dead letter, because it was the last attempt
-	RowLost      RowOutcome = "lost"      // the claim was lost, so nothing was changed: [ErrLeaseLost]
-	RowGone      RowOutcome = "gone"      // the row does not exist any more: [ErrGone]
+	RowAcked       RowOutcome = "ack"         // done
+	RowAbandoned   RowOutcome = "abandon"     // an attempt failed, another will follow
+	RowSnoozed     RowOutcome = "snooze"      // put back for later
+	RowLeft        RowOutcome = "leave"       // left to other workers; metrics count it as released
+	RowReleased    RowOutcome = "release"     // put back where it was, as by a worker that stops
+	RowFailed      RowOutcome = "fail"        // a dead letter, by [Permanent]
+	RowCancelled   RowOutcome = "cancel"      // ended by a cancel
+	RowUnavailable RowOutcome = "unavailable" // put back where it was: its destination cannot be reached
+	RowExhausted   RowOutcome = "exhausted"   // a dead letter, because it was the last attempt
+	RowLost        RowOutcome = "lost"        // the claim was lost, so nothing was changed: [ErrLeaseLost]
+	RowGone        RowOutcome = "gone"        // the row does not exist any more: [ErrGone]
 )
 
 func newTelemetry(t Telemetry, spec Spec) (*telemetry.Recorder, error) {

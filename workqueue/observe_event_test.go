@@ -78,6 +78,8 @@ var endings = map[string]ending{
 		told{workqueue.RowSnoozed, "", "boom", workqueue.Ready, true}},
 	"leave": {workqueue.LeaveFor(time.Hour, errBoom), 0,
 		told{workqueue.RowLeft, "", "boom", workqueue.Ready, true}},
+	"unavailable": {workqueue.Unavailable(errBoom), 0,
+		told{workqueue.RowUnavailable, "", "boom", workqueue.Ready, false}},
 	"cancelled": {workqueue.Cancelled("no need"), 0,
 		told{workqueue.RowCancelled, "", "cancelled: no need", workqueue.Failed, false}},
 }

@@ -63,6 +63,19 @@ func LeaveFor(d time.Duration, cause error) error {
 	return &Outcome{kind: outcomeLeave, delay: max(d, MinSnooze), cause: cause}
 }
 
+// Unavailable says that the destination of the message cannot be reached at all: not this message has failed, and any
+// other one of its topic would fare the same. The attempt does not count, and the row keeps its place. Its topic rests,
+// in all processes, for half a second at first; then one message probes the destination. If the probe is Unavailable,
+// too, the rest doubles, up to ten seconds, each less up to a fifth. Any other end of the probe that its handler
+// decides on, except a snooze, opens the topic. The error of the row is the cause, and since when it has been put back
+// for it.
+//
+// In a table without topics the row is due again after 8 to 10 seconds, as by [SnoozeFor]. So it is where row-level
+// security binds the worker, who cannot decide for the rows of others.
+func Unavailable(cause error) error {
+	return &Outcome{kind: outcomeUnavailable, delay: unnamedDelay, cause: cause}
+}
+
 // Again is [Snooze] without a minimum, for domains that process a row in several steps, or at an exact time. A handler
 // that always returns it runs as often as the database allows.
 func Again(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, 0)} }
@@ -79,6 +92,8 @@ func (o *Outcome) Error() string {
 		return fmt.Sprintf("snoozed for %v", o.delay)
 	case outcomeLeave:
 		return fmt.Sprintf("left for %v: %s", o.delay, text(o.cause))
+	case outcomeUnavailable:
+		return "unavailable: " + text(o.cause)
 	case outcomeCancel:
 		return "cancelled: " + text(o.cause)
 	case outcomeFail:
@@ -88,6 +103,9 @@ func (o *Outcome) Error() string {
 }
 
 func (o *Outcome) Unwrap() error { return o.cause }
+
+// IsUnavailable reports whether the outcome is an [Unavailable].
+func (o *Outcome) IsUnavailable() bool { return o.kind == outcomeUnavailable }
 
 // IsPermanent reports whether the outcome is a [Permanent], for domains that settle rows themselves.
 func (o *Outcome) IsPermanent() bool { return o.kind == outcomeFail }
@@ -174,6 +192,9 @@ var (
 )
 
 func (o *Outcome) stored() string {
+	if o.cause == nil && o.kind == outcomeUnavailable {
+		return text(nil)
+	}
 	if o.cause == nil {
 		return ""
 	}

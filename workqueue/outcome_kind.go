@@ -14,7 +14,8 @@ const (
 	outcomeRelease   // put back where it was, before its handler began
 	outcomeFail
 	outcomeCancel
-	outcomeKinds // how many there are
+	outcomeUnavailable // put back where it was, and its topic rests. The last: it locks topics behind all rows
+	outcomeKinds       // how many there are
 )
 
 // outcomes say of each kind how it is settled, and what follows.
@@ -33,6 +34,8 @@ var outcomes = [outcomeKinds]struct {
 	outcomeRelease:   {name: telemetry.OutcomeRelease, statement: "release"},
 	outcomeFail:      {name: telemetry.OutcomeFail, statement: "fail", ends: Failed},
 	outcomeCancel:    {name: telemetry.OutcomeCancel, statement: "fail", ends: Failed},
+	// It is due again with its topic, but a worker has to learn when that ends its rest.
+	outcomeUnavailable: {name: telemetry.OutcomeUnavailable, statement: "unavailable", again: true},
 }
 
 func (k outcomeKind) String() string { return outcomes[k].name }

@@ -106,6 +106,7 @@ type view struct {
 	Taken, AlsoSet         string // it claims rows whose ctids it has, and changes more of them
 	IsLeaving, IsReleasing bool   // it puts rows back that have not started: after a delay, or where they were
 	IsWaiting              bool   // it puts rows back until a time, not for a delay
+	IsUnavailable          bool   // it puts rows back whose destination is unavailable
 	InFunction             bool   // it is a part of a query in a function that settles
 	uniqueColumns          []int  // where Unique is among the Columns
 }
@@ -286,14 +287,21 @@ func (v view) DelayType() string {
 
 // PutBackDue is the due time of a row that is put back; empty: it keeps its own.
 func (v view) PutBackDue() string {
-	if v.IsReleasing {
+	switch {
+	case v.IsReleasing:
 		return ""
-	}
-	if v.IsWaiting {
+	case v.Rests():
+		return "CASE WHEN " + v.MayRest("t") + " THEN t.due_at ELSE " + v.RestEnd(v.LongestRest()) + " END"
+	case v.IsUnavailable:
+		return v.RestEnd(v.LongestRest())
+	case v.IsWaiting:
 		return "greatest(clock_timestamp(), s.delay)"
 	}
 	return "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"
 }
+
+// TellsBack reports that other workers are told of rows that are put back where they were.
+func (v view) TellsBack() bool { return !v.IsLeaving && !v.IsUnavailable }
 
 // PutBackRule returns the lane whose rule has counted a start that did not happen, and whose claim that was; empty:
 // none has.

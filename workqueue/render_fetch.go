@@ -249,6 +249,9 @@ func (view) CursorPlace() string {
 // LostTogether is how many leases a row has lost together with others.
 func (view) LostTogether(row string) string { return sqltext.LostLeases(row, "together") }
 
+// ProbeWait is in how many seconds a client fetches again that waits for the probe of another.
+func (view) ProbeWait() float64 { return lookForTopicsEvery.Seconds() }
+
 // FetchIdleBound bounds how long a caller may be idle after a fetch.
 func (v view) FetchIdleBound() string { return v.IdleBound("$2") }
 

@@ -92,6 +92,7 @@ func (v view) settledOutcomes() []settledBy {
 			Errors: "$3"},
 		{Name: "cancel", file: "fail", Takes: []string{"error"}, Needs: []string{"error"}, Usual: "cancelled",
 			LeadsTo: "3"},
+		{Name: "unavailable", file: "unavailable", Takes: []string{"error"}, Usual: "ready", LeadsTo: "0, 3"},
 	}
 }
 
@@ -124,7 +125,7 @@ func (v view) settleFunctions() []sqlFunction {
 			Inner: inner},
 	}}
 	for _, o := range v.settledOutcomes() {
-		if o.Name == "leave" || o.Name == "cancel" {
+		if o.Name == "leave" || o.Name == "cancel" || o.Name == "unavailable" {
 			continue // in settle only
 		}
 		f := sqlFunction{Name: o.Name, returns: told, params: append([]sqlParam{ownerParam, idsParam}, o.params...)}
@@ -236,7 +237,7 @@ func (settling) Wrong(place, text string) string {
 	return fmt.Sprintf(`RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || %s,
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';`,
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';`,
 		"concat('number ' || "+place+" || ' ', "+text+")")
 }
 

@@ -89,6 +89,44 @@ func (v view) ChecksTopic() string {
 		"Name a topic as its rows have it.")
 }
 
+// Unavailable is the view for putting rows back whose destination is unavailable.
+func (v view) Unavailable() view {
+	v.IsUnavailable = true
+	return v
+}
+
+// Rests reports that the topics of such rows rest.
+func (v view) Rests() bool { return v.IsUnavailable && v.HasTopics() }
+
+// MayRest is the condition that the topic of a row can rest: its name can have a state, and the role may decide for the
+// rows of all.
+func (v view) MayRest(row string) string {
+	return fmt.Sprintf("coalesce(octet_length(%s) BETWEEN 1 AND %d, false) AND NOT row_security_active('%s')",
+		v.TopicOf(row), maxTopic, v.Function("topic"))
+}
+
+// Begun is the topic whose rest a row has begun; NULL for all others.
+func (v view) Begun() string {
+	if !v.Rests() {
+		return "NULL::text AS begun"
+	}
+	return "CASE WHEN state.begun THEN changed.topic END AS begun"
+}
+
+// FirstRest and LongestRest are the rests of a topic whose row does not say otherwise.
+func (view) FirstRest() string   { return fmt.Sprintf("interval '%d ms'", firstRest.Milliseconds()) }
+func (view) LongestRest() string { return fmt.Sprintf("interval '%d ms'", longestRest.Milliseconds()) }
+
+// NextRest is how long the topic p rests next.
+func (view) NextRest() string {
+	return "CASE WHEN p.unavailable_since IS NULL THEN p.first_rest ELSE least(2 * p.rest, p.longest_rest) END"
+}
+
+// RestEnd is when a rest of a length ends, less the jitter.
+func (view) RestEnd(rest string) string {
+	return fmt.Sprintf("clock_timestamp() + (%s) * (1 - %g * random())", rest, restJitter)
+}
+
 // MaxAside, MaxTopic and TopicPayload are the constants for the templates.
 func (view) MaxAside() int        { return maxAside }
 func (view) MaxTopic() int        { return maxTopic }

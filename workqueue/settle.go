@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,10 +49,13 @@ type changes struct {
 	ids   []uuid.UUID
 	stand map[uuid.UUID]standing // their states since then, except of those that were acked
 	found int                    // how many of these an earlier try has changed, whose reply was lost
+	begun []begunRest            // topics that rest since this settle
 
 	id   uuid.UUID // of the row that is being read
 	at   standing
 	dest [3]any // these
+
+	topic *string // whose rest the row has begun
 }
 
 // A settleResult is what a settle has done.
@@ -113,6 +118,9 @@ func (t *Table) settleCall(kind outcomeKind, n int, batch []*settlement, done *c
 		return c
 	}
 	c.Row = done.changed
+	if kind == outcomeUnavailable {
+		c.Row = done.putBack
+	}
 	if kind != outcomeRelease {
 		describe(c.Args, kind, n, batch)
 	}
@@ -139,7 +147,7 @@ func describe(args map[string]any, kind outcomeKind, n int, batch []*settlement)
 }
 
 // reset forgets what a transaction has collected that runs again.
-func (c *changes) reset() { c.ids = c.ids[:0] }
+func (c *changes) reset() { c.ids, c.begun = c.ids[:0], nil }
 
 // acked reads a row that was acked.
 func (c *changes) acked(scan func(...any) error) error {
@@ -158,6 +166,36 @@ func (c *changes) changed(scan func(...any) error) error {
 	c.ids = append(c.ids, c.id)
 	c.note(c.id, c.at)
 	return nil
+}
+
+// putBack reads a row whose destination is unavailable.
+func (c *changes) putBack(scan func(...any) error) error {
+	err := c.changed(func(dest ...any) error { return scan(append(dest, &c.topic)...) })
+	if err == nil && c.topic != nil {
+		c.begun = append(c.begun, begunRest{*c.topic, c.id})
+	}
+	return err
+}
+
+// A begunRest is the topic of a row whose destination was unavailable.
+type begunRest struct {
+	topic string
+	id    uuid.UUID
+}
+
+// logRests logs each topic once, with the first line of an error.
+func (q *Queue) logRests(ctx context.Context, begun []begunRest, batch []*settlement) {
+	logged := map[string]bool{}
+	for _, b := range begun {
+		if logged[b.topic] {
+			continue
+		}
+		logged[b.topic] = true
+		i := slices.IndexFunc(batch, func(s *settlement) bool { return s.id == b.id })
+		first, _, _ := strings.Cut(batch[i].message, "\n")
+		q.table.telemetry.Log(ctx, slog.LevelWarn, "destination is unavailable, its topic rests",
+			slog.String("topic", b.topic), slog.String("error", first))
+	}
 }
 
 func (c *changes) note(id uuid.UUID, at standing) {
@@ -217,6 +255,7 @@ func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) 
 	if err != nil {
 		return settleResult{}, err
 	}
+	q.logRests(ctx, done.begun, batch)
 	if len(done.ids) < len(batch) {
 		err = q.explainUnchanged(ctx, batch, &done, try)
 	}

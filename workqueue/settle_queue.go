@@ -57,6 +57,13 @@ func (q *Queue) Leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, del
 		cause: message(cause)})
 }
 
+// Unavailable puts rows back where they were, and their topic rests, see the function [Unavailable].
+func (q *Queue) Unavailable(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID,
+	error) {
+	return q.settleOp(ctx, telemetry.Snooze, owner, ids, &Outcome{kind: outcomeUnavailable, delay: unnamedDelay,
+		cause: message(cause)})
+}
+
 // Release puts rows back where they were that have not started, and gives their attempt back. Limits and rates do not
 // count them as started.
 func (q *Queue) Release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {

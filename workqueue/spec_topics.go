@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"slices"
+	"time"
 
 	"github.com/txwork/txwork/workqueue/internal/aside"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
@@ -25,6 +26,18 @@ const maxTopic = 255
 
 // maxAside is how many rows one claim sets aside.
 const maxAside = 1000
+
+// How long a topic rests whose destination is unavailable: at first, and at most. Each rest is shorter by a random
+// share of up to restJitter, so that topics which began together do not probe together.
+const (
+	firstRest   = 500 * time.Millisecond
+	longestRest = 10 * time.Second
+	restJitter  = 0.2
+)
+
+// lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has died
+// since.
+const lookForTopicsEvery = 5 * time.Second
 
 // topicPayload is the notification of a changed state of a topic.
 const topicPayload = "topic"

@@ -16,15 +16,19 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A hold is what keeps a ready row from starting that is not about the row itself: its queue or topic is paused, or its
-// topic has as many rows in progress as it may have.
+// A hold is what keeps a ready row from starting that is not about the row itself: its queue or topic is paused,
+// the destination of its topic is unavailable, or its topic has as many rows in progress as it may have.
 type hold struct {
 	Of     string     `json:"of"`              // queue or topic
 	Lane   string     `json:"lane,omitempty"`  // of a topic in the inbox: the consumer
 	Name   string     `json:"name"`            // of the queue or topic
 	Paused bool       `json:"paused"`          // otherwise the row is aside, behind other rows of its topic
-	Since  *time.Time `json:"since,omitempty"` // when it was paused
-	Next   string     `json:"next"`            // the command, or the SQL, that resumes it, or shows what runs
+	Since  *time.Time `json:"since,omitempty"` // when it was paused, or its destination became unavailable
+
+	Unavailable bool   `json:"unavailable,omitempty"` // the destination of the topic cannot be reached
+	Cause       string `json:"cause,omitempty"`       // what was said of that last
+
+	Next string `json:"next"` // the command, or the SQL, that resumes it, or shows what runs
 }
 
 // held returns what holds a row of a table, or nil.
@@ -69,10 +73,14 @@ func (l layout) heldByTopic(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spe
 	}
 	h := &hold{Of: "topic"}
 	query := fmt.Sprintf("SELECT r.lane::text, r.topic, coalesce(s.paused, false), "+
-		"CASE WHEN s.paused THEN s.changed_at END FROM (SELECT %s AS lane, coalesce(%s, '') AS topic, aside "+
-		"FROM %s WHERE id = $1 AND status = 0) AS r LEFT JOIN %s AS s ON s.topic = r.topic%s WHERE s.paused OR r.aside",
+		"CASE WHEN s.paused THEN s.changed_at ELSE s.unavailable_since END, "+
+		"(NOT s.paused AND s.unavailable_since IS NOT NULL) IS TRUE, coalesce(s.cause, '') "+
+		"FROM (SELECT %s AS lane, coalesce(%s, '') AS topic, aside "+
+		"FROM %s WHERE id = $1 AND status = 0) AS r LEFT JOIN %s AS s ON s.topic = r.topic%s "+
+		"WHERE s.paused OR s.unavailable_since IS NOT NULL OR r.aside",
 		lane, of[len(of)-1], l.table, side(spec, "_topic"), on)
-	if err := tx.QueryRowxContext(ctx, query, id).Scan(&h.Lane, &h.Name, &h.Paused, &h.Since); err != nil {
+	err = tx.QueryRowxContext(ctx, query, id).Scan(&h.Lane, &h.Name, &h.Paused, &h.Since, &h.Unavailable, &h.Cause)
+	if err != nil {
 		return nil, err
 	}
 	h.Next = command(spec, h.running(spec)...)
@@ -100,12 +108,17 @@ func (h *hold) running(spec workqueue.Spec) []string {
 // text says what holds the row, and how to go on.
 func (h *hold) text(now time.Time) string {
 	name := h.Of + " " + names(given(h.Lane, h.Name)...)
-	if !h.Paused {
-		return fmt.Sprintf("%s has no room for more rows: `%s` shows what runs", name, h.Next)
-	}
 	since := ""
 	if h.Since != nil {
 		since = " since " + stamp(*h.Since, now)
+	}
+	if h.Unavailable {
+		first, _, _ := strings.Cut(h.Cause, "\n")
+		return fmt.Sprintf("the destination of %s is unavailable%s: %s; a message probes it: `%s` shows what runs",
+			name, since, first, h.Next)
+	}
+	if !h.Paused {
+		return fmt.Sprintf("%s has no room for more rows: `%s` shows what runs", name, h.Next)
 	}
 	return fmt.Sprintf("%s is paused%s: `%s` lets it go on", name, since, h.Next)
 }

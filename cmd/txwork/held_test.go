@@ -28,7 +28,8 @@ func (c *cli) shows(table string, id uuid.UUID, want *hold, text string) {
 	if got == nil {
 		c.t.Fatalf("%s is not held back, want %+v", id, want)
 	}
-	if (got.Since != nil) != want.Paused || got.Since != nil && time.Since(*got.Since).Abs() > time.Hour {
+	if (got.Since != nil) != (want.Paused || want.Unavailable) ||
+		got.Since != nil && time.Since(*got.Since).Abs() > time.Hour {
 		c.t.Errorf("%s is held back since %v", id, got.Since)
 	}
 	if got.Since = nil; *got != *want {
@@ -62,6 +63,13 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 		Next: `txwork list outbox --status in_progress --topic 'it'\''s odd' --schema {schema}`},
 		"topic it's odd has no room for more rows")
 	c.shows("outbox", ids[1], nil, "")
+	c.exec("INSERT INTO {schema}.outbox_topic (topic, unavailable_since, rests_until, rest, cause) VALUES ($1, "+
+		"now() - interval '1 minute', now() + interval '1 hour', '1 s', 'connection refused') ON CONFLICT (topic) "+
+		"DO UPDATE SET unavailable_since = excluded.unavailable_since, rests_until = excluded.rests_until, "+
+		"rest = excluded.rest, cause = excluded.cause", odd)
+	c.shows("outbox", ids[0], &hold{Of: "topic", Name: odd, Unavailable: true, Cause: "connection refused",
+		Next: `txwork list outbox --status in_progress --topic 'it'\''s odd' --schema {schema}`},
+		"the destination of topic it's odd is unavailable since ")
 
 	received := value[uuid.UUID](c, `INSERT INTO {schema}.inbox (consumer, source, message_id, body_hash, topic, payload)
 		VALUES ('billing', 'shop', '1', decode(repeat('00', 32), 'hex'), 'paid', '') RETURNING id`)

@@ -249,13 +249,14 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// aside reports whether messages are set aside for which the relay has no place at the moment. Those of a paused topic
-// are not waited for.
+// aside reports whether messages are set aside for which the relay has no place at the moment. Those of a topic that is
+// paused, or rests because its destination is unavailable, are not waited for.
 func (r *relay) aside(ctx context.Context) (found bool, err error) {
 	err = r.db.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
 		list, err := r.outbox.Topics(ctx, tx)
 		found = slices.ContainsFunc(list, func(i topics.Info) bool {
-			return !i.Paused && i.Aside > 0 && (len(r.topics) == 0 || slices.Contains(r.topics, i.Topic))
+			return !i.Paused && i.UnavailableSince.IsZero() && i.Aside > 0 &&
+				(len(r.topics) == 0 || slices.Contains(r.topics, i.Topic))
 		})
 		return err
 	})

@@ -257,6 +257,16 @@ var remedies = []remedy{
 		must(c.t, err)
 		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
 	})},
+	{code: "topic-unavailable", make: against(func(c *cli) {
+		c.enqueue(outbox.Message{Topic: "mail's", Payload: []byte("{}")})
+		token := workqueue.NewOwnerToken()
+		rows, err := c.queue().Claim(c.t.Context(), token, time.Minute, 1)
+		must(c.t, err)
+		_, err = c.queue().Unavailable(c.t.Context(), token, []uuid.UUID{rows[0].ID}, "connection refused")
+		must(c.t, err)
+		c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
+		c.exec("UPDATE {schema}.outbox_topic SET unavailable_since = now() - interval '1 hour'")
+	}), then: (*cli).deployed},
 	{code: "topic-behind", make: against(func(c *cli) {
 		c.run("outbox", "pause", "mail's").ok()
 		c.enqueue(outbox.Message{Topic: "mail's", Payload: []byte("{}")})

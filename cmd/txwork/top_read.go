@@ -34,7 +34,7 @@ type topFrame struct {
 	At       time.Time    `json:"at"`           // by the clock of the server
 	Took     float64      `json:"took_seconds"` // how long it took to read the frame
 	Queues   []topQueue   `json:"queues"`       // tables, each followed by its queues, topics or consumers
-	Topics   []topTopic   `json:"topics"`       // those that are paused or have rows aside
+	Topics   []topTopic   `json:"topics"`       // those that are paused, rest or have rows aside
 	Leases   []topLease   `json:"leases"`       // claims that hold rows, those that expire first at the top
 	Sessions []topSession `json:"sessions"`     // by program, role and machine
 	Errors   []topError   `json:"errors"`       // the most frequent first

@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// A topTopic is a topic that is paused, or has rows that wait in its lane.
+// A topTopic is a topic that is paused, whose destination is unavailable, or that has rows that wait in its lane.
 type topTopic struct {
 	Table   string   `json:"table"`
 	Lane    string   `json:"lane,omitempty"` // of a topic in the inbox: the consumer
@@ -20,6 +20,9 @@ type topTopic struct {
 	AtLeast bool     `json:"aside_at_least"`            // there may be more of them
 	Oldest  float64  `json:"oldest_seconds"`            // how long the first of them has been due
 	Changed *float64 `json:"changed_seconds,omitempty"` // how long ago it was paused or resumed
+
+	Unavailable *float64 `json:"unavailable_seconds,omitempty"` // how long its destination has been unavailable
+	Cause       string   `json:"cause,omitempty"`               // what was said of that last
 }
 
 // topics adds the topics of a table to the frame. The frame already has its parts, which are topics if the table has no
@@ -32,7 +35,7 @@ func (f *topFrame) topics(ctx context.Context, r survey.Reader, t *survey.Facts)
 	for i, s := range list {
 		if i < shown {
 			f.Topics = append(f.Topics, topTopic{t.Name, s.Lane, s.Topic, s.Paused, s.Aside, s.More || t.Filtered,
-				max(s.Oldest, 0), s.Changed})
+				max(s.Oldest, 0), s.Changed, s.Unavailable, s.Cause})
 		}
 		for i, q := range f.Queues {
 			if q.pausable() && q.Table == t.Name && q.Name == s.Topic {
@@ -47,7 +50,7 @@ func (f *topFrame) topics(ctx context.Context, r survey.Reader, t *survey.Facts)
 func (q topQueue) pausable() bool { return q.Table == "outbox" && q.By == "topic" }
 
 func (f *topFrame) topicTable() topTable {
-	t := topTable{title: "TOPICS that are paused, or whose rows wait for room", rest: f.More.Topics}
+	t := topTable{title: "TOPICS that are paused or unavailable, or whose rows wait for room", rest: f.More.Topics}
 	t.columns = []topColumn{
 		{head: "TABLE", left: true}, {head: "TOPIC", left: true, grows: true}, {head: "STATE", left: true},
 		{head: "ASIDE"}, {head: "OLDEST"}, {head: "SINCE", left: true},
@@ -55,11 +58,14 @@ func (f *topFrame) topicTable() topTable {
 	for _, s := range f.Topics {
 		r := topRow{item: s.key(), cells: []string{s.Table, s.name(), "behind", brief(s.Aside, s.AtLeast),
 			"-", "-"}}
-		if s.Paused {
+		switch {
+		case s.Paused:
 			r.cells[2] = "paused"
 			if s.Changed != nil {
 				r.cells[5] = rough(max(seconds(*s.Changed), 0)) + " ago"
 			}
+		case s.Unavailable != nil:
+			r.cells[2], r.cells[5] = "unavailable", rough(max(seconds(*s.Unavailable), 0))+" ago"
 		}
 		if s.Aside > 0 {
 			r.cells[4], r.style = rough(seconds(s.Oldest)), warning

@@ -57,16 +57,20 @@ type shownTopic struct {
 	Aside     int64      `json:"aside"`                // due messages that are set aside
 	AtLeast   bool       `json:"aside_at_least"`       // there may be more of them: 10000 are counted in all topics together
 	Oldest    float64    `json:"oldest_seconds"`       // how long the first of them has been due
+
+	Unavailable *time.Time `json:"unavailable_since,omitempty"` // since when its destination cannot be reached
+	RestsUntil  *time.Time `json:"rests_until,omitempty"`       // when a message may probe the destination
+	Cause       string     `json:"cause,omitempty"`             // what was said of the destination last
 }
 
 // A topicsList is what topics prints.
 type topicsList struct {
-	Topics  []shownTopic `json:"topics"`            // those that are paused or have messages aside
+	Topics  []shownTopic `json:"topics"`            // those that are paused, rest or have messages aside
 	Partial bool         `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
 }
 
 func newTopicsCommand(a *app, table string) *cobra.Command {
-	cmd := newCommand("topics", "Show the topics that are paused or have messages aside", cobra.NoArgs)
+	cmd := newCommand("topics", "Show the topics that are paused, rest or have messages aside", cobra.NoArgs)
 	asJSON := jsonFlag(cmd, topicsList{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withTopics(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
@@ -97,24 +101,31 @@ func newShownTopic(i topics.Info) shownTopic {
 		changed := i.ChangedAt.UTC()
 		s.ChangedAt = &changed
 	}
+	if !i.UnavailableSince.IsZero() {
+		since, until := i.UnavailableSince.UTC(), i.RestsUntil.UTC()
+		s.Unavailable, s.RestsUntil, s.Cause = &since, &until, i.Cause
+	}
 	return s
 }
 
 func (a *app) printTopics(all []shownTopic, consumers bool) error {
-	columns := []string{"TOPIC", "PAUSED", "ASIDE", "OLDEST"}
+	columns := []string{"TOPIC", "PAUSED", "UNAVAILABLE", "ASIDE", "OLDEST"}
 	if consumers {
 		columns = append([]string{"CONSUMER"}, columns...)
 	}
 	g := newGrid(a.stdout, columns...)
 	for _, s := range all {
-		paused, oldest := "-", "-"
+		paused, unavailable, oldest := "-", "-", "-"
+		if s.Unavailable != nil {
+			unavailable = stamp(*s.Unavailable, time.Now())
+		}
 		if s.Paused {
 			paused = "yes"
 		}
 		if s.Aside > 0 {
 			oldest = rough(time.Duration(s.Oldest * float64(time.Second)))
 		}
-		cells := []string{named(s.Topic), paused, brief(s.Aside, s.AtLeast), oldest}
+		cells := []string{named(s.Topic), paused, unavailable, brief(s.Aside, s.AtLeast), oldest}
 		if consumers {
 			cells = append([]string{named(s.Consumer)}, cells...)
 		}

@@ -155,6 +155,7 @@ var everyWay = []test{
 	{"claim/concurrent", claimsEachRowOnce},
 	{"claim/locked", claimSkipsLockedRows},
 	{"settle/effect", settleEffect},
+	{"settle/unavailable", settleUnavailable},
 	{"settle/stale", settleRefusesStaleTokens},
 	{"settle/other outcome", settleRefusesAnotherOutcome},
 	{"settle/repeated", settleRepeated},

@@ -212,6 +212,17 @@ func (o functionOps) leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID
 	return o.settleEach(ctx, outcomes)
 }
 
+// unavailable is an outcome of settle, too.
+func (o functionOps) unavailable(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID,
+	error) {
+	outcomes := []outcome{}
+	for _, id := range ids {
+		outcomes = append(outcomes, outcome{"id": id, "token": owner, "outcome": "unavailable",
+			"error": sendable(cause)})
+	}
+	return o.settleEach(ctx, outcomes)
+}
+
 // settleEach settles rows with an outcome for each.
 func (o functionOps) settleEach(ctx context.Context, outcomes []outcome) ([]uuid.UUID, error) {
 	encoded, err := json.Marshal(outcomes)

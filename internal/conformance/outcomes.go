@@ -33,6 +33,7 @@ func (s *suite) settleOutcomes(c claim, strict bool, elements ...outcome) (words
 
 // Each row gets its own outcome in one call, and is what the outcome makes of it.
 func functionSettlesEach(s *suite) {
+	s.forgetTopics()
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	acked := "done"
 	for _, o := range []struct {
@@ -55,6 +56,7 @@ func functionSettlesEach(s *suite) {
 		{outcome{"outcome": "wait_until", "at": at}, "ready", "repeated",
 			snoozeSettle().effect.with(effect{"due_at": between(time.Hour-patience, time.Hour)})},
 		{outcome{"outcome": "release"}, "ready", "repeated", releaseSettle().effect},
+		{outcome{"outcome": "unavailable", "error": cause}, "ready", "repeated", s.unavailableSettle().effect}, // last
 	} {
 		c := s.claimed(2)
 		id, other := c.ids[:1], c.ids[1:]

@@ -149,6 +149,37 @@ func leaveSettle() settle {
 	}
 }
 
+// unavailableSettle says that the destination of rows cannot be reached. Of a table without topics they wait as long as
+// the longest rest.
+func (s *suite) unavailableSettle() settle {
+	st := settle{
+		name: "unavailable",
+		effect: effect{"status": is(0), "attempts": is(0), "locked_until": null,
+			"due_at": between(8*time.Second, 10*time.Second), "last_error": like(cause + " since ")},
+		do: func(ctx context.Context, o ops, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+			return o.unavailable(ctx, owner, ids, cause)
+		},
+	}
+	if len(s.Spec.Topics.Columns) > 0 {
+		delete(st.effect, "due_at")
+		st.effect = st.effect.with(aside)
+	}
+	return st
+}
+
+// A settle that says unavailable puts a row back without its attempt, and a stale one changes nothing, not even the
+// state of its topic.
+func settleUnavailable(s *suite) {
+	s.forgetTopics()
+	c, st := s.claimed(2), s.unavailableSettle()
+	stale := claim{uuid.New(), c.ids}
+	s.unchanged(c.ids, func() { s.settled(st, stale.token, stale.ids, nil, stale.ids, nil) })
+	equal(s, "topics that rest", s.resting(), 0)
+	s.unchanged(c.ids[1:], func() {
+		s.expect(c.ids[0], st.effect, func() { s.settled(st, c.token, c.ids[:1], c.ids[:1], nil, nil) })
+	})
+}
+
 // settled runs one settle, and checks which rows it reports as changed, lost or gone.
 func (s *suite) settled(st settle, token uuid.UUID, ids, changed, lost, gone []uuid.UUID) {
 	s.Helper()

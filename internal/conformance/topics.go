@@ -15,6 +15,7 @@ var topics = []test{
 	{"topic/scheduled", pausedScheduled},
 	{"topic/in progress", pausedInProgress},
 	{"topic/redriven", pausedRedriven},
+	{"topic/unavailable", unavailableRests},
 }
 
 // pause pauses the topic of the rows until the test resumes it, or ends.
@@ -32,14 +33,31 @@ func (s *suite) pause() (resume func()) {
 		return scan[bool](s, "SELECT $T_"+verb+"("+params+")", names...)
 	}
 	equal(s, "paused", call("pause"), true)
-	s.Cleanup(func() { // the topic may still be paused, and the test's context is over
-		_, err := s.eyes.Exec(context.Background(), s.sql("DELETE FROM $T_topic"))
-		s.ok(err)
-	})
+	s.forgetTopics()
 	return func() {
 		s.Helper()
 		equal(s, "resumed", call("resume"), true)
 	}
+}
+
+// forgetTopics ends what holds topics when the test ends, which shares its table.
+func (s *suite) forgetTopics() {
+	if len(s.Spec.Topics.Columns) == 0 {
+		return
+	}
+	s.Cleanup(func() { // the test's context is over
+		_, err := s.eyes.Exec(context.Background(), s.sql("DELETE FROM $T_topic"))
+		s.ok(err)
+	})
+}
+
+// resting is how many topics rest.
+func (s *suite) resting() int {
+	s.Helper()
+	if len(s.Spec.Topics.Columns) == 0 {
+		return 0
+	}
+	return scan[int](s, "SELECT count(*)::int FROM $T_topic WHERE unavailable_since IS NOT NULL")
 }
 
 // starts claims rows one by one until there is none. They have to be those given, in this order.
@@ -128,5 +146,35 @@ func pausedRedriven(s *suite) {
 
 	resume()
 	s.starts(before, redriven[0], redriven[1])
+	equal(s, "attempts", scan[int](s, "SELECT max(attempts) FROM $T"), 1)
+}
+
+// Rows of a topic whose destination is unavailable are claimed one at a time, when its rest is over, in their order. A
+// row that is done opens the topic.
+func unavailableRests(s *suite) {
+	s.forgetTopics()
+	c := s.claimed(2)
+	behind := s.ready(1)[0]
+	over := func() {
+		s.exec("UPDATE $T_topic SET rests_until = clock_timestamp() - interval '1 second'")
+	}
+	s.settled(s.unavailableSettle(), c.token, c.ids[:1], c.ids[:1], nil, nil)
+	s.exec("UPDATE $T_topic SET rests_until = clock_timestamp() + interval '1 hour'") // the test may be slow
+	s.expect(behind, aside, func() { s.starts() })
+	s.unchanged(c.ids, func() { s.settled(s.unavailableSettle(), uuid.New(), c.ids, nil, c.ids, nil) })
+
+	over()
+	probe := s.claim(10)
+	s.sameIDs(probe.ids, c.ids[:1])
+	s.starts()
+	s.settled(s.unavailableSettle(), probe.token, probe.ids, probe.ids, nil, nil)
+	equal(s, "the rest", scan[string](s, "SELECT rest::text FROM $T_topic"), "00:00:01")
+
+	over()
+	probe = s.claim(10)
+	s.sameIDs(probe.ids, c.ids[:1])
+	s.settled(s.ackSettle(), probe.token, probe.ids, probe.ids, nil, nil)
+	s.starts(behind)
+	equal(s, "topics that rest", s.resting(), 0)
 	equal(s, "attempts", scan[int](s, "SELECT max(attempts) FROM $T"), 1)
 }

@@ -68,6 +68,7 @@ type ops interface {
 	snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID, error)
 	release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error)
+	unavailable(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
 	extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
 	reap(ctx context.Context, limit int) (workqueue.Reaped, error)
 	sweep(ctx context.Context, limit int) (int, error)
@@ -166,6 +167,11 @@ func (o queueOps) release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID)
 func (o queueOps) leave(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
 	cause string) ([]uuid.UUID, error) {
 	return o.Leave(ctx, owner, ids, delay, cause)
+}
+
+func (o queueOps) unavailable(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID,
+	error) {
+	return o.Unavailable(ctx, owner, ids, cause)
 }
 
 func (o queueOps) reap(ctx context.Context, limit int) (workqueue.Reaped, error) {

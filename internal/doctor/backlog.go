@@ -56,8 +56,16 @@ var backlogChecks = []check{
 		look:    inRowsOfEachTable(pausedTopics),
 	},
 	{
+		code: "topic-unavailable", severity: Warning,
+		title:   "a topic whose destination is unavailable, with rows that wait",
+		from:    rough(defaultThresholds.Backlog),
+		meaning: "Its rows wait until the destination can be reached. They use up no attempts.",
+		remedy:  "bring the destination back; the topic then goes on by itself",
+		look:    inRowsOfEachTable(unavailableTopics),
+	},
+	{
 		code: "topic-behind", severity: Warning,
-		title:   "a topic whose rows are set aside although it is not paused",
+		title:   "a topic whose rows are set aside although it is neither paused nor unavailable",
 		from:    rough(defaultThresholds.Backlog),
 		meaning: "Its rows start late: the workers have no places for more of them, or none runs.",
 		remedy:  "find out what its handlers wait for; give them a shorter timeout or the workers more places",

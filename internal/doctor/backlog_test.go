@@ -198,6 +198,30 @@ func TestTopicsWithRowsAside(t *testing.T) {
 	w.goneAfter(f, byWord, nil)
 }
 
+// A topic whose destination is unavailable goes on by itself when it is back.
+func TestATopicWhoseDestinationIsUnavailable(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("mail's", 3)...)
+	token := workqueue.NewOwnerToken()
+	rows, err := w.queue().Claim(t.Context(), token, time.Minute, 1)
+	must(t, err)
+	_, err = w.queue().Unavailable(t.Context(), token, []uuid.UUID{rows[0].ID}, "connection refused")
+	must(t, err)
+	w.goneNow("topic-unavailable", nil)
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
+	w.exec("UPDATE outbox_topic SET unavailable_since = now() - interval '1 hour'," +
+		" rests_until = now() + interval '1 hour'")
+	_, err = w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
+	must(t, err)
+	f := w.finds("topic-unavailable", []string{"outbox, topic mail's", "for 60 min", "3 rows aside"})
+	for _, other := range []string{"unserved", "backlog", "topic-behind", "topic-paused"} {
+		w.goneNow(other, nil)
+	}
+	w.exec("UPDATE outbox_topic SET rests_until = now()")
+	w.relays("mail's", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
+	w.goneAfter(f, byWord, nil)
+}
+
 // Names that a terminal would obey are quoted in titles, and the SQL for them can be pasted and works.
 func TestNamesInTitlesAreQuoted(t *testing.T) {
 	const name = "a'\x1b[31m\\\u200b"

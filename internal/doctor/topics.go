@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
@@ -10,14 +11,14 @@ import (
 
 // topicsAside returns the topics with rows that have been aside for longer than a threshold, how many there are, and
 // whether there may be more than are looked at.
-func (x *examination) topicsAside(ctx context.Context, t *table, paused bool) (list []survey.Topic, n int64, more bool,
+func (x *examination) topicsAside(ctx context.Context, t *table, state string) (list []survey.Topic, n int64, more bool,
 	err error) {
-	list, more, err = survey.TopicsAside(ctx, x.reader(), &t.Facts, paused, x.Thresholds.Backlog, maxShown)
+	list, more, err = survey.TopicsAside(ctx, x.reader(), &t.Facts, state, x.Thresholds.Backlog, maxShown)
 	if len(list) > 0 {
 		n = list[0].Topics
 	}
 	if more {
-		x.skip(ctx, x.current.code, t.Name, upTo(survey.MaxTopics, "topics that are paused or have rows aside"))
+		x.skip(ctx, x.current.code, t.Name, upTo(survey.MaxTopics, "topics that are paused, rest or have rows aside"))
 	}
 	return list, n, more, err
 }
@@ -37,7 +38,7 @@ func (t *table) topicEvidence(s survey.Topic) []Evidence {
 }
 
 func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, n, more, err := x.topicsAside(ctx, t, true)
+	list, n, more, err := x.topicsAside(ctx, t, survey.TopicPaused)
 	for _, s := range list {
 		args, statement := postgres.ResumeTopic(x.Schema, t.Name, s.Lane, s.Topic)
 		f := Finding{
@@ -57,8 +58,29 @@ func pausedTopics(ctx context.Context, x *examination, t *table) (all []Finding,
 	return t.shown(all, n, more, "paused topic"), err
 }
 
+func unavailableTopics(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, n, more, err := x.topicsAside(ctx, t, survey.TopicUnavailable)
+	for _, s := range list {
+		first, _, _ := strings.Cut(s.Cause, "\n")
+		f := Finding{
+			Title: fmt.Sprintf("%s: the destination has been unavailable for %s; %s aside, the oldest due for %s",
+				t.topic(s), rough(seconds(*s.Unavailable)), counted(s.Aside, s.More, "row"), rough(seconds(s.Oldest))),
+			Evidence: []Evidence{evidence("lane", s.Lane, "topic", s.Topic, "aside_at_least", s.Aside, "oldest_seconds",
+				seconds(s.Oldest), "unavailable_seconds", seconds(*s.Unavailable), "cause", first)},
+			Remedy: Remedy{
+				Do: "Bring the destination back, or correct where the handlers look for it. The topic then goes on " +
+					"by itself: a row probes it at least every ten seconds. If none does, no worker runs. These show " +
+					"what runs:",
+				Commands: []string{x.command("list", t.Name, "--status", "in_progress")},
+			},
+		}
+		all = append(all, f)
+	}
+	return t.shown(all, n, more, "topic with an unavailable destination"), err
+}
+
 func topicsBehind(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, n, more, err := x.topicsAside(ctx, t, false)
+	list, n, more, err := x.topicsAside(ctx, t, survey.TopicBehind)
 	for _, s := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: %s aside, the oldest due for %s, although the topic is not paused", t.topic(s),

@@ -86,6 +86,7 @@ func TestTheGauges(t *testing.T) {
 	for metric, want := range map[string]map[string]float64{
 		"txwork_queue_dead_letters_last_hour": {"outbox": 7, "jobs": 0},
 		"txwork_lease_overrun":                {"outbox": 4, "jobs queue=reports": 0},
+		"txwork_topic_unavailable_seconds":    {"outbox": 0},
 		"txwork_key_blocked":                  {"outbox": 0},
 		"txwork_fold_lag_seconds":             {"outbox": 0, "jobs": 0},
 		"txwork_schedule_lateness_seconds":    {"timers_schedule": 0, "jobs_schedule": 0},

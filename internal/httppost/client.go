@@ -133,6 +133,17 @@ func (c *Client) Do(ctx context.Context, request *http.Request) (Answer, error) 
 	return read(response), nil
 }
 
+// unreachable reports whether an error of Do says that no connection was made. An address that is refused says nothing
+// about the receiver.
+func unreachable(err error) bool {
+	none, is := errors.AsType[*TransportError](err)
+	if !is || errors.Is(err, ErrPrivate) {
+		return false
+	}
+	op, is := errors.AsType[*net.OpError](none.Err)
+	return is && op.Op == "dial"
+}
+
 // WithoutURL removes the URL from an error, since it may contain a secret.
 func WithoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {

@@ -131,18 +131,24 @@ func (p *Poster) Timeout() time.Duration { return p.client.timeout }
 // Close closes idle connections.
 func (p *Poster) Close() { p.client.Close() }
 
-// Post sends a message and returns the outcome of its answer. Prepare may change the request before; it may be nil.
+// Post sends a message and returns the outcome of its answer. A receiver to which no connection can be made is
+// Unavailable, unless Prepare has chosen another host: then it is the message's own. Prepare may change the request
+// before; it may be nil.
 func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
 	request, err := p.request(ctx, m)
 	if err != nil {
 		return err
 	}
+	host := request.URL.Host
 	if prepare != nil {
 		if err := prepare(request); err != nil {
 			return err
 		}
 	}
 	answer, err := p.client.Do(ctx, request)
+	if unreachable(err) && request.URL.Host == host {
+		return workqueue.Unavailable(fmt.Errorf("the receiver cannot be reached: %w", err))
+	}
 	if err != nil {
 		return fmt.Errorf("the request failed: %w", err)
 	}

@@ -131,11 +131,14 @@ type Topic struct {
 	More    bool     // there may be more of them
 	Oldest  float64  // seconds since the first of them was due
 	Changed *float64 // seconds since it was paused or resumed
-	Topics  int64    // how many topics there are in all of which the same is asked
+
+	Unavailable *float64 // seconds since its destination is unavailable
+	Cause       string   // what was said of that last
+	Topics      int64    // how many topics there are in all of which the same is asked
 }
 
 // topicRows is how many rows aside are counted, of all topics together, and how many topics that are paused, and how
-// many with rows aside, are looked for.
+// many with rows aside, are looked for. A topic that rests counts as a paused one.
 const topicRows = 2000
 
 // Topics returns the topics of the table that are paused or have rows aside, those whose rows have waited longest
@@ -147,7 +150,7 @@ func Topics(ctx context.Context, r Reader, f *Facts) (list []Topic, more bool, e
 	list, err = rows[Topic](ctx, r, "topics", f, topicRows)
 	paused, aside := 0, 0
 	for _, t := range list {
-		if t.Paused {
+		if t.Paused || t.Unavailable != nil {
 			paused++
 		}
 		if t.Aside > 0 {
@@ -160,9 +163,16 @@ func Topics(ctx context.Context, r Reader, f *Facts) (list []Topic, more bool, e
 // MaxTopics is how many topics with rows aside, and how many paused ones, TopicsAside looks at.
 const MaxTopics = 10_000
 
-// TopicsAside returns at most limit topics of the table, paused or not, with rows that have been aside for as long as
-// than, the longest first, and whether there may be more topics than were looked at.
-func TopicsAside(ctx context.Context, r Reader, f *Facts, paused bool, than time.Duration, limit int) (list []Topic,
+// States of topics with rows aside.
+const (
+	TopicPaused      = "paused"
+	TopicUnavailable = "unavailable"
+	TopicBehind      = "behind"
+)
+
+// TopicsAside returns at most limit topics of the table in a state with rows that have been aside for as long as than,
+// the longest first, and whether there may be more topics than were looked at.
+func TopicsAside(ctx context.Context, r Reader, f *Facts, state string, than time.Duration, limit int) (list []Topic,
 	more bool, err error) {
 	if !f.Has("aside") {
 		return nil, false, nil
@@ -171,11 +181,21 @@ func TopicsAside(ctx context.Context, r Reader, f *Facts, paused bool, than time
 		Topic
 		Cut bool
 	}
-	all, err := rows[looked](ctx, r, "topics_aside", f, paused, than.Seconds(), limit, MaxTopics)
+	all, err := rows[looked](ctx, r, "topics_aside", f, state, than.Seconds(), limit, MaxTopics)
 	for _, l := range all {
 		if more = l.Cut; l.Topics > 0 {
 			list = append(list, l.Topic)
 		}
 	}
 	return list, more, err
+}
+
+// LongestUnavailable is for how long, in seconds, the destination of a topic of the table has been unavailable; 0 if
+// that of none is.
+func LongestUnavailable(ctx context.Context, r Reader, f *Facts) (seconds float64, err error) {
+	if !f.Has("aside") {
+		return 0, nil
+	}
+	longest, err := one[struct{ Seconds float64 }](ctx, r, "unavailable", f)
+	return longest.Seconds, err
 }

@@ -113,43 +113,60 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_announce"() FROM PUBLIC;
 CREATE TRIGGER "outbox_announce" AFTER INSERT ON "{{schema}}"."outbox"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_announce"();
 
--- Topics of "{{schema}}"."outbox": an operator may pause one, and a worker may have no room for more rows of one. A claim does not
--- pass over such rows, since the next claim would have to pass over them again. It sets them *aside*: they wait outside
--- the claim index, where each topic is a lane of its own, in the order of their due times. Claims take the rows of a
--- topic from its lane when the topic is resumed or has room. No row is moved back, so a resume costs one row.
+-- Topics of "{{schema}}"."outbox": an operator may pause one, one may rest because its destination is unavailable, and a worker
+-- may have no room for more rows of one. A claim does not pass over such rows, since the next claim would have to pass
+-- over them again. It sets them *aside*: they wait outside the claim index, where each topic is a lane of its own, in
+-- the order of their due times. Claims take the rows of a topic from its lane when the topic is resumed, opens or has
+-- room. No row is moved back, so that costs one row.
 --
 -- While a topic has rows aside, its new rows queue up behind these.
 
--- The state of topics. A topic without a row here is not paused.
+-- The state of topics. A topic without a row here is not paused, and its destination is not known to be unavailable.
+-- While it is, the topic rests for a time. Then one row probes the destination: it is in progress with this token and,
+-- by its claim, in this attempt. first_rest and longest_rest may be changed.
 CREATE TABLE "{{schema}}"."outbox_topic" (
     topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND 255),
     paused boolean NOT NULL DEFAULT false,
     changed_at "{{schema}}"."outbox_time" NOT NULL DEFAULT clock_timestamp(),
+    unavailable_since "{{schema}}"."outbox_time",
+    rests_until "{{schema}}"."outbox_time",
+    rest interval,
+    cause text,
+    probe uuid,
+    probe_token uuid,
+    probe_attempt integer,
+    first_rest interval NOT NULL DEFAULT interval '500 ms' CHECK (first_rest > '0'),
+    longest_rest interval NOT NULL DEFAULT interval '10000 ms' CHECK (longest_rest >= first_rest),
     PRIMARY KEY (topic)
 );
 
 -- Claims look here, mostly in vain: the index of no rows is one page.
-CREATE INDEX "outbox_topic_paused_idx" ON "{{schema}}"."outbox_topic" (topic)
-    WHERE paused;
+CREATE INDEX "outbox_topic_held_idx" ON "{{schema}}"."outbox_topic" (topic)
+    WHERE paused OR unavailable_since IS NOT NULL;
 
 -- The lanes of the rows that are set aside.
 CREATE INDEX "outbox_aside_idx" ON "{{schema}}"."outbox"
     ((left("topic", 255)), due_at, id)
     WHERE completed_at IS NULL AND aside;
 
--- A topic whose state has changed has workers look at once.
+-- A topic that is held or free since now has workers look at once. A probe and the next rest are no such change.
 CREATE FUNCTION "{{schema}}"."outbox_topic_changed"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.paused = OLD.paused AND (NEW.unavailable_since IS NULL) = (OLD.unavailable_since IS NULL) THEN
+            RETURN NULL;
+        END IF;
+    END IF;
     PERFORM pg_catalog.pg_notify('{{schema}}.outbox', 'topic');
     RETURN NULL;
 END
 $txwork$;
 
 CREATE TRIGGER "outbox_topic_changed" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."outbox_topic"
-FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_topic_changed"();
+FOR EACH ROW EXECUTE FUNCTION "{{schema}}"."outbox_topic_changed"();
 
 -- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything. Like resume it
 -- is for roles that see all rows, since it concerns the rows of all.
@@ -212,13 +229,16 @@ $txwork$;
 -- The claim goes on behind rows that it has set aside until it has what it wants, or has set 1000 aside, and
 -- ten times as many if open is NULL. It locks only rows that it changes. It returns, by kind:
 --
---     0  once: n is how many topics are paused, and lane is 1 if the claim may have left rows that it could have
---        taken, and 2 if so in the lanes of topics
+--     0  once: n is how many topics are paused or rest, and lane is 1 if the claim may have left rows that it could
+--        have taken, and 2 if so in the lanes of topics
 --     1  a row that it claimed
---     2  a row that it claimed from the lane of a topic, with its place there
+--     2  a row that it claimed from the lane of a topic, with its place there; n is 1 if it probes the destination
 --     3  in which lane of the arguments, by its number, it has come to which place
---     4  if it asks: a topic that is not paused and has rows aside
---     5  a topic that is not paused, and how many of its rows were set aside
+--     4  if it asks: a topic that is neither paused nor rests and has rows aside
+--     5  such a topic, and how many of its rows were set aside
+--     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there
+--        is no row for it
+--     7  a topic whose destination is available again, which this claim has found out, and since when it was not
 CREATE FUNCTION "{{schema}}"."outbox_claim_by_topic"(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[],
     busy text[], open text[], open_due timestamptz[], open_id uuid[], room integer[], asks boolean
@@ -251,7 +271,15 @@ DECLARE
     rooms integer[] := $10;
     asks CONSTANT boolean := $11;
     began CONSTANT timestamptz := now();
-    paused text[];
+    paused text[]; -- or they rest
+    resting text[];
+    ripe text[] := '{}';
+    available text[] := '{}';
+    available_since timestamptz[] := '{}';
+    probes uuid[] := '{}';
+    probing record;
+    probed integer := 0;
+    is_hungry boolean := false;
     held text[];
     opened text[] := '{}';
     next text;
@@ -293,9 +321,71 @@ BEGIN
             HINT = 'Call again for more rows.';
     END IF;
 
-    SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
+    SELECT coalesce(array_agg(p.topic), '{}'),
+        coalesce(array_agg(p.topic) FILTER (WHERE p.unavailable_since IS NOT NULL), '{}'),
+        coalesce(array_agg(p.topic ORDER BY p.rests_until)
+            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.rests_until <= own.began), '{}')
+    INTO own.paused, own.resting, own.ripe
     FROM "{{schema}}"."outbox_topic" AS p
-    WHERE p.paused;
+    WHERE (p.paused OR p.unavailable_since IS NOT NULL);
+
+    -- The rest of these topics is over. What the last probe has found out is read from its row. While the row says
+    -- nothing, the first row of the topic is the next probe. Who locks the topic decides; others do not wait.
+    FOREACH next IN ARRAY own.ripe LOOP
+        SELECT p.unavailable_since, p.probe, p.probe_token, p.probe_attempt,
+            CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
+                SELECT CASE
+                    WHEN r.owner_token IS DISTINCT FROM p.probe_token THEN 'none'
+                    WHEN r.completed_at IS NOT NULL THEN 'ended'
+                    WHEN r.status = 1 AND r.locked_until > clock_timestamp() THEN 'runs'
+                    WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'
+                    ELSE 'none' END
+                FROM "{{schema}}"."outbox" AS r
+                WHERE r.id = p.probe), 'ended') END AS state
+        INTO own.probing
+        FROM "{{schema}}"."outbox_topic" AS p
+        WHERE p.topic = own.next;
+        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs';
+        PERFORM FROM "{{schema}}"."outbox_topic" AS p
+        WHERE p.topic = own.next
+          AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
+          AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
+        FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        IF own.probing.state = 'ended' THEN
+            UPDATE "{{schema}}"."outbox_topic" AS p
+            SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
+                probe_token = NULL, probe_attempt = NULL
+            WHERE p.topic = own.next;
+            paused := array_remove(own.paused, own.next);
+            available := own.available || own.next;
+            available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            IF own.next <> ALL (own.lanes || own.busy) THEN -- of a caller who names lanes
+                lanes := own.lanes || own.next;
+                lanes_due := own.lanes_due || '-infinity'::timestamptz;
+                lanes_id := own.lanes_id || '00000000-0000-0000-0000-000000000000'::uuid;
+                rooms := own.rooms || own.batch;
+            END IF;
+            CONTINUE;
+        END IF;
+        EXIT WHEN cardinality(own.probes) = own.batch;
+        SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
+        FROM "{{schema}}"."outbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND left(r."topic", 255) = own.next AND r.due_at <= own.began
+        ORDER BY left(r."topic", 255), r.due_at, r.id
+        LIMIT 1
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            is_hungry := true; -- the next claim has what this one sets aside
+            CONTINUE;
+        END IF;
+        of_lanes := own.of_lanes || own.probing.ctid;
+        probes := own.probes || own.probing.id;
+        UPDATE "{{schema}}"."outbox_topic" AS p
+        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt
+        WHERE p.topic = own.next;
+    END LOOP;
+    probed := cardinality(own.of_lanes);
 
     IF own.asks OR own.lanes IS NULL THEN
         SELECT left(r."topic", 255) INTO own.next
@@ -326,7 +416,7 @@ BEGIN
     held := own.paused || own.busy || own.lanes;
 
     IF cardinality(own.lanes) > 0 THEN
-        reserved := floor(own.batch / 2.0 + random());
+        reserved := floor((own.batch - own.probed) / 2.0 + random()) + own.probed;
     END IF;
     FOR pass IN 1..2 LOOP
         LOOP
@@ -363,7 +453,7 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
         END LOOP;
         EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
         reserved := 0;
-        want := own.batch - cardinality(own.taken);
+        want := own.batch - own.probed - cardinality(own.taken);
         IF own.want > 0 THEN
             FOR s IN
                 SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
@@ -386,9 +476,12 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
                 lanes_due[own.s.ord] := own.s.due_at;
                 lanes_id[own.s.ord] := own.s.id;
             END LOOP;
-            is_cut := cardinality(own.of_lanes) = own.want;
+            is_cut := cardinality(own.of_lanes) = own.probed + own.want;
         END IF;
     END LOOP;
+    IF own.is_hungry AND cardinality(own.put_aside) > 0 THEN
+        is_more := true;
+    END IF;
 
     IF own.asks THEN
         RETURN QUERY
@@ -436,7 +529,8 @@ SET status = 1,
 WHERE t.ctid = ANY (own.of_lanes)
 RETURNING t AS claimed
         )
-        SELECT 2::smallint, left((c.claimed)."topic", 255), NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+        SELECT 2::smallint, left((c.claimed)."topic", 255), ((c.claimed).id = ANY (own.probes))::integer, NULL::integer,
+            (c.claimed).due_at::timestamptz,
             (c.claimed).id, c.claimed
         FROM changed AS c;
     END IF;
@@ -444,19 +538,30 @@ RETURNING t AS claimed
     SELECT 3::smallint, NULL::text, NULL::integer, u.ord::integer, u.due, u.id, NULL::"{{schema}}"."outbox"
     FROM unnest(own.reached, own.reached_id) WITH ORDINALITY AS u (due, id, ord)
     WHERE (u.due, u.id) <> (($4)[u.ord::integer], ($5)[u.ord::integer]);
+    IF cardinality(own.resting) > 0 THEN
+        RETURN QUERY
+        SELECT 6::smallint, p.topic, CASE WHEN p.rests_until > own.began
+            THEN ceil(extract(epoch FROM p.rests_until - own.began) * 1000)::integer END, NULL::integer,
+            NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox"
+        FROM "{{schema}}"."outbox_topic" AS p
+        WHERE p.unavailable_since IS NOT NULL;
+        RETURN QUERY
+        SELECT 7::smallint, u.topic, NULL::integer, NULL::integer, u.since, NULL::uuid, NULL::"{{schema}}"."outbox"
+        FROM unnest(own.available, own.available_since) AS u (topic, since);
+    END IF;
     RETURN QUERY
     SELECT 0::smallint, NULL::text, cardinality(own.paused),
         CASE WHEN own.is_cut THEN 2 WHEN own.is_more THEN 1 ELSE 0 END, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox";
 END
 $txwork$;
 
--- The topics that are paused or have rows aside, with how many rows, and how long the first of them has been due. Of
--- all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
--- topic may have more. At most $1 topics that are paused and $1 that have rows aside are named. Those with rows aside
--- are found by one step of their index for each.
+-- The topics that are paused, rest or have rows aside, with how many rows, and how long the first of them has been due.
+-- Of all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
+-- topic may have more. At most $1 topics that are paused or rest and $1 that have rows aside are named. Those with rows
+-- aside are found by one step of their index for each.
 CREATE FUNCTION "{{schema}}"."outbox_topics"(most integer DEFAULT 10000) RETURNS TABLE (
     lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, more boolean,
-    oldest_seconds double precision
+    oldest_seconds double precision, unavailable_since timestamptz, rests_until timestamptz, cause text
 )
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -500,12 +605,15 @@ BEGIN
     ), known AS (
         SELECT has.lane, has.topic FROM has
         UNION
-        (SELECT ''::text, p.topic FROM "{{schema}}"."outbox_topic" AS p WHERE p.paused LIMIT $1)
+        (SELECT ''::text, p.topic FROM "{{schema}}"."outbox_topic" AS p
+        WHERE p.paused OR p.unavailable_since IS NOT NULL
+        LIMIT $1)
     ), part AS (
         SELECT greatest($1 / greatest(count(*), 1), 1) AS most FROM known
     )
     SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside, a.aside >= part.most,
-        coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision
+        coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision, s.unavailable_since::timestamptz,
+        s.rests_until::timestamptz, s.cause
     FROM known AS k
     CROSS JOIN part
     LEFT JOIN "{{schema}}"."outbox_topic" AS s ON s.topic = k.topic
@@ -637,8 +745,17 @@ DECLARE
     rooms integer[];
     asks boolean;
     known text;
+    rest_in double precision;
     began CONSTANT timestamptz := clock_timestamp();
-    paused text[];
+    paused text[]; -- or they rest
+    resting text[];
+    ripe text[] := '{}';
+    available text[] := '{}';
+    available_since timestamptz[] := '{}';
+    probes uuid[] := '{}';
+    probing record;
+    probed integer := 0;
+    is_hungry boolean := false;
     held text[];
     opened text[] := '{}';
     next text;
@@ -786,9 +903,71 @@ BEGIN
         lanes := NULL;
     END IF;
 
-    SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
+    SELECT coalesce(array_agg(p.topic), '{}'),
+        coalesce(array_agg(p.topic) FILTER (WHERE p.unavailable_since IS NOT NULL), '{}'),
+        coalesce(array_agg(p.topic ORDER BY p.rests_until)
+            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.rests_until <= own.began), '{}')
+    INTO own.paused, own.resting, own.ripe
     FROM "{{schema}}"."outbox_topic" AS p
-    WHERE p.paused;
+    WHERE (p.paused OR p.unavailable_since IS NOT NULL);
+
+    -- The rest of these topics is over. What the last probe has found out is read from its row. While the row says
+    -- nothing, the first row of the topic is the next probe. Who locks the topic decides; others do not wait.
+    FOREACH next IN ARRAY own.ripe LOOP
+        SELECT p.unavailable_since, p.probe, p.probe_token, p.probe_attempt,
+            CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
+                SELECT CASE
+                    WHEN r.owner_token IS DISTINCT FROM p.probe_token THEN 'none'
+                    WHEN r.completed_at IS NOT NULL THEN 'ended'
+                    WHEN r.status = 1 AND r.locked_until > clock_timestamp() THEN 'runs'
+                    WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'
+                    ELSE 'none' END
+                FROM "{{schema}}"."outbox" AS r
+                WHERE r.id = p.probe), 'ended') END AS state
+        INTO own.probing
+        FROM "{{schema}}"."outbox_topic" AS p
+        WHERE p.topic = own.next;
+        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs';
+        PERFORM FROM "{{schema}}"."outbox_topic" AS p
+        WHERE p.topic = own.next
+          AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
+          AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
+        FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        IF own.probing.state = 'ended' THEN
+            UPDATE "{{schema}}"."outbox_topic" AS p
+            SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
+                probe_token = NULL, probe_attempt = NULL
+            WHERE p.topic = own.next;
+            paused := array_remove(own.paused, own.next);
+            available := own.available || own.next;
+            available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            IF own.next <> ALL (own.lanes || own.busy) THEN -- of a caller who names lanes
+                lanes := own.lanes || own.next;
+                lanes_due := own.lanes_due || '-infinity'::timestamptz;
+                lanes_id := own.lanes_id || '00000000-0000-0000-0000-000000000000'::uuid;
+                rooms := own.rooms || own.batch;
+            END IF;
+            CONTINUE;
+        END IF;
+        EXIT WHEN cardinality(own.probes) = own.batch;
+        SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
+        FROM "{{schema}}"."outbox" AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND left(r."topic", 255) = own.next AND r.due_at <= own.began
+        ORDER BY left(r."topic", 255), r.due_at, r.id
+        LIMIT 1
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            is_hungry := true; -- the next claim has what this one sets aside
+            CONTINUE;
+        END IF;
+        of_lanes := own.of_lanes || own.probing.ctid;
+        probes := own.probes || own.probing.id;
+        UPDATE "{{schema}}"."outbox_topic" AS p
+        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt
+        WHERE p.topic = own.next;
+    END LOOP;
+    probed := cardinality(own.of_lanes);
 
     IF own.asks OR own.lanes IS NULL THEN
         SELECT left(r."topic", 255) INTO own.next
@@ -819,7 +998,7 @@ BEGIN
     held := own.paused || own.busy || own.lanes;
 
     IF cardinality(own.lanes) > 0 THEN
-        reserved := floor(own.batch / 2.0 + random());
+        reserved := floor((own.batch - own.probed) / 2.0 + random()) + own.probed;
     END IF;
     FOR pass IN 1..2 LOOP
         LOOP
@@ -856,7 +1035,7 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
         END LOOP;
         EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
         reserved := 0;
-        want := own.batch - cardinality(own.taken);
+        want := own.batch - own.probed - cardinality(own.taken);
         IF own.want > 0 THEN
             FOR s IN
                 SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
@@ -879,9 +1058,12 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
                 lanes_due[own.s.ord] := own.s.due_at;
                 lanes_id[own.s.ord] := own.s.id;
             END LOOP;
-            is_cut := cardinality(own.of_lanes) = own.want;
+            is_cut := cardinality(own.of_lanes) = own.probed + own.want;
         END IF;
     END LOOP;
+    IF own.is_hungry AND cardinality(own.put_aside) > 0 THEN
+        is_more := true;
+    END IF;
     IF cardinality(own.put_aside) > 0 THEN
         WITH moved AS (
             UPDATE "{{schema}}"."outbox" AS t
@@ -913,6 +1095,14 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
         END IF;
     END LOOP;
     is_full := own.is_more OR own.is_cut OR cardinality(own.opened) > 0;
+    IF cardinality(own.resting) > 0 THEN
+        SELECT min(CASE WHEN p.rests_until > own.began THEN extract(epoch FROM p.rests_until - own.began)
+            ELSE 5 END)
+        INTO own.rest_in
+        FROM "{{schema}}"."outbox_topic" AS p
+        WHERE p.unavailable_since IS NOT NULL AND NOT p.paused;
+        resting := ARRAY(SELECT unnest(own.resting) EXCEPT SELECT unnest(own.available));
+    END IF;
     got := cardinality(own.taken) + cardinality(own.of_lanes);
 
     IF own.got > 0 THEN
@@ -968,7 +1158,8 @@ RETURNING t.*
     result.entry := 'end';
     result.more := own.is_full AND NOT own.is_refused;
     IF NOT own.is_full AND cardinality(own.paused) > 0 THEN
-        result.held := 'paused';
+        result.held := CASE WHEN cardinality(own.paused) > cardinality(own.resting) THEN 'paused'
+            ELSE 'unavailable' END;
     END IF;
     IF NOT own.is_refused AND NOT own.result.more THEN
         SELECT d.seconds INTO own.due_in
@@ -1000,7 +1191,8 @@ CROSS JOIN LATERAL (
     IF NOT own.result.more THEN
         result.again_in := least(60, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END,
             CASE WHEN own.unswept = 1 AND NOT own.is_refused
-                THEN greatest((own.sweep_at - own.clock) / 1000000.0, 0.25) END);
+                THEN greatest((own.sweep_at - own.clock) / 1000000.0, 0.25) END,
+            own.rest_in);
     END IF;
     result.cursor := concat_ws(' ', '1', own.digest, own.sweep_at, own.sweep_took, own.unswept,
         own.turn, (
@@ -1351,6 +1543,70 @@ SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false)
 FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
 LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
         END IF;
+    WHEN 'unavailable' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE CASE WHEN coalesce(octet_length(left(t."topic", 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."outbox_topic"') THEN t.due_at ELSE clock_timestamp() + (interval '10000 ms') * (1 - 0.2 * random()) END END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        waiting = t.cancelled_at IS NULL AND coalesce(octet_length(left(t."topic", 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."outbox_topic"'),
+        aside = CASE WHEN t.cancelled_at IS NULL AND coalesce(octet_length(left(t."topic", 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."outbox_topic"') THEN true END,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN coalesce(octet_length(left(t."topic", 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."outbox_topic"') THEN left(t."topic", 255) END AS topic,
+        s.token, s.error
+), state AS (
+    INSERT INTO "{{schema}}"."outbox_topic" AS p
+        (topic, unavailable_since, rests_until, rest, cause)
+    SELECT c.topic, clock_timestamp(), clock_timestamp() + (interval '500 ms') * (1 - 0.2 * random()),
+        interval '500 ms', coalesce(min(c.error), 'no reason given')
+    FROM changed AS c
+    WHERE c.topic IS NOT NULL AND NOT EXISTS (
+        SELECT FROM "{{schema}}"."outbox_topic" AS k
+        WHERE k.topic = c.topic
+          AND k.unavailable_since IS NOT NULL AND (k.probe, k.probe_token) IS DISTINCT FROM (c.id, c.token))
+    GROUP BY c.topic
+    ORDER BY c.topic
+    ON CONFLICT (topic) DO UPDATE
+    SET unavailable_since = coalesce(p.unavailable_since, excluded.unavailable_since),
+        rest = CASE WHEN p.unavailable_since IS NULL THEN p.first_rest ELSE least(2 * p.rest, p.longest_rest) END,
+        rests_until = clock_timestamp() + (CASE WHEN p.unavailable_since IS NULL THEN p.first_rest ELSE least(2 * p.rest, p.longest_rest) END) * (1 - 0.2 * random()),
+        cause = excluded.cause,
+        probe = NULL,
+        probe_token = NULL,
+        probe_attempt = NULL
+    WHERE p.unavailable_since IS NULL OR (p.probe, p.probe_token) IN (SELECT c.id, c.token FROM changed AS c)
+    RETURNING p.topic,
+        p.unavailable_since::timestamptz >= statement_timestamp() AS begun
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled, CASE WHEN state.begun THEN changed.topic END AS begun FROM changed
+LEFT JOIN state ON state.topic = changed.topic)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
     END CASE;
     IF $7 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
@@ -1418,6 +1674,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY['id', 'token', 'outcome']
                 WHEN 'fail' THEN ARRAY['id', 'token', 'outcome', 'error']
                 WHEN 'cancel' THEN ARRAY['id', 'token', 'outcome', 'error']
+                WHEN 'unavailable' THEN ARRAY['id', 'token', 'outcome', 'error']
                 END <> '{}' IS NOT FALSE THEN 'has an unknown outcome, or a field that its outcome does not take'
             WHEN NOT u.o ?& CASE u.o ->> 'outcome'
                 WHEN 'ack' THEN ARRAY[]::text[]
@@ -1428,6 +1685,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY[]::text[]
                 WHEN 'fail' THEN ARRAY['error']::text[]
                 WHEN 'cancel' THEN ARRAY['error']::text[]
+                WHEN 'unavailable' THEN ARRAY[]::text[]
                 END THEN 'lacks a field that its outcome needs'
             WHEN jsonb_typeof(u.o -> 'delay') <> 'number' THEN 'has a delay that is no number of seconds'
             WHEN (u.o ->> 'delay')::numeric NOT BETWEEN 0 AND 315360000
@@ -1443,7 +1701,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -1458,7 +1716,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -1472,14 +1730,14 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
             all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
-    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
+    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel, unavailable}'::text[] LOOP
         IF own.kind = ANY (own.all_kinds) THEN
             SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
             FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
@@ -1511,6 +1769,7 @@ BEGIN
         WHEN 'release' THEN 'ready'
         WHEN 'fail' THEN 'failed'
         WHEN 'cancel' THEN 'cancelled'
+        WHEN 'unavailable' THEN 'ready'
         END)
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, outcome text)) WITH ORDINALITY AS u (id, outcome, place);
 END
@@ -3805,14 +4064,15 @@ END
 $txwork$;
 
 -- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
--- left to others before it had started: its start is the next row's. Only the statement that leaves rows assigns
--- waiting as it makes a row in progress Ready. Like key_note, the function tests what the update was.
+-- left to others before it had started: its start is the next row's. Only the statements that leave rows assign waiting
+-- as they make a row in progress Ready, and that which sets it aside, where it keeps its start. Like key_note, the
+-- function tests what the update was.
 CREATE FUNCTION "{{schema}}"."outbox_key_wait"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    IF OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.key_rate IS NOT NULL THEN
+    IF OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.key_rate IS NOT NULL AND NEW.aside IS NULL THEN
         INSERT INTO "{{schema}}"."outbox_key_note" (at, concurrency_key, limited, ended, unused)
         VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) NEW.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) NEW.key_rate END);
         RETURN NULL;

@@ -1004,6 +1004,42 @@ SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false)
 FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
 LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
         END IF;
+    WHEN 'unavailable' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."jobs" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + (interval '10000 ms') * (1 - 0.2 * random()) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled, NULL::text AS begun FROM changed)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
     END CASE;
     IF $7 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
@@ -1071,6 +1107,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY['id', 'token', 'outcome']
                 WHEN 'fail' THEN ARRAY['id', 'token', 'outcome', 'error']
                 WHEN 'cancel' THEN ARRAY['id', 'token', 'outcome', 'error']
+                WHEN 'unavailable' THEN ARRAY['id', 'token', 'outcome', 'error']
                 END <> '{}' IS NOT FALSE THEN 'has an unknown outcome, or a field that its outcome does not take'
             WHEN NOT u.o ?& CASE u.o ->> 'outcome'
                 WHEN 'ack' THEN ARRAY[]::text[]
@@ -1081,6 +1118,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY[]::text[]
                 WHEN 'fail' THEN ARRAY['error']::text[]
                 WHEN 'cancel' THEN ARRAY['error']::text[]
+                WHEN 'unavailable' THEN ARRAY[]::text[]
                 END THEN 'lacks a field that its outcome needs'
             WHEN jsonb_typeof(u.o -> 'delay') <> 'number' THEN 'has a delay that is no number of seconds'
             WHEN (u.o ->> 'delay')::numeric NOT BETWEEN 0 AND 315360000
@@ -1096,7 +1134,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -1111,7 +1149,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -1125,14 +1163,14 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
             all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
-    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
+    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel, unavailable}'::text[] LOOP
         IF own.kind = ANY (own.all_kinds) THEN
             SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
             FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
@@ -1164,6 +1202,7 @@ BEGIN
         WHEN 'release' THEN 'ready'
         WHEN 'fail' THEN 'failed'
         WHEN 'cancel' THEN 'cancelled'
+        WHEN 'unavailable' THEN 'ready'
         END)
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, outcome text)) WITH ORDINALITY AS u (id, outcome, place);
 END
@@ -6260,8 +6299,9 @@ END
 $txwork$;
 
 -- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
--- left to others before it had started: its start is the next row's. Only the statement that leaves rows assigns
--- waiting as it makes a row in progress Ready. Like key_note, the function tests what the update was.
+-- left to others before it had started: its start is the next row's. Only the statements that leave rows assign waiting
+-- as they make a row in progress Ready, and that which sets it aside, where it keeps its start. Like key_note, the
+-- function tests what the update was.
 CREATE FUNCTION "{{schema}}"."jobs_key_wait"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -7791,6 +7831,42 @@ SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false)
 FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
 LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
         END IF;
+    WHEN 'unavailable' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."jobs_schedule" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + (interval '10000 ms') * (1 - 0.2 * random()) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled, NULL::text AS begun FROM changed)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."jobs_schedule" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
     END CASE;
     IF $7 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
@@ -7858,6 +7934,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY['id', 'token', 'outcome']
                 WHEN 'fail' THEN ARRAY['id', 'token', 'outcome', 'error']
                 WHEN 'cancel' THEN ARRAY['id', 'token', 'outcome', 'error']
+                WHEN 'unavailable' THEN ARRAY['id', 'token', 'outcome', 'error']
                 END <> '{}' IS NOT FALSE THEN 'has an unknown outcome, or a field that its outcome does not take'
             WHEN NOT u.o ?& CASE u.o ->> 'outcome'
                 WHEN 'ack' THEN ARRAY[]::text[]
@@ -7868,6 +7945,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY[]::text[]
                 WHEN 'fail' THEN ARRAY['error']::text[]
                 WHEN 'cancel' THEN ARRAY['error']::text[]
+                WHEN 'unavailable' THEN ARRAY[]::text[]
                 END THEN 'lacks a field that its outcome needs'
             WHEN jsonb_typeof(u.o -> 'delay') <> 'number' THEN 'has a delay that is no number of seconds'
             WHEN (u.o ->> 'delay')::numeric NOT BETWEEN 0 AND 315360000
@@ -7883,7 +7961,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -7898,7 +7976,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -7912,14 +7990,14 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
             all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
-    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
+    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel, unavailable}'::text[] LOOP
         IF own.kind = ANY (own.all_kinds) THEN
             SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
             FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
@@ -7951,6 +8029,7 @@ BEGIN
         WHEN 'release' THEN 'ready'
         WHEN 'fail' THEN 'failed'
         WHEN 'cancel' THEN 'cancelled'
+        WHEN 'unavailable' THEN 'ready'
         END)
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, outcome text)) WITH ORDINALITY AS u (id, outcome, place);
 END

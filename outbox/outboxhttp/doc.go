@@ -24,7 +24,8 @@
 //	408, 409, 425, 429, 5xx      retried by the message's backoff
 //	any other 4xx, 410 included  failed for good: a dead letter
 //	anything else                retried; redirects are not followed, to any host
-//	no answer                    retried: the timeout has passed, or the connection failed
+//	no answer                    retried: the timeout has passed, or the connection broke
+//	no connection                not the message has failed: its topic rests, see [workqueue.Unavailable]
 //
 // Options.Statuses changes these outcomes. A Retry-After, in seconds or as a date, postpones the next attempt, by a day
 // at most. The pause is never shorter than the backoff of [workqueue.DefaultRetry]: otherwise a receiver that always

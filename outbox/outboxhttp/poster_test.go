@@ -156,11 +156,28 @@ func TestReceiversThatDoNotAnswer(t *testing.T) {
 		"unreachable":  {outboxhttp.Options{URL: "http://127.0.0.1:1/secret"}, "connection refused"},
 		"not a public": {outboxhttp.Options{URL: slow + "/secret", PublicOnly: true}, "is not public"},
 	} {
-		r := f.deliver(outbox.Message{Topic: "t"}, c.o)
-		if r.status != workqueue.Ready || r.pause != time.Hour || !strings.Contains(r.lastError, c.want) ||
-			strings.Contains(r.lastError, "secret") {
+		r := f.deliver(outbox.Message{Topic: name}, c.o)
+		pause, attempts := time.Hour, 1
+		if name == "unreachable" { // which is not the message's fault
+			pause, attempts = 0, 0
+		}
+		if r.status != workqueue.Ready || r.pause != pause || r.attempts != attempts ||
+			!strings.Contains(r.lastError, c.want) || strings.Contains(r.lastError, "secret") {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+}
+
+// A receiver that Prepare has chosen is the message's own: if nothing listens there, its topic does not rest.
+func TestAReceiverOfAMessageThatCannotBeReached(t *testing.T) {
+	f := newFixture(t)
+	url, _ := receiver(t, accept)
+	o := outboxhttp.Options{URL: url, Prepare: func(r *http.Request, _ *outbox.Delivery) error {
+		r.URL.Host = "127.0.0.1:1"
+		return nil
+	}}
+	if r := f.deliver(outbox.Message{Topic: "t"}, o); r.attempts != 1 || r.pause != time.Hour {
+		t.Errorf("%+v", r)
 	}
 }
 

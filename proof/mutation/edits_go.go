@@ -44,7 +44,7 @@ var goEdits = []edit{
 	{name: "claims bring rows of a topic that hangs", file: "workqueue/claimer_rules.go",
 		old: "		q.busy = append(q.busy, topic)\n", new: "		_ = topic\n", suites: topical},
 	{name: "rows that others have set aside are not looked for", file: "workqueue/claimer_rules.go",
-		old: "looksAside: !now.Before(s.look)}", new: "looksAside: false}", suites: topical},
+		old: "looksAside: !now.Before(s.look), again", new: "looksAside: false, again", suites: topical},
 	{name: "one token for every claim", file: "workqueue/claimer.go",
 		old: "owner: NewOwnerToken(),", new: "owner: [16]byte{1},", suites: test("workqueue", "TestZombie|TestStolen")},
 	{name: "another claim's settle is taken for our own", file: "workqueue/claim_ref.go",

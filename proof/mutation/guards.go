@@ -32,7 +32,7 @@ func core(topics string) []suite {
 
 // topical notices what goes wrong with topics. Those of the inbox are topics of consumers.
 var topical = []suite{
-	{dir: "outbox", run: "Topic|Pause|Aside|Hang"}, {dir: "inbox", run: "Topic|Pause"},
+	{dir: "outbox", run: "Topic|Pause|Aside|Hang|Away|Probe"}, {dir: "inbox", run: "Topic|Pause"},
 	{dir: "outbox", skip: goldens}, {dir: "inbox", skip: goldens},
 }
 

@@ -285,6 +285,9 @@ func (v view) By() string {
 // Priority is the column of the levels.
 func (v view) Priority() string { return fmt.Sprintf("%q", v.spec.PriorityColumn) }
 
+// NotAside is a further condition that does not hold for a row that has been set aside.
+func (v view) NotAside() string { return aside.Not(v.hasTopics(), "NEW", "") }
+
 // ChangesKey is the condition of an update by which a Ready row leaves its key for another. A row that its topic has
 // set aside is none of these.
 func (v view) ChangesKey() string {

@@ -94,6 +94,7 @@ DECLARE
     rooms integer[];
     asks boolean;
     known text;
+    rest_in double precision;
     {{template "sorting" .}}
     {{- else}}
     began CONSTANT timestamptz := clock_timestamp();
@@ -265,6 +266,15 @@ BEGIN
         END IF;
     END LOOP;
     is_full := own.is_more OR own.is_cut OR cardinality(own.opened) > 0;
+    IF cardinality(own.resting) > 0 THEN
+        SELECT min(CASE WHEN p.rests_until > own.began THEN extract(epoch FROM p.rests_until - own.began)
+            ELSE {{.ProbeWait}} END)
+        INTO own.rest_in
+        FROM {{.Function "topic"}} AS p
+        WHERE p.unavailable_since IS NOT NULL AND NOT p.paused
+            {{- range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
+        resting := ARRAY(SELECT unnest(own.resting) EXCEPT SELECT unnest(own.available));
+    END IF;
     got := cardinality(own.taken) + cardinality(own.of_lanes);
     {{- else}}
     {{- if .Admission}}
@@ -370,7 +380,8 @@ BEGIN
     {{- end}}
     {{- if .HasTopics}}
     IF NOT own.is_full AND cardinality(own.paused) > 0 THEN
-        result.held := 'paused';
+        result.held := CASE WHEN cardinality(own.paused) > cardinality(own.resting) THEN 'paused'
+            ELSE 'unavailable' END;
     END IF;
     {{- end}}
     IF NOT own.is_refused AND NOT own.result.more THEN
@@ -392,6 +403,8 @@ BEGIN
         result.again_in := least({{.LongestWait}}, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END,
             CASE WHEN own.unswept = 1 AND NOT own.is_refused
                 THEN greatest((own.sweep_at - own.clock) / 1000000.0, {{.SweepPause}}) END
+            {{- if .HasTopics}},
+            own.rest_in{{end}}
             {{- if .Admission}},
             CASE WHEN own.rule.again > 0 THEN own.rule.again WHEN own.rule.held = 'limit' THEN 1 END{{end}});
     END IF;

@@ -2,7 +2,15 @@
 and sorting declares the other ones. A fetch takes its time from the clock, since now() may be long ago in the caller's
 transaction; a worker claims in a transaction of its own, and goes by its start. */ -}}
 {{define "sorting"}}began CONSTANT timestamptz := {{if .Fetches}}clock_timestamp(){{else}}now(){{end}};
-    paused text[];
+    paused text[]; -- or they rest
+    resting text[];
+    ripe text[] := '{}';
+    available text[] := '{}';
+    available_since timestamptz[] := '{}';
+    probes uuid[] := '{}';
+    probing record;
+    probed integer := 0;
+    is_hungry boolean := false;
     held text[];
     opened text[] := '{}';
     next text;
@@ -18,9 +26,72 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
     put_aside tid[] := '{}';{{end}}
 
 {{- define "sort_out"}}
-    SELECT coalesce(array_agg(p.topic), '{}') INTO own.paused
+    SELECT coalesce(array_agg(p.topic), '{}'),
+        coalesce(array_agg(p.topic) FILTER (WHERE p.unavailable_since IS NOT NULL), '{}'),
+        coalesce(array_agg(p.topic ORDER BY p.rests_until)
+            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.rests_until <= own.began), '{}')
+    INTO own.paused, own.resting, own.ripe
     FROM {{.Function "topic"}} AS p
-    WHERE p.paused{{range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
+    WHERE (p.paused OR p.unavailable_since IS NOT NULL)
+        {{- range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
+
+    -- The rest of these topics is over. What the last probe has found out is read from its row. While the row says
+    -- nothing, the first row of the topic is the next probe. Who locks the topic decides; others do not wait.
+    FOREACH next IN ARRAY own.ripe LOOP
+        SELECT p.unavailable_since, p.probe, p.probe_token, p.probe_attempt,
+            CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
+                SELECT CASE
+                    WHEN r.owner_token IS DISTINCT FROM p.probe_token THEN 'none'
+                    WHEN r.completed_at IS NOT NULL THEN 'ended'
+                    WHEN r.status = 1 AND r.locked_until > clock_timestamp() THEN 'runs'
+                    WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'
+                    ELSE 'none' END
+                FROM {{.Table}} AS r
+                WHERE r.id = p.probe), 'ended') END AS state
+        INTO own.probing
+        FROM {{.Function "topic"}} AS p
+        WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
+        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs';
+        PERFORM FROM {{.Function "topic"}} AS p
+        WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next
+          AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
+          AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
+        FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        IF own.probing.state = 'ended' THEN
+            UPDATE {{.Function "topic"}} AS p
+            SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
+                probe_token = NULL, probe_attempt = NULL
+            WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
+            paused := array_remove(own.paused, own.next);
+            available := own.available || own.next;
+            available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            IF own.next <> ALL (own.lanes || own.busy) THEN -- of a caller who names lanes
+                lanes := own.lanes || own.next;
+                lanes_due := own.lanes_due || '-infinity'::timestamptz;
+                lanes_id := own.lanes_id || '00000000-0000-0000-0000-000000000000'::uuid;
+                rooms := own.rooms || own.batch;
+            END IF;
+            CONTINUE;
+        END IF;
+        EXIT WHEN cardinality(own.probes) = own.batch;
+        SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
+        FROM {{.Table}} AS r
+        WHERE {{.IsAside "r"}} AND {{.TopicOf "r"}} = own.next AND r.due_at <= own.began
+        ORDER BY {{.AsideOrder "r"}}
+        LIMIT 1
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            is_hungry := true; -- the next claim has what this one sets aside
+            CONTINUE;
+        END IF;
+        of_lanes := own.of_lanes || own.probing.ctid;
+        probes := own.probes || own.probing.id;
+        UPDATE {{.Function "topic"}} AS p
+        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt
+        WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
+    END LOOP;
+    probed := cardinality(own.of_lanes);
 
     IF own.asks OR own.lanes IS NULL THEN
         SELECT {{.TopicOf "r"}} INTO own.next
@@ -51,7 +122,7 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
     held := own.paused || own.busy || own.lanes;
 
     IF cardinality(own.lanes) > 0 THEN
-        reserved := floor(own.batch / 2.0 + random());
+        reserved := floor((own.batch - own.probed) / 2.0 + random()) + own.probed;
     END IF;
     FOR pass IN 1..2 LOOP
         LOOP
@@ -74,7 +145,7 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
         END LOOP;
         EXIT WHEN pass = 2 OR cardinality(own.lanes) = 0;
         reserved := 0;
-        want := own.batch - cardinality(own.taken);
+        want := own.batch - own.probed - cardinality(own.taken);
         IF own.want > 0 THEN
             FOR s IN
                 SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
@@ -97,7 +168,10 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
                 lanes_due[own.s.ord] := own.s.due_at;
                 lanes_id[own.s.ord] := own.s.id;
             END LOOP;
-            is_cut := cardinality(own.of_lanes) = own.want;
+            is_cut := cardinality(own.of_lanes) = own.probed + own.want;
         END IF;
     END LOOP;
+    IF own.is_hungry AND cardinality(own.put_aside) > 0 THEN
+        is_more := true;
+    END IF;
 {{- end}}

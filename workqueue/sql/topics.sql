@@ -1,11 +1,14 @@
--- Topics of {{.Table}}: an operator may pause one, and a worker may have no room for more rows of one. A claim does not
--- pass over such rows, since the next claim would have to pass over them again. It sets them *aside*: they wait outside
--- the claim index, where each topic is a lane of its own, in the order of their due times. Claims take the rows of a
--- topic from its lane when the topic is resumed or has room. No row is moved back, so a resume costs one row.
+-- Topics of {{.Table}}: an operator may pause one, one may rest because its destination is unavailable, and a worker
+-- may have no room for more rows of one. A claim does not pass over such rows, since the next claim would have to pass
+-- over them again. It sets them *aside*: they wait outside the claim index, where each topic is a lane of its own, in
+-- the order of their due times. Claims take the rows of a topic from its lane when the topic is resumed, opens or has
+-- room. No row is moved back, so that costs one row.
 --
 -- While a topic has rows aside, its new rows queue up behind these.
 
--- The state of topics. A topic without a row here is not paused.
+-- The state of topics. A topic without a row here is not paused, and its destination is not known to be unavailable.
+-- While it is, the topic rests for a time. Then one row probes the destination: it is in progress with this token and,
+-- by its claim, in this attempt. first_rest and longest_rest may be changed.
 CREATE TABLE {{.Function "topic"}} (
     {{- range .TopicLane}}
     {{.Quoted}} {{$.Stored .}} NOT NULL,
@@ -13,31 +16,45 @@ CREATE TABLE {{.Function "topic"}} (
     topic text NOT NULL CHECK (octet_length(topic) BETWEEN 1 AND {{.MaxTopic}}),
     paused boolean NOT NULL DEFAULT false,
     changed_at {{.Function "time"}} NOT NULL DEFAULT clock_timestamp(),
+    unavailable_since {{.Function "time"}},
+    rests_until {{.Function "time"}},
+    rest interval,
+    cause text,
+    probe uuid,
+    probe_token uuid,
+    probe_attempt integer,
+    first_rest interval NOT NULL DEFAULT {{.FirstRest}} CHECK (first_rest > '0'),
+    longest_rest interval NOT NULL DEFAULT {{.LongestRest}} CHECK (longest_rest >= first_rest),
     PRIMARY KEY ({{range .TopicLane}}{{.Quoted}}, {{end}}topic)
 );
 
 -- Claims look here, mostly in vain: the index of no rows is one page.
-CREATE INDEX {{.Named "topic_paused_idx"}} ON {{.Function "topic"}} ({{range .TopicLane}}{{.Quoted}}, {{end}}topic)
-    WHERE paused;
+CREATE INDEX {{.Named "topic_held_idx"}} ON {{.Function "topic"}} ({{range .TopicLane}}{{.Quoted}}, {{end}}topic)
+    WHERE paused OR unavailable_since IS NOT NULL;
 
 -- The lanes of the rows that are set aside.
 CREATE INDEX {{.Named "aside_idx"}} ON {{.Table}}
     ({{range .TopicLane}}{{.Quoted}}, {{end}}({{.TopicOf ""}}), due_at, id)
     WHERE completed_at IS NULL AND aside;
 
--- A topic whose state has changed has workers look at once.
+-- A topic that is held or free since now has workers look at once. A probe and the next rest are no such change.
 CREATE FUNCTION {{.Function "topic_changed"}}() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.paused = OLD.paused AND (NEW.unavailable_since IS NULL) = (OLD.unavailable_since IS NULL) THEN
+            RETURN NULL;
+        END IF;
+    END IF;
     PERFORM pg_catalog.pg_notify({{.Channel}}, '{{.TopicPayload}}');
     RETURN NULL;
 END
 $txwork$;
 
 CREATE TRIGGER {{.Named "topic_changed"}} AFTER INSERT OR UPDATE OR DELETE ON {{.Function "topic"}}
-FOR EACH STATEMENT EXECUTE FUNCTION {{.Function "topic_changed"}}();
+FOR EACH ROW EXECUTE FUNCTION {{.Function "topic_changed"}}();
 
 -- Pauses a topic: no claim that begins later starts a row of it. Returns whether that changed anything. Like resume it
 -- is for roles that see all rows, since it concerns the rows of all.
@@ -82,13 +99,16 @@ $txwork$;
 -- The claim goes on behind rows that it has set aside until it has what it wants, or has set {{.MaxAside}} aside, and
 -- ten times as many if open is NULL. It locks only rows that it changes. It returns, by kind:
 --
---     0  once: n is how many topics are paused, and lane is 1 if the claim may have left rows that it could have
---        taken, and 2 if so in the lanes of topics
+--     0  once: n is how many topics are paused or rest, and lane is 1 if the claim may have left rows that it could
+--        have taken, and 2 if so in the lanes of topics
 --     1  a row that it claimed
---     2  a row that it claimed from the lane of a topic, with its place there
+--     2  a row that it claimed from the lane of a topic, with its place there; n is 1 if it probes the destination
 --     3  in which lane of the arguments, by its number, it has come to which place
---     4  if it asks: a topic that is not paused and has rows aside
---     5  a topic that is not paused, and how many of its rows were set aside
+--     4  if it asks: a topic that is neither paused nor rests and has rows aside
+--     5  such a topic, and how many of its rows were set aside
+--     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there
+--        is no row for it
+--     7  a topic whose destination is available again, which this claim has found out, and since when it was not
 CREATE FUNCTION {{.Function "claim_by_topic"}}(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[]
     {{- range .Lanes}}, {{.Quoted}} {{.Type}}[]{{end}},
@@ -155,7 +175,8 @@ BEGIN
         WITH changed AS (
 {{.Claimed "own.of_lanes" ",\n    waiting = false,\n    aside = NULL"}}
         )
-        SELECT 2::smallint, {{.TopicOf "(c.claimed)"}}, NULL::integer, NULL::integer, (c.claimed).due_at::timestamptz,
+        SELECT 2::smallint, {{.TopicOf "(c.claimed)"}}, ((c.claimed).id = ANY (own.probes))::integer, NULL::integer,
+            (c.claimed).due_at::timestamptz,
             (c.claimed).id, c.claimed
         FROM changed AS c;
     END IF;
@@ -163,19 +184,30 @@ BEGIN
     SELECT 3::smallint, NULL::text, NULL::integer, u.ord::integer, u.due, u.id, NULL::{{.Table}}
     FROM unnest(own.reached, own.reached_id) WITH ORDINALITY AS u (due, id, ord)
     WHERE (u.due, u.id) <> (($4)[u.ord::integer], ($5)[u.ord::integer]);
+    IF cardinality(own.resting) > 0 THEN
+        RETURN QUERY
+        SELECT 6::smallint, p.topic, CASE WHEN p.rests_until > own.began
+            THEN ceil(extract(epoch FROM p.rests_until - own.began) * 1000)::integer END, NULL::integer,
+            NULL::timestamptz, NULL::uuid, NULL::{{.Table}}
+        FROM {{.Function "topic"}} AS p
+        WHERE p.unavailable_since IS NOT NULL{{range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
+        RETURN QUERY
+        SELECT 7::smallint, u.topic, NULL::integer, NULL::integer, u.since, NULL::uuid, NULL::{{.Table}}
+        FROM unnest(own.available, own.available_since) AS u (topic, since);
+    END IF;
     RETURN QUERY
     SELECT 0::smallint, NULL::text, cardinality(own.paused),
         CASE WHEN own.is_cut THEN 2 WHEN own.is_more THEN 1 ELSE 0 END, NULL::timestamptz, NULL::uuid, NULL::{{.Table}};
 END
 $txwork$;
 
--- The topics that are paused or have rows aside, with how many rows, and how long the first of them has been due. Of
--- all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
--- topic may have more. At most $1 topics that are paused and $1 that have rows aside are named. Those with rows aside
--- are found by one step of their index for each.
+-- The topics that are paused, rest or have rows aside, with how many rows, and how long the first of them has been due.
+-- Of all topics together at most $1 rows are counted, of each an equal part of that and one at least; more says that a
+-- topic may have more. At most $1 topics that are paused or rest and $1 that have rows aside are named. Those with rows
+-- aside are found by one step of their index for each.
 CREATE FUNCTION {{.Function "topics"}}(most integer DEFAULT 10000) RETURNS TABLE (
     lane text, topic text, paused boolean, changed_at timestamptz, aside bigint, more boolean,
-    oldest_seconds double precision
+    oldest_seconds double precision, unavailable_since timestamptz, rests_until timestamptz, cause text
 )
 LANGUAGE plpgsql STABLE
 {{.FunctionSettings}}
@@ -205,12 +237,15 @@ BEGIN
     ), known AS (
         SELECT has.lane, has.topic FROM has
         UNION
-        (SELECT {{.LaneOf "p"}}, p.topic FROM {{.Function "topic"}} AS p WHERE p.paused LIMIT $1)
+        (SELECT {{.LaneOf "p"}}, p.topic FROM {{.Function "topic"}} AS p
+        WHERE p.paused OR p.unavailable_since IS NOT NULL
+        LIMIT $1)
     ), part AS (
         SELECT greatest($1 / greatest(count(*), 1), 1) AS most FROM known
     )
     SELECT k.lane, k.topic, coalesce(s.paused, false), s.changed_at::timestamptz, a.aside, a.aside >= part.most,
-        coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision
+        coalesce(extract(epoch FROM now() - a.due_at), 0)::double precision, s.unavailable_since::timestamptz,
+        s.rests_until::timestamptz, s.cause
     FROM known AS k
     CROSS JOIN part
     LEFT JOIN {{.Function "topic"}} AS s ON {{range .TopicLane}}s.{{.Quoted}} = k.lane AND {{end}}s.topic = k.topic

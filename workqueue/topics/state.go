@@ -67,7 +67,7 @@ func change(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, verb s
 }
 
 // MaxCounted bounds the rows that [List] counts, of all topics together: of each an equal part, and one at least. It
-// also bounds how many topics that are paused, and how many with rows aside, it returns.
+// also bounds how many topics that are paused or rest, and how many with rows aside, it returns.
 const MaxCounted = 10_000
 
 // An Info is the state of a topic.
@@ -83,10 +83,16 @@ type Info struct {
 
 	// Oldest is how long the first of them has been due.
 	Oldest time.Duration
+
+	// UnavailableSince is when a handler said that the destination of the topic is unavailable, see
+	// [workqueue.Unavailable], and Cause what it said last. A message probes the destination after RestsUntil; if that
+	// has passed, it may be doing so now. Both times are zero if the destination is not known to be unavailable.
+	UnavailableSince, RestsUntil time.Time
+	Cause                        string
 }
 
-// List reads the topics that are paused or have rows aside, in the byte order of their lanes and names. Its cost grows
-// with the number of such topics.
+// List reads the topics that are paused, rest or have rows aside, in the byte order of their lanes and names. Its cost
+// grows with the number of such topics.
 func List(ctx context.Context, tx workqueue.Tx, table *workqueue.Table) ([]Info, error) {
 	if len(table.Spec().Topics.Columns) == 0 {
 		return nil, validate.Errorf("table", "%s has no topics", table.Name())
@@ -94,11 +100,15 @@ func List(ctx context.Context, tx workqueue.Tx, table *workqueue.Table) ([]Info,
 	var list []Info
 	err := table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var i Info
-		var changed *time.Time
+		var changed, since, until *time.Time
+		var cause *string
 		var seconds float64
-		err := scan(&i.Lane, &i.Topic, &i.Paused, &changed, &i.Aside, &i.More, &seconds)
+		err := scan(&i.Lane, &i.Topic, &i.Paused, &changed, &i.Aside, &i.More, &seconds, &since, &until, &cause)
 		if changed != nil {
 			i.ChangedAt = *changed
+		}
+		if since != nil && until != nil && cause != nil {
+			i.UnavailableSince, i.RestsUntil, i.Cause = *since, *until, *cause
 		}
 		i.Oldest = postgres.Seconds(seconds)
 		list = append(list, i)

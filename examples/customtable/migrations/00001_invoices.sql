@@ -764,6 +764,42 @@ SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false)
 FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
 LEFT JOIN "billing"."invoices" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
         END IF;
+    WHEN 'unavailable' THEN
+        WITH changed AS (
+    UPDATE "billing"."invoices" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + (interval '10000 ms') * (1 - 0.2 * random()) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled, NULL::text AS begun FROM changed)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "billing"."invoices" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
     END CASE;
     IF $7 THEN
         SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
@@ -833,6 +869,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY['id', 'token', 'outcome']
                 WHEN 'fail' THEN ARRAY['id', 'token', 'outcome', 'error']
                 WHEN 'cancel' THEN ARRAY['id', 'token', 'outcome', 'error']
+                WHEN 'unavailable' THEN ARRAY['id', 'token', 'outcome', 'error']
                 END <> '{}' IS NOT FALSE THEN 'has an unknown outcome, or a field that its outcome does not take'
             WHEN NOT u.o ?& CASE u.o ->> 'outcome'
                 WHEN 'ack' THEN ARRAY[]::text[]
@@ -843,6 +880,7 @@ BEGIN
                 WHEN 'release' THEN ARRAY[]::text[]
                 WHEN 'fail' THEN ARRAY['error']::text[]
                 WHEN 'cancel' THEN ARRAY['error']::text[]
+                WHEN 'unavailable' THEN ARRAY[]::text[]
                 END THEN 'lacks a field that its outcome needs'
             WHEN jsonb_typeof(u.o -> 'delay') <> 'number' THEN 'has a delay that is no number of seconds'
             WHEN (u.o ->> 'delay')::numeric NOT BETWEEN 0 AND 315360000
@@ -858,7 +896,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     BEGIN
         SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
@@ -873,7 +911,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END;
     SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
         ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
@@ -887,14 +925,14 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
             MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
             HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
-                ' and all three error, if you like; ack and release nothing.';
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
     END IF;
     FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
         IF octet_length(own.all_errors[i]) > 8192 THEN
             all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
         END IF;
     END LOOP;
-    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel}'::text[] LOOP
+    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel, unavailable}'::text[] LOOP
         IF own.kind = ANY (own.all_kinds) THEN
             SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
             FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
@@ -926,6 +964,7 @@ BEGIN
         WHEN 'release' THEN 'ready'
         WHEN 'fail' THEN 'failed'
         WHEN 'cancel' THEN 'cancelled'
+        WHEN 'unavailable' THEN 'ready'
         END)
     FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, outcome text)) WITH ORDINALITY AS u (id, outcome, place);
 END

@@ -84,8 +84,11 @@ const (
 	OutcomeFail      = "fail"
 	OutcomeCancel    = "cancel"
 	OutcomeExhausted = "exhausted"
-	OutcomeLost      = "lost"
-	OutcomeGone      = "gone"
+
+	OutcomeUnavailable = "unavailable"
+
+	OutcomeLost = "lost"
+	OutcomeGone = "gone"
 )
 
 // Why it will be attempted again, or is a dead letter.

@@ -229,14 +229,15 @@ END
 $txwork$;
 
 -- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
--- left to others before it had started: its start is the next row's. Only the statement that leaves rows assigns
--- waiting as it makes a row in progress Ready. Like key_note, the function tests what the update was.
+-- left to others before it had started: its start is the next row's. Only the statements that leave rows assign waiting
+-- as they make a row in progress Ready, and that which sets it aside, where it keeps its start. Like key_note, the
+-- function tests what the update was.
 CREATE FUNCTION {{.Named "key_wait"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    IF OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.key_rate IS NOT NULL THEN
+    IF OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.key_rate IS NOT NULL{{.NotAside}} THEN
         INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, unused)
         VALUES (now(), NEW.concurrency_key, true, 0, {{.Gap "NEW.key_rate"}});
         RETURN NULL;
