@@ -121,6 +121,38 @@ func TestMessagesAreProcessedTogether(t *testing.T) {
 	}
 }
 
+// An outcome of a message commits with its writes, also if another message of the batch fails.
+func TestAnOutcomeOfABatchCommitsWithItsWrites(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	all := f.receive(eight()...)
+	calls := make(chan int, 100)
+	f.worker(workqueue.WorkerOptions{Concurrency: 1}, func(w *inbox.Worker) {
+		w.HandleBatch("shop", workqueue.BatchOptions{Limit: 8, Linger: time.Hour}, func(ctx context.Context, tx pgx.Tx,
+			b []*inbox.Delivery) ([]error, error) {
+			calls <- len(b)
+			results := make([]error, len(b))
+			for i, m := range b {
+				switch m.MessageID {
+				case "2":
+					results[i] = workqueue.Permanent(errors.New("unknown"))
+				case "5":
+					results[i] = errors.New("refused")
+				}
+			}
+			return results, deliveredTogether(ctx, tx, b)
+		})
+	})
+	f.batch(all[2], workqueue.Failed, 1, all[:5])
+	if got := f.settled(all[5].ID); got.Status != workqueue.Ready || got.Attempts != 1 || f.effects("5") != 0 {
+		t.Errorf("the message that failed is %v after %d attempts with %d effects", got.Status, got.Attempts,
+			f.effects("5"))
+	}
+	if len(calls) != 2 {
+		t.Errorf("%d calls, want 2", len(calls))
+	}
+}
+
 // A message whose lease is lost in the middle of a batch has no effect by it, and the others have one.
 func TestALostMessageOfABatchHasNoEffect(t *testing.T) {
 	t.Parallel()

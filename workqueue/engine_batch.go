@@ -14,6 +14,7 @@ import (
 type batchRun struct {
 	*engine
 	*batching
+	began  time.Time
 	parts  [][]*delivery // still to be called, the next last
 	calls  int           // so far
 	failed int           // since the last that succeeded
@@ -22,7 +23,7 @@ type batchRun struct {
 
 // newBatchRun begins a run of rows that belong together.
 func (e *engine) newBatchRun(rows []*delivery) *batchRun {
-	return &batchRun{engine: e, batching: rows[0].batching, parts: [][]*delivery{rows},
+	return &batchRun{engine: e, batching: rows[0].batching, began: time.Now(), parts: [][]*delivery{rows},
 		most: 2 * bits.Len(uint(len(rows)))}
 }
 
@@ -174,13 +175,8 @@ func (r *batchRun) split(part []*delivery, all *Outcome, took int64) {
 // found: at least one row has failed alone. The others return with their attempt, after a pause that grows for as long
 // as no call succeeds, so that an outage costs them as many updates as a backoff.
 func (r *batchRun) putBack(last *Outcome) []*delivery {
-	since := r.failing.Load()
-	if since == nil {
-		now := time.Now()
-		r.failing.CompareAndSwap(nil, &now)
-		since = &now
-	}
-	pause := r.table.spec.Retry.after(time.Since(*since))
+	retry := r.table.spec.Retry
+	pause := retry.after(r.failedFor(r.began, time.Now(), saturated(2*float64(retry.limit()))))
 	cause := errUntried{last}
 	rows := r.endWith(outcomeOf(SnoozeFor(pause, cause)), nil)
 	r.table.telemetry.LogBatch(context.Background(), r.logger, slog.LevelWarn, "all calls of a batch failed, "+

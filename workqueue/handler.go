@@ -95,7 +95,9 @@ type delivery struct {
 // claimOf is the delivery as its handler sees it.
 func claimOf[T any](d *delivery) *Claim[T] {
 	c := d.body.(*Claim[T])
-	c.Row, c.d = d.Row, d
+	if c.d == nil { // once: what an earlier call of a batch's handler has started may still read it
+		c.Row, c.d = d.Row, d
+	}
 	return c
 }
 
@@ -140,6 +142,11 @@ func (d *delivery) decide(ctx context.Context, o *Outcome) {
 	if d.byTx.Load() == nil {
 		d.settlement.outcome, d.settlement.message, d.settlement.folds = o, d.engine.stored(ctx, o), d.folds()
 	}
+}
+
+// succeeded reports whether the row is done, or settled by Tx.
+func (d *delivery) succeeded() bool {
+	return d.byTx.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done
 }
 
 // handled is how the handler's call ended, for telemetry.

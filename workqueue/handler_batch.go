@@ -70,7 +70,21 @@ type batching struct {
 	options BatchOptions
 	size    func(*delivery) int // of its payload
 	handle  func(context.Context, []*delivery) ([]error, error)
-	failing atomic.Pointer[time.Time] // since when all calls have failed; nil: they have not
+	failing atomic.Pointer[failing] // nil: the last calls have not
+}
+
+// A failing is a time in which all calls of a batch's handler have failed.
+type failing struct{ since, last time.Time }
+
+// failedFor notes that all calls of a run have failed, and returns for how long those of the runs before have, too. What
+// failed too long before the run began says nothing about it: other workers may have found out that it works again.
+func (b *batching) failedFor(began, now time.Time, tooLong time.Duration) time.Duration {
+	f := failing{now, now}
+	if before := b.failing.Load(); before != nil && began.Sub(before.last) <= tooLong {
+		f.since = before.since
+	}
+	b.failing.Store(&f)
+	return now.Sub(f.since)
 }
 
 // NewBatch makes a batch with its handler. Size returns how many of the [BatchOptions].Bytes a row has; without it, all

@@ -19,8 +19,9 @@ import (
 //
 // Each result settles the claim with the same index; none acknowledge all. An [Outcome], such as [Permanent] or
 // [Snooze], commits together with the writes. Any other error of a claim rolls all writes back: its attempt has failed,
-// and the handler is called again with the others. So it is with a claim whose lease was lost. An error of fn rolls all
-// writes back, and is the error of the call.
+// and the handler is called again with the others. So it is with a claim whose lease was lost. If a statement in fn
+// failed, nothing can be committed: if no claim has such an error, each Outcome is settled without the writes. An error
+// of fn rolls all writes back, and is the error of the call.
 func BatchTx[T any](ctx context.Context, batch []*Claim[T], fn func(tx pgx.Tx) ([]error, error)) (results []error,
 	err error) {
 	rows := make([]*delivery, len(batch))
@@ -89,11 +90,16 @@ func runBatchTx(ctx context.Context, rows []*delivery, fn func(pgx.Tx) ([]error,
 func isError(err error) bool { return err != nil }
 func isPlain(err error) bool { return err != nil && chosen(err) == nil }
 
-// rolledBack has the claims called again that did not fail.
+// rolledBack has the claims called again that did not fail: also those with an [Outcome], whose writes are gone. But
+// where nothing else says why a statement failed, an Outcome does.
 func rolledBack(results []error) []error {
+	failed := isError
+	if slices.ContainsFunc(results, isPlain) {
+		failed = isPlain
+	}
 	results = slices.Clone(results)
 	for i, err := range results {
-		if err == nil {
+		if !failed(err) {
 			results[i] = errAgain
 		}
 	}

@@ -61,19 +61,28 @@ func (w *Worker) runBatch(first *delivery) {
 		w.release(rows)
 		return
 	}
-	succeeded := false
-	for r := w.newBatchRun(rows); r.more(); {
-		for _, d := range r.step() {
-			succeeded = succeeded || d.byTx.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done
-			if s := d.toSettle(); s != nil {
-				w.settler.add(s)
-			} else {
-				w.forget(&d.settlement)
+	passed, succeeded := 0, false
+	pass := func(d *delivery) {
+		passed++
+		succeeded = succeeded || d.succeeded()
+		w.pass(d)
+	}
+	defer func() {
+		if passed < len(rows) { // a hook of the application has ended the goroutine
+			for _, d := range rows {
+				if d.byTx.Load() != nil || !d.settling.Load() {
+					pass(d)
+				}
 			}
 		}
-	}
-	if w.flow.FinishedBatch(first, len(rows), succeeded) {
-		w.poll.Wake()
+		if w.flow.FinishedBatch(first, len(rows), succeeded) {
+			w.poll.Wake()
+		}
+	}()
+	for r := w.newBatchRun(rows); r.more(); {
+		for _, d := range r.step() {
+			pass(d)
+		}
 	}
 }
 

@@ -644,3 +644,78 @@ func TestBatchesAreRefused(t *testing.T) {
 		t.Error("a running worker takes batches")
 	}
 }
+
+// A hook that ends its goroutine is a failed attempt of the rows that it leaves, and costs the worker no handler.
+func TestAHookThatEndsTheGoroutineOfABatch(t *testing.T) {
+	t.Parallel()
+	exit := func() { runtime.Goexit() }
+	for name, hook := range map[string]func(*rig, *workqueue.WorkerOptions){
+		"leaves": func(r *rig, _ *workqueue.WorkerOptions) {
+			r.Domain.Leaves = func(_ context.Context, c *noteClaim) error {
+				if c.Body.Topic == "poison" {
+					exit()
+				}
+				return nil
+			}
+		},
+		"redact": func(_ *rig, o *workqueue.WorkerOptions) {
+			o.Redact = func(context.Context, string) string { exit(); return "" }
+		},
+	} {
+		for _, place := range []string{"worker", "drain"} {
+			t.Run(name+" in a "+place, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.MaxAttempts = 2 }})
+				o := workqueue.WorkerOptions{Concurrency: 1}
+				hook(r, &o)
+				w := r.batchWorker(workqueue.BatchOptions{Limit: 4}, o, func(_ context.Context,
+					b []*noteClaim) ([]error, error) {
+					if slices.ContainsFunc(b, func(c *noteClaim) bool { return c.Body.Topic == "poison" }) {
+						return nil, errors.New("poison")
+					}
+					return nil, nil
+				})
+				poisons := r.insertMany("poison", 4)
+				if place == "drain" {
+					r.process(r.drain(w.Drain()), 8) // each twice
+				} else {
+					r.run(w)
+				}
+				r.awaitStatus(workqueue.Failed, poisons...)
+				if e := r.row(poisons[3]).Error; !strings.Contains(e, "goroutine") {
+					t.Errorf("the row says %q", e)
+				}
+				if place == "worker" {
+					r.awaitStatus(workqueue.Done, r.insertMany("good", 4)...)
+				}
+			})
+		}
+	}
+}
+
+// What a call has started may read its claims while another call has them.
+func TestAHandlerKeepsTheClaimsOfABatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	r.insertMany("a", 8)
+	var kept sync.WaitGroup
+	var attempts atomic.Int32
+	r.drainBatches(workqueue.BatchOptions{}, func(_ context.Context, b []*noteClaim) ([]error, error) {
+		kept.Go(func() {
+			for range 1000 {
+				for _, c := range b {
+					attempts.Add(int32(c.Attempt))
+					c.RunsWithin(time.Minute)
+				}
+			}
+		})
+		if len(b) == 8 {
+			return nil, errors.New("once")
+		}
+		return nil, nil
+	})
+	kept.Wait()
+	if n := attempts.Load(); n != 2*8*1000 {
+		t.Errorf("calls saw %d attempts", n)
+	}
+}

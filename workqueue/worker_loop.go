@@ -107,9 +107,14 @@ func (w *Worker) runOne(d *delivery) {
 
 // finish gives the place of a delivery to another and passes its outcome on to be settled.
 func (w *Worker) finish(d *delivery) {
-	if w.flow.Finished(d, d.byTx.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done) {
+	if w.flow.Finished(d, d.succeeded()) {
 		w.poll.Wake()
 	}
+	w.pass(d)
+}
+
+// pass passes the outcome of a delivery on to be settled.
+func (w *Worker) pass(d *delivery) {
 	if s := d.toSettle(); s != nil {
 		w.settler.add(s)
 	} else {

@@ -37,6 +37,9 @@ func (b *Buffer[R]) Gather(first R, batch Batch[R]) (rows []R, begins bool) {
 	g := &gathering[R]{Batch: batch, rows: []R{first}, end: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if s := first.Place().share; s != nil {
+		s.each = max(s.each, batch.Limit)
+	}
 	if b.fill(g); !g.ended && g.Linger > 0 && !b.closed {
 		b.await(g)
 	}

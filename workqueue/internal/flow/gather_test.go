@@ -97,6 +97,55 @@ func TestAClosedBufferEndsGathering(t *testing.T) {
 	})
 }
 
+// A topic whose rows are set aside has room for as many of them as its batches take.
+func TestATopicThatIsStuckHasRoomForBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		released := make(chan []*row, 1)
+		b := New(Options{Concurrency: 4, ClaimLimit: 100}, func(rows []*row) {
+			if len(rows) > 0 {
+				released <- rows
+			}
+		})
+		b.SetEach(10)
+		b.spawn = func(run func()) { go run() }
+		b.Add(rowsOf("slow", 40), 40)
+		var batches [2][]*row
+		for i := range batches {
+			first, _ := b.Take()
+			batches[i], _ = b.Gather(first, ofTopic("slow", 10, 0))
+		}
+		if rest := takeAll(b); len(rest) != 0 {
+			t.Fatalf("%d more batches start, want half of the places for the only topic", len(rest))
+		}
+		time.Sleep(stallTime + time.Millisecond)
+		back := <-released
+		if len(back) != 20 {
+			t.Errorf("%d rows are put back, want the 20 that wait", len(back))
+		}
+		for _, r := range back {
+			b.Finished(r, false)
+		}
+		if rooms := b.Stuck(); rooms["slow"] != 0 {
+			t.Errorf("a topic that hangs has room for %d rows", rooms["slow"])
+		}
+		for _, rows := range batches {
+			b.FinishedBatch(rows[0], len(rows), true)
+		}
+		if rooms := b.Stuck(); rooms["slow"] != 40 {
+			t.Errorf("a topic that succeeded has room for %d rows, want four batches of 10", rooms["slow"])
+		}
+		b.Add(rowsOf("slow", 3), 40)
+		first, _ := b.Take()
+		go b.Gather(first, ofTopic("slow", 10, time.Second))
+		synctest.Wait()
+		if rooms := b.Stuck(); rooms["slow"] != 37 {
+			t.Errorf("with 3 rows in a batch that lingers it has room for %d, want 37", rooms["slow"])
+		}
+		time.Sleep(time.Second)
+	})
+}
+
 // Handlers that take several rows at once have room for as many.
 func TestABufferHasRoomForBatches(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,7 @@ const (
 type share struct {
 	topic    string
 	running  int       // handlers
+	each     int       // how many rows its batches take at most; 0: it has none
 	window   int       // how many may run; 0: it has not grown
 	limited  time.Time // when a row last had to wait for a place of the topic
 	progress time.Time // when a handler last ended, or began while no other ran
@@ -200,7 +201,12 @@ func (b *Buffer[R]) Stuck() (rooms map[string]int) {
 		if !s.stuck {
 			continue
 		}
-		room := b.allowed(s, now) - s.running
+		room := (b.allowed(s, now) - s.running) * max(s.each, 1)
+		for _, g := range b.gatherings {
+			if !g.ended && g.rows[0].Place().share == s {
+				room += g.Limit - len(g.rows)
+			}
+		}
 		for _, row := range b.queue {
 			if row.Place().share == s {
 				room--
