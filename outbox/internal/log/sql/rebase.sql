@@ -19,7 +19,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock({{.TickLock}});
     PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
     SELECT s.shift INTO own.moved FROM {{.Named "state"}} AS s;
-    IF NOT ({{.IsRestored}}) THEN
+    IF ({{.IsRestored}}) IS NOT TRUE THEN
         RETURN own.moved;
     END IF;
     SELECT greatest(0, (SELECT max(m.xid) FROM {{.Log}} AS m),

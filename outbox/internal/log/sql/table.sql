@@ -84,10 +84,11 @@ CREATE INDEX {{.Own "parked_blocks_idx"}} ON {{.Parked}} (subscription, concurre
     WHERE {{.Blocks ""}};
 
 -- Refuses messages that no batch would ever have: their transaction has an id that the newest tick calls ended, as in a
--- cluster in which ids began again. It pins no search_path, which would cost each statement of producers as much as all
--- the rest: every name is qualified.
+-- cluster in which ids began again. It runs with its owner's rights, so that producers need none on ticks, and none of
+-- them is kept from seeing the newest. It pins no search_path, which would cost each statement of producers as much as
+-- all the rest: every name is qualified.
 CREATE FUNCTION {{.Named "guard"}}() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 AS $txwork$
 DECLARE
     own pg_catalog.int8 := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text::pg_catalog.int8
