@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
-	"math"
 	"strings"
 	"text/template"
 	"time"
@@ -111,13 +110,6 @@ func (view) Blocks(row string) string {
 func (view) ParkedKey(key string) string {
 	return fmt.Sprintf("CASE WHEN octet_length($1 || ':' || %[1]s) <= %[2]d THEN $1 || ':' || %[1]s\n"+
 		"                    ELSE $1 || '#' || encode(sha256(convert_to(%[1]s, 'UTF8')), 'hex') END", key, keyed.MaxKey)
-}
-
-// IsPassed is the condition that all positions have settled every message of the transactions up to an id. NULL, as of
-// an empty slot, is not.
-func (v view) IsPassed(id string) string {
-	return fmt.Sprintf("%s < coalesce((SELECT min((p.seen).low) FROM %s AS p), %d)", id, v.Named("position"),
-		int64(math.MaxInt64))
 }
 
 // Drawn is the last number that was drawn.

@@ -53,7 +53,7 @@ func TestALogBesideAnOutbox(t *testing.T) {
 	box, err := outbox.Open(outbox.Options{Schema: db.Schema})
 	f.ok(err)
 	tx := f.begin()
-	_, err = box.Enqueue(f.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "topic", Payload: "row"})
+	_, err = box.Enqueue(f.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "topic", Payload: []byte("row")})
 	f.ok(err)
 	f.append(tx, "log")
 	f.ok(tx.Commit(f.Context()))

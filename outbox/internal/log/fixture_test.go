@@ -198,7 +198,8 @@ func settle(ctx context.Context, q querier, log, subscription string, token uuid
 			return "", err
 		}
 	}
-	err = q.QueryRow(ctx, "SELECT "+log+"_settle($1, $2, $3, $4)", subscription, token, upto, string(list)).Scan(&result)
+	err = q.QueryRow(ctx, "SELECT "+log+"_settle($1, $2, $3, $4)", subscription, token, upto, string(list)).
+		Scan(&result)
 	return result, err
 }
 

@@ -51,8 +51,8 @@ func (f *fixture) run(subscription string, handle func(p *log.Parked) error) (pa
 // parked are the payloads of a subscription that have not ended, in their order.
 func (f *fixture) parked(subscription string) []string {
 	f.Helper()
-	return value[[]string](f, f.Pool, "SELECT coalesce(array_agg(convert_from(payload, 'UTF8') ORDER BY seq), '{}') FROM "+
-		f.name+"_parked WHERE subscription = $1 AND completed_at IS NULL", subscription)
+	return value[[]string](f, f.Pool, "SELECT coalesce(array_agg(convert_from(payload, 'UTF8') ORDER BY seq), '{}') "+
+		"FROM "+f.name+"_parked WHERE subscription = $1 AND completed_at IS NULL", subscription)
 }
 
 // failing is the failure of a message of a page.

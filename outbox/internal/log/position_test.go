@@ -65,7 +65,8 @@ func TestAConsumerRollsBack(t *testing.T) {
 	}
 }
 
-// The owner of a lease that has ended changes nothing more once another has the lane, which begins where it was settled.
+// The owner of a lease that has ended changes nothing more once another has the lane, which begins where it was
+// settled.
 func TestAStaleConsumerChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
@@ -217,6 +218,18 @@ func TestLanes(t *testing.T) {
 	slices.Sort(want)
 	f.want("all lanes", got, want...)
 	f.want("at last", f.drain("s", 100))
+}
+
+// A lane without messages moves on, and says that others may have some.
+func TestLanesWithoutMessages(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.tick()
+	f.exec(f.Pool, "SELECT "+f.name+"_subscribe('s', lanes => 16)")
+	for _, p := range numbered("m", 1, 4) {
+		f.appendKey(f.Pool, "k", p)
+		f.want("s", f.drain("s", 10), p)
+	}
 }
 
 func TestFilters(t *testing.T) {

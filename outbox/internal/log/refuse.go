@@ -110,7 +110,8 @@ func (view) RefusesFailures(param string) string {
 			"Name each message that failed once.")
 }
 func (view) RefusesStrangers(isKnown string) string {
-	return sqltext.RefuseUnless(isKnown, "failed", "must name messages of the page in hand, each once, none behind upto",
+	return sqltext.RefuseUnless(isKnown, "failed",
+		"must name messages of the page in hand, each once, none behind upto",
 		"Name a message that failed in the settle that passes it.")
 }
 

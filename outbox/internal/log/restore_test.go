@@ -175,7 +175,8 @@ func server(t *testing.T, settings map[string]string) *localpg.Server {
 // program runs a program of the server's installation.
 func (f *fixture) program(name string, args ...string) {
 	f.Helper()
-	if out, err := exec.CommandContext(f.Context(), filepath.Join(f.bin(), name), args...).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(f.Context(), filepath.Join(f.bin(), name), args...).CombinedOutput()
+	if err != nil {
 		f.Fatalf("%s: %v\n%s", name, err, out)
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A storm is producers with long transactions, rollbacks and savepoints, consumers of three subscriptions that die, hang
-// and lose their sessions, messages that fail, ticks that are deleted and slots that are emptied, all at once. In the
-// end each subscription has handled what was committed, all of it and nothing else, and each key in its order.
+// A storm is producers with long transactions, rollbacks and savepoints, consumers of three subscriptions that die,
+// hang and lose their sessions, messages that fail, ticks that are deleted and slots that are emptied, all at once. In
+// the end each subscription has handled what was committed, all of it and nothing else, and each key in its order.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	f := newLog(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 16 }))
@@ -58,9 +58,18 @@ func TestStorm(t *testing.T) {
 	stop()
 	consumers.Wait()
 	s.reconcile()
+	repeated := value[int](f, f.Pool, "SELECT count(*) FROM effect") - 3*sent
 	t.Logf("%d messages, %d deaths, %d failures, %d slots emptied, %d repeated", sent, s.deaths.Load(),
-		s.failures.Load(), s.emptied.Load(), value[int](f, f.Pool, "SELECT count(*) FROM effect")-3*sent)
+		s.failures.Load(), s.emptied.Load(), repeated)
+	if repeated > int(s.deaths.Load())*maxPage {
+		t.Errorf("%d messages were handled again after %d deaths: more than the pages in hand", repeated, s.deaths.Load())
+	}
+	if s.emptied.Load() == 0 || s.failures.Load() == 0 {
+		t.Error("nothing was removed, or nothing failed")
+	}
 }
+
+const maxPage = 40 // messages that a consumer fetches at once
 
 type storm struct {
 	*fixture
@@ -113,7 +122,8 @@ func (s *storm) produce(transactions int) {
 func (s *storm) send(tx pgx.Tx, r *rand.Rand, key *string) error {
 	ctx := s.Context()
 	if key != nil {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))", s.name+" "+*key); err != nil {
+		const lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"
+		if _, err := tx.Exec(ctx, lock, s.name+" "+*key); err != nil {
 			return err
 		}
 	}
@@ -149,7 +159,7 @@ func (s *storm) consume(ctx context.Context, subscription string) {
 			}
 			return
 		}
-		c := &consumer{storm: s, r: r, conn: conn, subscription: subscription, token: token, n: 1 + r.IntN(40)}
+		c := &consumer{storm: s, r: r, conn: conn, subscription: subscription, token: token, n: 1 + r.IntN(maxPage)}
 		for ctx.Err() == nil && c.page(ctx) == nil {
 		}
 		s.deaths.Add(1)
@@ -227,8 +237,8 @@ func (c *consumer) page(ctx context.Context) error {
 	return err
 }
 
-// handle has an effect where tokens are checked, as in a system that knows the lease: a consumer that has lost it has no
-// effect any more.
+// handle has an effect where tokens are checked, as in a system that knows the lease: a consumer that has lost it has
+// no effect any more.
 func (c *consumer) handle(ctx context.Context, m message) (handled bool, err error) {
 	tag, err := c.conn.Exec(ctx, "INSERT INTO effect (subscription, payload) SELECT $1, $2 WHERE EXISTS (SELECT FROM "+
 		c.name+"_position WHERE subscription = $1 AND owner_token = $3 AND locked_until > clock_timestamp() FOR SHARE)",

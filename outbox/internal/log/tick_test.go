@@ -128,9 +128,7 @@ func TestTicksAreSerialised(t *testing.T) {
 		ended <- err
 	}()
 	if !pgtest.Await(pgtest.Patience, func() bool {
-		return value[bool](f, holder, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "+
-			"AND pid <> pg_backend_pid() AND (classid::bigint << 32 | objid::bigint) = hashtextextended($1, 0))",
-			f.name+" tick")
+		return f.waiting(f.name+" tick", 0)
 	}) {
 		t.Fatal("the second ticker does not wait")
 	}
@@ -140,6 +138,13 @@ func TestTicksAreSerialised(t *testing.T) {
 	if n := value[int64](f, f.Pool, "SELECT (seen).seq FROM "+f.name+"_tick ORDER BY n DESC LIMIT 1"); n != 1 {
 		t.Errorf("the newest tick has seen number %d, want 1: its snapshot is older than its lock", n)
 	}
+}
+
+// waiting tells whether a session waits for an advisory lock.
+func (f *fixture) waiting(lock string, seed int) bool {
+	f.Helper()
+	return value[bool](f, f.Pool, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+		AND (classid::bigint << 32 | objid::bigint) = hashtextextended($1, $2))`, lock, seed)
 }
 
 // Positions carry their snapshots, so any tick may be deleted, and all of them.
@@ -282,8 +287,7 @@ func TestWritersOfAKeyTakeTurns(t *testing.T) {
 		ended <- err
 	}()
 	if !pgtest.Await(pgtest.Patience, func() bool {
-		return value[bool](f, f.Pool, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "+
-			"AND (classid::bigint << 32 | objid::bigint) = hashtextextended($1, 1))", f.name+" k")
+		return f.waiting(f.name+" k", 1)
 	}) {
 		t.Fatal("the second writer of the key does not wait")
 	}

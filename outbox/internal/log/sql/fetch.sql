@@ -154,7 +154,12 @@ BEGIN
         FROM told AS o
         WHERE t.subscription = $1 AND t.lane = own.p.lane
         RETURNING t.lane::integer AS lane, t.attempts, t.locked_until, t.page,
-            o.rows > 0 OR NOT o.whole OR own.b.n < own.newest AS more
+            o.rows > 0 OR NOT o.whole OR own.b.n < own.newest OR EXISTS (
+                SELECT FROM {{.Named "position"}} AS q
+                WHERE q.subscription = $1
+                  AND q.lane <> own.p.lane
+                  AND (q.locked_until IS NULL OR q.locked_until < clock_timestamp())
+                  AND ((q.upto).n IS NOT NULL OR (q.seen).n < own.newest)) AS more
     )
     SELECT 'row', (row_number() OVER ())::integer, own.p.lane::integer, own.p.attempts, NULL::timestamptz, g.seq, g.id,
         g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL

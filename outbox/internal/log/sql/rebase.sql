@@ -24,8 +24,7 @@ BEGIN
     END IF;
     SELECT greatest(0, (SELECT max(m.xid) FROM {{.Log}} AS m),
             (SELECT max((t.seen).high) FROM {{.Named "tick"}} AS t),
-            (SELECT max(greatest((p.seen).high, (p.upto).high)) FROM {{.Named "position"}} AS p),
-            (SELECT s.gone FROM {{.Named "state"}} AS s)),
+            (SELECT max(greatest((p.seen).high, (p.upto).high)) FROM {{.Named "position"}} AS p)),
         greatest({{.Drawn}}, (SELECT max(m.seq) FROM {{.Log}} AS m)),
         greatest((SELECT max(t.n) FROM {{.Named "tick"}} AS t),
             (SELECT max(greatest((p.seen).n, (p.upto).n)) FROM {{.Named "position"}} AS p), 0)

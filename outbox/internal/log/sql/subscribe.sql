@@ -27,7 +27,7 @@ BEGIN
     IF own.seen.n IS NULL THEN
         seen := ROW(0, 0, 0, '{}', 0);
     END IF;
-    IF isfinite($4) AND own.gone >= own.seen.low AND own.gone > 0 THEN
+    IF isfinite($4) AND own.seen.n < own.gone THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
             MESSAGE = format('start %s is before the messages that are kept', $4),
             HINT = 'Start later, or at -infinity: with the oldest message that is kept.';

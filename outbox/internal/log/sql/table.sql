@@ -33,7 +33,7 @@ CREATE TABLE {{$.Slot .}} PARTITION OF {{$.Log}} FOR VALUES IN ({{.}});
 {{- end}}
 
 -- The one row of what holds for the whole log. shift is what ids of transactions are raised by, system the cluster that
--- they belong to, and gone the greatest id of a message that has been removed.
+-- they belong to, and gone a tick that has seen all messages that have been removed.
 CREATE TABLE {{.Named "state"}} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     shift bigint NOT NULL DEFAULT 0,

@@ -1,7 +1,9 @@
--- Empties a slot if all positions have passed its messages and the newest is older than the retention, in a transaction
--- of the procedure trim. It locks the state against new subscriptions, and the slot only if it gets it at once: an open
--- transaction that has written there keeps its slot. What it found is looked up again under both locks, in a later
--- statement.
+-- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction of
+-- the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have. Transactions
+-- that are open elsewhere keep nothing.
+--
+-- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
+-- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
 CREATE FUNCTION {{.Named "trim_slot"}}(slot regclass, retention interval) RETURNS boolean
 LANGUAGE plpgsql
 {{.Settings}}
@@ -10,28 +12,36 @@ AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    greatest_id bigint;
+    least {{.Named "seen"}};
+    is_passed boolean;
     is_old boolean;
 BEGIN
     {{.SeesAll}}
     {{.RefusesAge "$2"}}
     {{.RefusesSession "a trim"}}
     {{.RefusesRestored}}
-    EXECUTE format('SELECT max(m.xid) FROM %s AS m', $1) INTO own.greatest_id;
-    IF ({{.IsPassed "own.greatest_id"}}) IS NOT TRUE THEN
-        RETURN false;
-    END IF;
-    EXECUTE format('SELECT max(m.created_at) < clock_timestamp() - $1 FROM %s AS m', $1) INTO own.is_old USING $2;
-    IF own.is_old IS NOT TRUE THEN
-        RETURN false;
-    END IF;
-    PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
-    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', $1);
-    EXECUTE format('SELECT max(m.xid) FROM %s AS m', $1) INTO own.greatest_id;
-    IF ({{.IsPassed "own.greatest_id"}}) IS NOT TRUE THEN
-        RETURN false;
-    END IF;
-    UPDATE {{.Named "state"}} AS s SET gone = greatest(s.gone, own.greatest_id);
+    FOR step IN 1..2 LOOP
+        SELECT (l.seen).* INTO own.least
+        FROM (
+            SELECT p.seen FROM {{.Named "position"}} AS p
+            UNION ALL
+            (SELECT t.seen FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1)) AS l
+        ORDER BY (l.seen).n LIMIT 1;
+        EXECUTE format('SELECT max(m.xid) < $1 AND NOT EXISTS (SELECT FROM %1$s AS m WHERE m.xid = ANY ($2))
+            FROM %1$s AS m', $1)
+        INTO own.is_passed USING own.least.high, own.least.open;
+        IF own.is_passed IS NOT TRUE THEN
+            RETURN false;
+        END IF;
+        EXIT WHEN step = 2;
+        EXECUTE format('SELECT max(m.created_at) < clock_timestamp() - $1 FROM %s AS m', $1) INTO own.is_old USING $2;
+        IF own.is_old IS NOT TRUE THEN
+            RETURN false;
+        END IF;
+        PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', $1);
+    END LOOP;
+    UPDATE {{.Named "state"}} AS s SET gone = greatest(s.gone, own.least.n);
     EXECUTE format('TRUNCATE %s', $1);
     RETURN true;
 EXCEPTION WHEN lock_not_available THEN
