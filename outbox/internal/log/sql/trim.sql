@@ -1,5 +1,5 @@
--- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction of
--- the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have. Transactions
+-- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction
+-- of the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have. Transactions
 -- that are open elsewhere keep nothing.
 --
 -- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
