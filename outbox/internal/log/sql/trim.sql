@@ -51,8 +51,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, interval) FROM PUBLIC;
 
--- Empties the slots that all positions have passed, and deletes the ticks that are older than the retention, all but
--- the newest: positions have their own copies. It commits after each slot, so that no caller keeps its locks, and
+-- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions have passed, and deletes
+-- the ticks that are older than the retention, all but the newest: positions have their own copies. It commits after each slot, so that no caller keeps its locks, and
 -- cannot pin a search_path: every name is qualified, and no operator is used.
 CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
@@ -62,6 +62,9 @@ DECLARE
     was_emptied pg_catalog.bool;
 BEGIN
     SELECT 0 INTO emptied;
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    PERFORM {{.Named "tick_step"}}();
     FOREACH slot IN ARRAY ARRAY[
         {{- range $i, $n := .EachSlot}}{{if $i}}, {{end}}'{{$.Slot $n}}'{{end}}]::pg_catalog.regclass[] LOOP
         COMMIT;
