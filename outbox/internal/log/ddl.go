@@ -1,0 +1,195 @@
+package log
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/keyed"
+)
+
+// The tables and functions are in sql/, one operation per file.
+//
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+
+// files are in an order in which each needs only those before it.
+var files = []string{"table", "append", "tick", "subscribe", "fetch", "settle", "trim", "rebase", "lag"}
+
+// DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
+// drop them. The schema has to exist.
+func DDL(schema string) (up, down string, err error) {
+	spec := ParkedSpec(schema)
+	for _, part := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, keyed.DDL} {
+		partUp, partDown, err := part(spec)
+		if err != nil {
+			return "", "", err
+		}
+		up, down = up+partUp+"\n", partDown+"\n"+down
+	}
+	v := view{schema: cmp.Or(schema, workqueue.DefaultSchema)}
+	parts := make([]string, len(files))
+	for i, file := range files {
+		parts[i] = sqltext.Execute(sqlTemplates, file, v)
+	}
+	return up + strings.Join(parts, "\n\n") + "\n", sqltext.Execute(sqlTemplates, "down", v) + "\n" + down, nil
+}
+
+// name is the table of messages. All other names begin with it.
+const name = "outbox_log"
+
+const (
+	maxName  = 48     // characters of a subscription's name
+	maxPage  = 10_000 // messages
+	maxLanes = 64
+	maxError = 10_000 // characters of an error that a settle records
+
+	// Slots are a ring of days: a week of messages, the day in which a transaction of yesterday may still write, and
+	// none too many, since each statement that reads asks the index of every slot.
+	slots = 8
+	slot  = 24 * time.Hour
+
+	// A batch is what some ticks have seen together: so much that a page can be full, and not more than can be read
+	// again for each page, since numbers are not in the order of the index.
+	batchSize = 5000
+	maxTicks  = 200
+)
+
+// A view is the data of the templates.
+type view struct{ schema string }
+
+// Log is the table of messages, and Named an object whose name begins with its name; both are quoted.
+func (v view) Log() string                { return fmt.Sprintf("%q.%q", v.schema, name) }
+func (v view) Named(suffix string) string { return fmt.Sprintf("%q.%q", v.schema, name+"_"+suffix) }
+
+// Name is Log without quotes, for messages.
+func (v view) Name() string { return v.schema + "." + name }
+
+// Own is Named without the schema, as in the definition of an index.
+func (view) Own(suffix string) string { return fmt.Sprintf("%q", name+"_"+suffix) }
+
+// Parked is the table of parked messages.
+func (v view) Parked() string { return v.Named("parked") }
+
+// EachSlot numbers the slots, and Slot is the partition of one.
+func (view) EachSlot() []int {
+	all := make([]int, slots)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+func (v view) Slot(n int) string  { return v.Named(fmt.Sprint(n)) }
+func (view) Slots() int           { return slots }
+func (view) SlotSeconds() float64 { return slot.Seconds() }
+
+func (view) NewID() string  { return sqltext.NewID }
+func (view) BatchSize() int { return batchSize }
+func (view) MaxTicks() int  { return maxTicks }
+func (view) MaxError() int  { return maxError }
+
+// Blocks is the condition that a parked message keeps others of its key from being handed out: it has not ended, or it
+// is a dead letter that blocks its key.
+func (view) Blocks(row string) string {
+	if row != "" {
+		row += "."
+	}
+	return strings.ReplaceAll("(@completed_at IS NULL OR @failed_at IS NOT NULL AND @cancelled_at IS NULL "+
+		"AND @key_policy > 0)", "@", row)
+}
+
+// ParkedKey is the key of the core for a message of the subscription $1. Names of subscriptions have neither separator,
+// so no two keys are the same.
+func (view) ParkedKey(key string) string {
+	return fmt.Sprintf("CASE WHEN octet_length($1 || ':' || %[1]s) <= %[2]d THEN $1 || ':' || %[1]s\n"+
+		"                    ELSE $1 || '#' || encode(sha256(convert_to(%[1]s, 'UTF8')), 'hex') END", key, keyed.MaxKey)
+}
+
+// Drawn is the last number that was drawn.
+func (v view) Drawn() string {
+	return fmt.Sprintf("(SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM %s AS q)", v.Named("seq"))
+}
+
+// WriterLock is the advisory lock that the writers of a key hold until they commit, TickLock that of the tickers.
+func (v view) WriterLock(key string) string {
+	return fmt.Sprintf("hashtextextended('%s ' || %s, 1)", v.Name(), key)
+}
+func (v view) TickLock() string { return fmt.Sprintf("hashtextextended('%s tick', 0)", v.Name()) }
+
+// Settings pin the plans of the functions: each statement has one good plan, by index.
+func (view) Settings() string {
+	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET jit = off"
+}
+
+// SeesAll refuses roles that do not see all rows, see [sqltext.SeesAll].
+func (v view) SeesAll() string {
+	return sqltext.SeesAll(v.Log(), v.Named("state"), v.Named("tick"), v.Named("subscription"), v.Named("position"),
+		v.Parked())
+}
+
+// Restored says that the ids of transactions began again, and RebaseHint what to do then.
+func (v view) Restored() string {
+	return v.Name() + " is in another cluster than the one in which it was written: transaction ids began again"
+}
+func (v view) RebaseHint() string {
+	return "After a restore, stop the consumers of the old cluster, then SELECT " + v.Name() + "_rebase()."
+}
+
+// IsRestored is the condition that it is so: the cluster has another identifier, or the next id is one that a tick has
+// seen, as in a cluster that was copied from the same one before. RefusesRestored refuses it.
+func (v view) IsRestored() string {
+	return fmt.Sprintf(`SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM %s AS t ORDER BY t.n DESC LIMIT 1)
+        FROM %s AS s, pg_control_system() AS c`, v.Named("tick"), v.Named("state"))
+}
+func (v view) RefusesRestored() string {
+	return refuse("("+v.IsRestored()+")", "object_not_in_prerequisite_state", quoted(v.Restored()), v.RebaseHint())
+}
+
+// RefusesSession refuses a transaction whose statements do not see what others have committed meanwhile.
+func (view) RefusesSession(what string) string {
+	return refuse("current_setting('transaction_isolation') <> 'read committed'\n"+
+		"        OR current_setting('session_replication_role') = 'replica'",
+		"object_not_in_prerequisite_state", quoted(what+" needs READ COMMITTED, and triggers that run"),
+		"Set the isolation level of the transaction, and session_replication_role to its default.")
+}
+
+// RefusesUnknown refuses a subscription that the row s does not have.
+func (view) RefusesUnknown() string {
+	return refuse("own.s.name IS NULL", "invalid_parameter_value", "format('subscription %s is unknown', $1)",
+		"Subscribe first, or correct the name.")
+}
+
+// refuse is a statement of PL/pgSQL. The message is an expression.
+func refuse(condition, code, message, hint string) string {
+	return fmt.Sprintf(`IF %s THEN
+        RAISE EXCEPTION USING ERRCODE = '%s',
+            MESSAGE = %s,
+            HINT = %s;
+    END IF;`, condition, code, message, quoted(hint))
+}
+
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// Durable makes the commit of the caller's transaction wait for the log of the server: what is flushed before it are
+// the messages of the page, their producers and the tick.
+func (view) Durable() string {
+	return `IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;`
+}
+
+// IdleBound bounds how long the caller may be idle in its transaction, in which it holds the lock of the position.
+func (view) IdleBound(most string) string {
+	return fmt.Sprintf(`PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), %s)))::bigint::text,
+        true);`, most)
+}

@@ -1,0 +1,125 @@
+package log
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// The arguments that functions refuse. Each parameter is given as $1, $2, …
+
+// RefusesMessage refuses what an outbox refuses.
+func (view) RefusesMessage() string {
+	return strings.Join([]string{
+		sqltext.Sized("$1", "topic", MaxTopic, "Name what the message is about."),
+		sqltext.RefuseUnless(fmt.Sprintf("octet_length($2) <= %d", MaxPayload), "payload",
+			fmt.Sprintf("must not be NULL, and have at most %d bytes", MaxPayload),
+			"Keep larger content elsewhere, and its address in the message."),
+		sqltext.RefuseUnless(fmt.Sprintf("octet_length(coalesce($3, '')) <= %d", MaxKey), "key",
+			fmt.Sprintf("must have at most %d bytes", MaxKey), "NULL is no key."),
+		sqltext.Given("$5", "id", "Leave it out for a new one."),
+	}, "\n    ")
+}
+
+// RefusesName refuses the name of a new subscription.
+func (view) RefusesName(param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("%s ~ '^[a-z0-9_]{1,%d}$'", param, maxName), "name",
+		fmt.Sprintf("must have 1 to %d characters a-z, 0-9 and _", maxName), "Choose another name.")
+}
+
+// RefusesTopics refuses patterns that fit no topic, or that nobody can have meant.
+func (view) RefusesTopics(param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR array_ndims(%[1]s) = 1 AND cardinality(%[1]s) <= 100\n"+
+		"        AND array_position(%[1]s, NULL) IS NULL AND array_position(%[1]s, '') IS NULL", param), "topics",
+		"must be NULL, or have 1 to 100 topics of which none is NULL or empty", "NULL is all topics.")
+}
+
+// RefusesHeaders refuses what no message has as its headers.
+func (view) RefusesHeaders(param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR jsonb_typeof(%[1]s) = 'object'", param), "headers",
+		"must be an object", "Give the headers that messages must have.")
+}
+
+// RefusesStart refuses NULL.
+func (view) RefusesStart(param string) string {
+	return sqltext.Given(param, "start", "infinity is now, and -infinity the beginning.")
+}
+
+// RefusesLanes refuses a number of lanes.
+func (view) RefusesLanes(param string) string {
+	return sqltext.Bounded(param, "lanes", maxLanes)
+}
+
+// RefusesNoToken refuses a call without an owner.
+func (view) RefusesNoToken(param string) string {
+	return sqltext.Given(param, "owner_token", "Use a fresh token for each batch, and keep it until the batch ends.")
+}
+
+// RefusesUsedToken refuses a claim with the token of a batch that has ended: its settle could not be repeated.
+func (view) RefusesUsedToken(isUsed string) string {
+	return sqltext.RefuseUnless("NOT ("+isUsed+")", "owner_token", "was used for a batch that has ended",
+		"Use a fresh token for each batch.")
+}
+
+// RefusesLease refuses a lease that no claim of the core has.
+func (view) RefusesLease(param string) string {
+	return sqltext.RefuseUnless(leased(param), "lease", leaseRule,
+		"Take a lease that a dead consumer may hold the lane for, and extend it meanwhile.")
+}
+
+// RefusesLeaseUnlessNull is the same for a lease that may be left out.
+func (view) RefusesLeaseUnlessNull(param string) string {
+	return sqltext.RefuseUnless(param+" IS NULL OR "+leased(param), "lease", leaseRule, "NULL leaves it as it is.")
+}
+
+var leaseRule = fmt.Sprintf("must be between %d and %d seconds", workqueue.MinLease/time.Second,
+	workqueue.MaxLease/time.Second)
+
+func leased(param string) string {
+	return fmt.Sprintf("%s BETWEEN interval '%d seconds' AND interval '%d seconds'", param,
+		workqueue.MinLease/time.Second, workqueue.MaxLease/time.Second)
+}
+
+// RefusesCount refuses the size of a page.
+func (view) RefusesCount(param string) string { return sqltext.Bounded(param, "n", maxPage) }
+
+// RefusesNoEnd refuses NULL, and RefusesBehind what is not in the page.
+func (view) RefusesNoEnd(param string) string {
+	return sqltext.Given(param, "upto", "Give the number up to which all messages are handled.")
+}
+func (view) RefusesBehind(isInPage string) string {
+	return sqltext.RefuseUnless(isInPage, "upto", "is behind the page in hand",
+		"Settle up to the number that the end of the fetch has, or to that of one of its rows.")
+}
+
+// RefusesFailures refuses a list of failures that is not one, and RefusesStrangers one that names other messages.
+func (view) RefusesFailures(param string) string {
+	return sqltext.RefuseUnless("jsonb_typeof("+param+") = 'array'", "failed", "must be an array of objects",
+		"Name the messages that failed by seq, with error and delay.") + "\n    " +
+		sqltext.RefuseUnless(fmt.Sprintf(`NOT EXISTS (
+        SELECT FROM jsonb_array_elements(%s) AS e (value)
+        WHERE CASE WHEN jsonb_typeof(e.value) = 'object' THEN
+            (e.value ->> 'seq' ~ '^[0-9]{1,18}$') IS NOT TRUE
+            OR (coalesce(e.value ->> 'delay', '0') ~ '^[0-9]{1,%d}([.][0-9]{1,9})?$') IS NOT TRUE
+            OR e.value - '{seq,error,delay}'::text[] <> '{}'
+            ELSE true END)`, param, maxDelayDigits), "failed",
+			"must have objects with seq, error and delay only, where delay is a number of seconds",
+			"Name each message that failed once.")
+}
+func (view) RefusesStrangers(isKnown string) string {
+	return sqltext.RefuseUnless(isKnown, "failed",
+		"must name messages of the page in hand, each once, none behind upto",
+		"Name a message that failed in the settle that passes it.")
+}
+
+// maxDelayDigits are those of the whole seconds of a delay: three years.
+const maxDelayDigits = 8
+
+// RefusesAge refuses a retention.
+func (view) RefusesAge(param string) string {
+	return sqltext.RefuseUnless(param+" >= interval '0'", "retention", "must not be negative",
+		"Give how long messages are kept that all have passed.")
+}

@@ -1,0 +1,73 @@
+package log
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/keyed"
+	"github.com/txwork/txwork/workqueue/topics"
+)
+
+// Limits of a message, which are those of a row of the outbox.
+const (
+	MaxTopic   = topics.MaxLength
+	MaxKey     = 255
+	MaxPayload = 1 << 20
+)
+
+// MaxAttempts is how often a message is attempted, in the log and as a parked row together: as often as an outbox
+// attempts a row.
+const MaxAttempts = 130
+
+// A Parked is a message that failed, or that is behind such a message in its key, as a row of the core.
+type Parked struct {
+	Subscription string
+	MessageID    uuid.UUID
+	Seq          int64
+	AppendedAt   time.Time
+	Topic        string
+	Key          string
+	Payload      []byte
+}
+
+var ordered = keyed.OrderedBy("nullif(@key, '')")
+
+// columns lists the columns of a parked message. Only the function settle writes them.
+func (p *Parked) columns(c *workqueue.Columns) {
+	c.Field(workqueue.Column{Name: "subscription", Type: "text", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Max: maxName}}, &p.Subscription)
+	c.Field(workqueue.Column{Name: "message_id", Type: "uuid", NotNull: true}, &p.MessageID)
+	c.Field(workqueue.Column{Name: "seq", Type: "bigint", NotNull: true}, &p.Seq)
+	c.Field(workqueue.Column{Name: "appended_at", Type: "timestamptz", NotNull: true}, &p.AppendedAt)
+	c.Field(workqueue.Column{Name: "topic", Type: "text", NotNull: true,
+		Bound: workqueue.Bound{Min: 1, Max: MaxTopic}}, &p.Topic)
+	c.Field(workqueue.Column{Name: "key", Type: "text", Bound: workqueue.Bound{Max: MaxKey}}, &p.Key)
+	c.Field(workqueue.Column{Name: "payload", Type: "bytea", NotNull: true,
+		Bound: workqueue.Bound{Max: MaxPayload}}, &p.Payload)
+	ordered(c, nil)
+}
+
+// ParkedSpec describes the table of parked messages of the log in a schema. An empty schema is
+// [workqueue.DefaultSchema].
+func ParkedSpec(schema string) workqueue.Spec {
+	return workqueue.Spec{
+		Schema:    schema,
+		Table:     name + "_parked",
+		Columns:   workqueue.ColumnsOf((*Parked).columns),
+		Lanes:     []string{"subscription"},
+		Labels:    []string{"subscription", "topic"},
+		Sweeps:    []string{keyed.SweepSuffix},
+		Folds:     []workqueue.Fold{keyed.Fold},
+		KeyColumn: keyed.KeyColumn,
+
+		MaxAttempts: MaxAttempts,
+		MaxLost:     workqueue.DefaultMaxLost,
+	}
+}
+
+// Parking is how a worker handles the parked messages of a subscription. The table is that of [ParkedSpec].
+func Parking(table *workqueue.Table, subscription string) workqueue.Domain[Parked] {
+	return workqueue.Domain[Parked]{Table: table, Columns: (*Parked).columns, Lanes: [][]any{{subscription}}}
+}

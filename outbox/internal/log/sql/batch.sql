@@ -1,0 +1,19 @@
+{{- /* The messages of a batch that the lane of a subscription has: what p.upto has seen and p.seen has not, behind
+p.done. late are the transactions that p.seen had open and p.upto saw end. */ -}}
+{{define "batch"}}            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            FROM (
+                SELECT * FROM {{.Log}} AS m
+                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                UNION ALL
+                SELECT * FROM {{.Log}} AS m
+                WHERE m.xid = ANY (own.late)) AS m
+            WHERE m.seq > own.p.done
+              AND (own.s.lanes = 1
+                OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
+              AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
+              AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+{{- end}}
+{{define "late"}}ARRAY(
+        SELECT x FROM unnest((own.p.seen).open) AS x
+        WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open))
+{{- end}}

@@ -1,0 +1,17 @@
+DROP FUNCTION {{.Named "lag"}}();
+DROP FUNCTION {{.Named "rebase"}}();
+DROP PROCEDURE {{.Named "trim"}}(interval, integer);
+DROP FUNCTION {{.Named "trim_slot"}}(regclass, interval);
+DROP FUNCTION {{.Named "extend"}}(text, uuid, interval);
+DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval);
+DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer);
+DROP TYPE {{.Named "fetched"}};
+DROP FUNCTION {{.Named "subscribe"}}(text, text[], jsonb, timestamptz, integer);
+DROP PROCEDURE {{.Named "tick"}}(bigint, boolean);
+DROP FUNCTION {{.Named "tick_step"}}();
+DROP FUNCTION {{.Named "append"}}(text, bytea, text, jsonb, uuid);
+DROP FUNCTION {{.Named "shift"}}(bigint);
+DROP TABLE {{.Log}}, {{.Named "position"}}, {{.Named "subscription"}}, {{.Named "tick"}}, {{.Named "state"}};
+DROP FUNCTION {{.Named "guard"}}();
+DROP TYPE {{.Named "seen"}};
+DROP SEQUENCE {{.Named "seq"}};

@@ -1,0 +1,174 @@
+-- What {{.Name}}_fetch returns: rows, and one end. A later version appends columns at the end.
+CREATE TYPE {{.Named "fetched"}} AS (
+    entry text,
+    place integer,
+    lane integer,
+    attempts integer,
+    locked_until timestamptz,
+    seq bigint,
+    id uuid,
+    created_at timestamptz,
+    topic text,
+    key text,
+    headers jsonb,
+    payload bytea,
+    upto bigint,
+    more boolean,
+    held text
+);
+
+-- Claims a lane of the subscription that has a batch, or goes on with the lane that the token holds, and returns the
+-- next page of its batch: rows in order, and then one end. Commit before you handle the rows. Then settle up to the
+-- end's upto, which may be behind the last row: messages whose key is blocked are withheld, and settle parks them.
+--
+-- As long as the page is in hand, the same call returns the same page. A page without messages is settled by the fetch
+-- itself. more says that there may be another page at once, held why not: all lanes are busy, or it is paused.
+--
+-- The position is locked before it is read. Everything that follows is of that position, in one statement.
+CREATE FUNCTION {{.Named "fetch"}}(subscription text, owner_token uuid, lease interval, n integer)
+RETURNS SETOF {{.Named "fetched"}}
+LANGUAGE plpgsql
+{{.Settings}}
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s {{.Named "subscription"}};
+    p {{.Named "position"}};
+    b {{.Named "seen"}};
+    late bigint[];
+    held boolean; -- by this token, before the call
+    again boolean; -- the page is in hand
+    most bigint;
+    parked boolean;
+    newest bigint;
+    result {{.Named "fetched"}};
+BEGIN
+    {{.SeesAll}}
+    {{.RefusesNoToken "$2"}}
+    {{.RefusesLease "$3"}}
+    {{.RefusesCount "$4"}}
+    {{.RefusesSession "a fetch"}}
+    {{.RefusesRestored}}
+    {{.Durable}}
+    {{.IdleBound "$3"}}
+    SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
+    {{.RefusesUnknown}}
+    result.entry := 'end';
+    result.place := 1;
+    result.more := false;
+    SELECT t.n INTO own.newest FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
+
+    SELECT p.* INTO own.p FROM {{.Named "position"}} AS p
+    WHERE p.subscription = $1 AND p.owner_token = $2
+    FOR UPDATE;
+    held := FOUND;
+    {{.RefusesUsedToken "own.held AND own.p.locked_until IS NULL"}}
+    IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
+        UPDATE {{.Named "position"}} AS t SET locked_until = NULL, owner_token = NULL
+        WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
+        result.held := 'paused';
+        RETURN NEXT own.result;
+        RETURN;
+    END IF;
+    IF NOT own.held THEN
+        SELECT p.* INTO own.p FROM {{.Named "position"}} AS p
+        WHERE p.subscription = $1
+          AND (p.locked_until IS NULL OR p.locked_until < clock_timestamp())
+          AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)
+        ORDER BY (p.seen).n, p.lane
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            IF EXISTS (SELECT FROM {{.Named "position"}} AS p
+                WHERE p.subscription = $1 AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)) THEN
+                result.held := 'busy';
+            END IF;
+            RETURN NEXT own.result;
+            RETURN;
+        END IF;
+        -- The page of another token is not this one's: what is withheld is decided anew.
+        p.page := NULL;
+        p.whole := false;
+        p.withheld := '{}';
+        p.attempts := own.p.attempts + 1;
+    END IF;
+
+    -- The batch in hand, or else up to the last tick within {{.BatchSize}} numbers, or else to the next one.
+    b := own.p.upto;
+    IF own.b.n IS NULL THEN
+        SELECT (t.seen).* INTO own.b
+        FROM (
+            SELECT t.n, t.seen FROM {{.Named "tick"}} AS t
+            WHERE t.n > (own.p.seen).n
+            ORDER BY t.n LIMIT {{.MaxTicks}}) AS t
+        WHERE (t.seen).seq <= (own.p.seen).seq + {{.BatchSize}}
+        ORDER BY t.n DESC LIMIT 1;
+        IF own.b.n IS NULL THEN
+            SELECT (t.seen).* INTO own.b FROM {{.Named "tick"}} AS t WHERE t.n > (own.p.seen).n ORDER BY t.n LIMIT 1;
+        END IF;
+        IF own.b.n IS NULL THEN
+            RETURN NEXT own.result; -- the ticks were deleted meanwhile
+            RETURN;
+        END IF;
+    END IF;
+    late := {{template "late" .}};
+    again := own.p.page IS NOT NULL;
+    most := CASE WHEN own.again THEN 9223372036854775807 ELSE $4 END;
+    parked := EXISTS (SELECT FROM {{.Parked}} AS q
+        WHERE q.subscription = $1 AND q.concurrency_key IS NOT NULL AND {{.Blocks "q"}});
+
+    RETURN QUERY
+    WITH page AS MATERIALIZED (
+        SELECT m.*, CASE
+            WHEN own.again THEN m.seq = ANY (own.p.withheld)
+            WHEN NOT own.parked OR m.key IS NULL THEN false
+            ELSE EXISTS (SELECT FROM {{.Parked}} AS q
+                WHERE q.subscription = $1
+                  AND q.concurrency_key = {{.ParkedKey "m.key"}}
+                  AND {{.Blocks "q"}})
+            END AS is_withheld
+        FROM (
+{{template "batch" .}}
+              AND (NOT own.again OR m.seq <= own.p.page)
+            ORDER BY m.seq
+            FETCH FIRST (own.most) ROWS WITH TIES) AS m
+    ), told AS (
+        SELECT count(*) AS rows, max(g.seq) AS last,
+            coalesce(array_agg(g.seq ORDER BY g.seq) FILTER (WHERE g.is_withheld), '{}') AS withheld,
+            CASE WHEN own.again THEN own.p.whole ELSE count(*) < $4 END AS whole
+        FROM page AS g
+    ), moved AS (
+        UPDATE {{.Named "position"}} AS t
+        SET seen = CASE WHEN o.rows = 0 AND o.whole THEN own.b ELSE t.seen END,
+            upto = CASE WHEN o.rows = 0 AND o.whole THEN NULL ELSE own.b END,
+            -- what was in hand is gone only if somebody has deleted it: the rest of the batch is still there
+            done = CASE WHEN o.rows > 0 THEN t.done WHEN o.whole THEN 0 ELSE own.p.page END,
+            page = o.last,
+            whole = o.rows > 0 AND o.whole,
+            withheld = o.withheld,
+            attempts = CASE WHEN o.rows > 0 THEN own.p.attempts ELSE 0 END,
+            owner_token = CASE WHEN o.rows > 0 THEN $2 END,
+            locked_until = CASE WHEN o.rows > 0 THEN clock_timestamp() + $3 END
+        FROM told AS o
+        WHERE t.subscription = $1 AND t.lane = own.p.lane
+        RETURNING t.lane::integer AS lane, t.attempts, t.locked_until, t.page,
+            o.rows > 0 OR NOT o.whole OR own.b.n < own.newest OR EXISTS (
+                SELECT FROM {{.Named "position"}} AS q
+                WHERE q.subscription = $1
+                  AND q.lane <> own.p.lane
+                  AND (q.locked_until IS NULL OR q.locked_until < clock_timestamp())
+                  AND ((q.upto).n IS NOT NULL OR (q.seen).n < own.newest)) AS more
+    )
+    SELECT 'row', (row_number() OVER ())::integer, own.p.lane::integer, own.p.attempts, NULL::timestamptz, g.seq, g.id,
+        g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL
+    FROM (SELECT * FROM page AS g WHERE NOT g.is_withheld ORDER BY g.seq) AS g
+    UNION ALL
+    SELECT 'end', 1 + (SELECT count(*) FROM page AS g WHERE NOT g.is_withheld)::integer, m.lane, m.attempts,
+        m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL
+    FROM moved AS m;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer) FROM PUBLIC;

@@ -1,0 +1,120 @@
+-- The messages of the page in hand are settled up to a number, and those that failed are parked: as rows of
+-- {{.Name}}_parked, which the core runs again, in the order of their keys. failed is an array of objects with seq and,
+-- optionally, error and delay in seconds. The rest of the key of a failed message must not be handled: what the page
+-- has of it is parked as well. Messages that the fetch withheld are parked when they are settled.
+--
+-- Returns settled, ended (the batch has ended, and the lane is free), repeated (an earlier call did it), or lost: then
+-- nothing was changed, and another consumer has the lane, or the subscription is gone.
+--
+-- The position and what is parked are one transaction. The position is locked first, so that nobody else parks messages
+-- of its keys.
+CREATE FUNCTION {{.Named "settle"}}(
+    subscription text, owner_token uuid, upto bigint, failed jsonb DEFAULT '[]', lease interval DEFAULT NULL
+) RETURNS text
+LANGUAGE plpgsql
+{{.Settings}}
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s {{.Named "subscription"}};
+    p {{.Named "position"}};
+    b {{.Named "seen"}};
+    late bigint[];
+    seqs bigint[];
+    named integer; -- failures of the page
+    rest bigint[]; -- withheld, behind upto
+    is_end boolean;
+BEGIN
+    {{.SeesAll}}
+    {{.RefusesNoToken "$2"}}
+    {{.RefusesNoEnd "$3"}}
+    {{.RefusesFailures "$4"}}
+    {{.RefusesLeaseUnlessNull "$5"}}
+    {{.RefusesSession "a settle"}}
+    {{.Durable}}
+    {{.IdleBound "interval '1 minute'"}}
+    SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
+    SELECT p.* INTO own.p FROM {{.Named "position"}} AS p
+    WHERE p.subscription = $1 AND p.owner_token = $2
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'lost';
+    ELSIF own.p.locked_until IS NULL OR $3 <= own.p.done THEN
+        RETURN 'repeated';
+    END IF;
+    {{.RefusesBehind "$3 <= own.p.page"}}
+
+    b := own.p.upto;
+    late := {{template "late" .}};
+    SELECT coalesce(array_agg((e ->> 'seq')::bigint), '{}') INTO own.seqs FROM jsonb_array_elements($4) AS e;
+    IF own.seqs <> '{}' OR own.p.withheld[1] <= $3 THEN
+        WITH page AS MATERIALIZED (
+{{template "batch" .}}
+              AND m.seq <= own.p.page
+        ), failing AS (
+            SELECT g.key::text AS key, min(g.seq) AS first
+            FROM page AS g
+            WHERE g.seq = ANY (own.seqs) AND g.key IS NOT NULL
+            GROUP BY 1
+        ), listed AS (
+            SELECT g.*, e.value AS failure
+            FROM page AS g
+            LEFT JOIN failing AS f ON f.key = g.key
+            LEFT JOIN LATERAL (
+                SELECT e.value FROM jsonb_array_elements($4) AS e (value)
+                WHERE g.seq = ANY (own.seqs) AND g.seq = (e.value ->> 'seq')::bigint) AS e ON true
+            WHERE g.seq = ANY (own.seqs) OR g.seq = ANY (own.p.withheld) OR g.seq > f.first
+        ), parked AS (
+            INSERT INTO {{.Parked}} (due_at, attempts, last_error, headers, subscription, message_id, seq, appended_at,
+                topic, key, payload, concurrency_key, key_limit, key_policy)
+            SELECT clock_timestamp() + CASE WHEN l.failure IS NULL THEN interval '0'
+                    ELSE coalesce((l.failure ->> 'delay')::float8, 1) * interval '1 second' END,
+                (l.failure IS NOT NULL)::integer,
+                left(CASE WHEN l.failure IS NOT NULL THEN coalesce(l.failure ->> 'error', '') END, {{.MaxError}}),
+                l.headers, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
+                {{.ParkedKey "l.key"}}, CASE WHEN l.key IS NOT NULL THEN 0 END, CASE WHEN l.key IS NOT NULL THEN 1 END
+            FROM (SELECT * FROM listed AS l WHERE l.seq <= $3 ORDER BY l.seq) AS l
+        )
+        SELECT (SELECT count(DISTINCT l.seq) FROM listed AS l WHERE l.failure IS NOT NULL AND l.seq <= $3),
+            (SELECT coalesce(array_agg(l.seq ORDER BY l.seq), '{}') FROM listed AS l WHERE l.seq > $3)
+        INTO own.named, own.rest;
+        {{.RefusesStrangers "own.named = cardinality(own.seqs)"}}
+    ELSE
+        rest := own.p.withheld;
+    END IF;
+
+    is_end := own.p.whole AND $3 >= own.p.page;
+    UPDATE {{.Named "position"}} AS t
+    SET seen = CASE WHEN own.is_end THEN own.b ELSE t.seen END,
+        upto = CASE WHEN own.is_end THEN NULL ELSE t.upto END,
+        done = CASE WHEN own.is_end THEN 0 ELSE $3 END,
+        page = CASE WHEN $3 < own.p.page THEN t.page END,
+        whole = $3 < own.p.page AND t.whole,
+        withheld = own.rest,
+        attempts = CASE WHEN own.is_end THEN 0 ELSE t.attempts END,
+        locked_until = CASE WHEN NOT own.is_end THEN greatest(t.locked_until, clock_timestamp() + $5) END
+    WHERE t.subscription = $1 AND t.lane = own.p.lane;
+    RETURN CASE WHEN own.is_end THEN 'ended' ELSE 'settled' END;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval) FROM PUBLIC;
+
+-- Renews the lease of the lane that the token holds, and says whether it still does.
+CREATE FUNCTION {{.Named "extend"}}(subscription text, owner_token uuid, lease interval) RETURNS boolean
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    {{.SeesAll}}
+    {{.RefusesLease "$3"}}
+    UPDATE {{.Named "position"}} AS p SET locked_until = greatest(p.locked_until, clock_timestamp() + $3)
+    WHERE p.subscription = $1 AND p.owner_token = $2 AND p.locked_until IS NOT NULL;
+    RETURN FOUND;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "extend"}}(text, uuid, interval) FROM PUBLIC;

@@ -1,0 +1,133 @@
+-- The log of an outbox: messages that are written once and never updated, for any number of subscriptions. ADR 0079
+-- has the protocol.
+CREATE SEQUENCE {{.Named "seq"}};
+
+-- What had ended when a snapshot was taken, in transaction ids plus the shift: all below low, none from high on, and
+-- of those between all but open. n counts the ticks. seq is the last number that was drawn: it only sizes batches.
+CREATE TYPE {{.Named "seen"}} AS (
+    n bigint,
+    low bigint,
+    high bigint,
+    open bigint[],
+    seq bigint
+);
+
+-- xid is the writer's top-level transaction id plus the shift, seq a draw of the row's own: see {{.Name}}_shift. The
+-- slot follows from the clock, and the slots are a ring: a slot that has not been emptied when its turn comes again
+-- just has more rows. Whatever the table takes, the table of parked messages takes, too.
+CREATE TABLE {{.Log}} (
+    xid bigint NOT NULL,
+    seq bigint NOT NULL DEFAULT nextval('{{.Named "seq"}}'),
+    id uuid NOT NULL DEFAULT {{.NewID}},
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    slot smallint NOT NULL DEFAULT floor(extract(epoch FROM clock_timestamp()) / {{.SlotSeconds}}) % {{.Slots}},
+    topic text NOT NULL,
+    key text,
+    headers jsonb,
+    payload bytea NOT NULL
+) PARTITION BY LIST (slot);
+
+CREATE INDEX {{.Own "xid_idx"}} ON {{.Log}} (xid, seq);
+{{range .EachSlot}}
+CREATE TABLE {{$.Slot .}} PARTITION OF {{$.Log}} FOR VALUES IN ({{.}});
+{{- end}}
+
+-- The one row of what holds for the whole log. shift is what ids of transactions are raised by, system the cluster that
+-- they belong to, and gone a tick that has seen all messages that have been removed.
+CREATE TABLE {{.Named "state"}} (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    shift bigint NOT NULL DEFAULT 0,
+    system bigint NOT NULL,
+    gone bigint NOT NULL DEFAULT 0
+);
+
+INSERT INTO {{.Named "state"}} (system) SELECT c.system_identifier FROM pg_control_system() AS c;
+
+CREATE TABLE {{.Named "tick"}} (
+    n bigint PRIMARY KEY,
+    at timestamptz NOT NULL, -- after the snapshot was taken
+    seen {{.Named "seen"}} NOT NULL
+);
+
+-- topics and prefixes are NULL together: then the subscription has all topics.
+CREATE TABLE {{.Named "subscription"}} (
+    name text PRIMARY KEY,
+    topics text[],
+    prefixes text[],
+    headers jsonb,
+    lanes smallint NOT NULL,
+    paused boolean NOT NULL DEFAULT false,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- All that a position has seen is settled. The other columns are about the batch in hand, which ends with what upto has
+-- seen: it is settled up to the number done; the page in hand ends with the number page; whole says that the batch ends
+-- with the page; withheld are the numbers of the page that were not handed out, and are parked when they are settled.
+-- A lane is leased while locked_until is set. The token stays when a batch ends, so that a settle can be repeated.
+CREATE TABLE {{.Named "position"}} (
+    subscription text NOT NULL REFERENCES {{.Named "subscription"}} ON DELETE CASCADE,
+    lane smallint NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    done bigint NOT NULL DEFAULT 0,
+    page bigint,
+    owner_token uuid,
+    locked_until timestamptz,
+    whole boolean NOT NULL DEFAULT false,
+    seen {{.Named "seen"}} NOT NULL,
+    upto {{.Named "seen"}},
+    withheld bigint[] NOT NULL DEFAULT '{}',
+    PRIMARY KEY (subscription, lane)
+) WITH (fillfactor = 20);
+
+-- Parked messages that keep others of their key from being handed out.
+CREATE INDEX {{.Own "parked_blocks_idx"}} ON {{.Parked}} (subscription, concurrency_key)
+    WHERE {{.Blocks ""}};
+
+-- Refuses messages that no batch would ever have: their transaction has an id that the newest tick calls ended, as in a
+-- cluster in which ids began again. It runs with its owner's rights, so that producers need none on ticks, and none of
+-- them is kept from seeing the newest. It pins no search_path, which would cost each statement of producers as much as
+-- all the rest: every name is qualified.
+CREATE FUNCTION {{.Named "guard"}}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+AS $txwork$
+DECLARE
+    own pg_catalog.int8 := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text::pg_catalog.int8
+        OPERATOR(pg_catalog.+) TG_ARGV[0]::pg_catalog.int8;
+BEGIN
+    IF (SELECT own OPERATOR(pg_catalog.<) (t.seen).high AND own OPERATOR(pg_catalog.<>) ALL ((t.seen).open)
+        FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{.Restored}}',
+            HINT = '{{.RebaseHint}}';
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "guard"}}() FROM PUBLIC;
+
+-- Sets the shift: in the default of xid, in the rules that no row may be copied or invented, and in the guard. The
+-- rules are not validated, since they hold of a row only while it is written. Logical replication and restores write as
+-- session_replication_role = replica, or before the rules are there.
+CREATE FUNCTION {{.Named "shift"}}(shift bigint) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    EXECUTE format('ALTER TABLE {{.Log}}
+        ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %1$s),
+        DROP CONSTRAINT IF EXISTS {{.Own "own_xid"}},
+        DROP CONSTRAINT IF EXISTS {{.Own "own_seq"}},
+        ADD CONSTRAINT {{.Own "own_xid"}} CHECK (xid = pg_current_xact_id()::text::bigint + %1$s
+            OR current_setting(''session_replication_role'') = ''replica'') NOT VALID,
+        ADD CONSTRAINT {{.Own "own_seq"}} CHECK (current_setting(''session_replication_role'') = ''replica''
+            OR seq = currval(''{{.Named "seq"}}'')) NOT VALID', shift);
+    EXECUTE format('CREATE OR REPLACE TRIGGER {{.Own "guard"}} AFTER INSERT ON {{.Log}}
+        FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L)', shift::text);
+    UPDATE {{.Named "state"}} AS s SET shift = $1;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "shift"}}(bigint) FROM PUBLIC;
+
+SELECT {{.Named "shift"}}(0);

@@ -1,0 +1,121 @@
+package log_test
+
+import "testing"
+
+func (f *fixture) trim(retention string) (emptied int) {
+	f.Helper()
+	f.ok(f.Pool.QueryRow(f.Context(), "CALL "+f.name+"_trim($1::interval)", retention).Scan(&emptied))
+	return emptied
+}
+
+// in writes a message into a slot.
+func (f *fixture) in(q querier, slot int, payload string) {
+	f.Helper()
+	f.exec(q, "INSERT INTO "+f.name+" (slot, topic, payload) VALUES ($1, 'topic', $2)", slot, []byte(payload))
+}
+
+func (f *fixture) slot(n int) int {
+	f.Helper()
+	return value[int](f, f.Pool, "SELECT count(*) FROM "+f.name+" WHERE slot = $1", n)
+}
+
+// pass moves positions past everything.
+func (f *fixture) pass(subscriptions ...string) {
+	f.Helper()
+	for _, s := range subscriptions {
+		f.drain(s, 1000)
+	}
+}
+
+func TestNothingIsRemovedThatAPositionNeeds(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("fast")
+	f.subscribe("slow")
+	f.in(f.Pool, 0, "a")
+	f.in(f.Pool, 1, "b")
+	f.want("fast", f.drain("fast", 10), "a", "b")
+	if n := f.trim("0"); n != 0 || f.slot(0)+f.slot(1) != 2 {
+		t.Errorf("%d slots were emptied that a position needs", n)
+	}
+	f.want("slow", f.drain("slow", 10), "a", "b")
+	if n := f.trim("1 hour"); n != 0 {
+		t.Errorf("%d slots were emptied within their retention", n)
+	}
+
+	f.in(f.Pool, 2, "c")
+	elsewhere := f.begin() // a transaction that is open, and has written nothing here, keeps nothing
+	f.exec(elsewhere, "SELECT pg_current_xact_id()")
+	open := f.begin()
+	f.in(open, 1, "late")
+	f.want("fast, once more", f.drain("fast", 10), "c")
+	f.trim("0")
+	if f.slot(0) != 0 || f.slot(1) != 1 {
+		t.Errorf("slots have %d and %d messages, want none, and the one beside that of an open transaction", f.slot(0),
+			f.slot(1))
+	}
+	f.ok(open.Commit(f.Context()))
+	f.want("fast gets what was kept", f.drain("fast", 10), "late")
+	if f.trim("0"); f.slot(1) != 2 {
+		t.Error("a slot was emptied that a position has seen in part")
+	}
+	f.want("slow, too", f.drain("slow", 10), "c", "late")
+	if f.trim("0"); f.slot(1) != 0 {
+		t.Error("a slot that all have passed was not emptied")
+	}
+	f.in(f.Pool, 0, "again")
+	f.want("an emptied slot is used again", f.drain("fast", 10), "again")
+}
+
+// A subscription that is being made keeps what it begins with, and one that would begin before what is kept is refused.
+func TestASubscriptionAndARemoval(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.in(f.Pool, 0, "a")
+	f.pass("s")
+	early := value[string](f, f.Pool, "SELECT (at - interval '1 microsecond')::text FROM "+f.name+
+		"_tick WHERE (seen).high > (SELECT min(xid) FROM "+f.name+") ORDER BY n LIMIT 1")
+	tx := f.begin()
+	f.exec(tx, "SELECT "+f.name+"_subscribe('new', start => '-infinity')")
+	if n := f.trim("0"); n != 0 || f.slot(0) != 1 {
+		t.Errorf("%d slots were emptied beside a subscription that begins with them", n)
+	}
+	f.ok(tx.Commit(f.Context()))
+	if n := f.trim("0"); n != 0 || f.slot(0) != 1 {
+		t.Errorf("%d slots were emptied that a new subscription needs", n)
+	}
+	if got := f.drain("new", 1000); got[0] != "a" {
+		t.Errorf("the new subscription begins with %q", got[0])
+	}
+	f.pass("s", "new")
+	if n := f.trim("0"); n == 0 || f.slot(0) != 0 {
+		t.Error("a slot that all have passed was not emptied")
+	}
+	_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_subscribe('late', start => $1::text::timestamptz)", early)
+	f.refused("a start before what is kept", err, "22023")
+	f.exec(f.Pool, "SELECT "+f.name+"_subscribe('late', start => '-infinity')")
+	f.in(f.Pool, 0, "new")
+	got := f.drain("late", 1000)
+	f.want("the last that a subscription from the beginning gets", got[len(got)-1:], "new")
+}
+
+// Without subscriptions nothing is kept beyond its retention, and the newest tick stays.
+func TestALogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.in(f.Pool, 0, "a")
+	f.tick()
+	f.in(f.Pool, 0, "b")
+	f.trim("1 hour")
+	if f.slot(0) != 2 {
+		t.Error("messages were removed within their retention")
+	}
+	f.trim("0")
+	if f.slot(0) != 0 {
+		t.Error("messages are kept that nobody reads")
+	}
+	if got := value[[]int64](f, f.Pool, "SELECT array_agg(n) FROM "+f.name+"_tick"); len(got) != 1 || got[0] != 2 {
+		t.Errorf("ticks %d are left, want 2", got)
+	}
+}
