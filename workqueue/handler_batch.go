@@ -76,8 +76,9 @@ type batching struct {
 // A failing is a time in which all calls of a batch's handler have failed.
 type failing struct{ since, last time.Time }
 
-// failedFor notes that all calls of a run have failed, and returns for how long those of the runs before have, too. What
-// failed too long before the run began says nothing about it: other workers may have found out that it works again.
+// failedFor notes that all calls of a run have failed, and returns for how long those of the runs before have, too.
+// What failed too long before the run began says nothing about it: other workers may have found out that it works
+// again.
 func (b *batching) failedFor(began, now time.Time, tooLong time.Duration) time.Duration {
 	f := failing{now, now}
 	if before := b.failing.Load(); before != nil && began.Sub(before.last) <= tooLong {

@@ -1,6 +1,6 @@
 -- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction
--- of the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have. Transactions
--- that are open elsewhere keep nothing.
+-- of the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have.
+-- Transactions that are open elsewhere keep nothing.
 --
 -- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
 -- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
@@ -52,8 +52,9 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, interval) FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions have passed, and deletes
--- the ticks that are older than the retention, all but the newest: positions have their own copies. It commits after each slot, so that no caller keeps its locks, and
--- cannot pin a search_path: every name is qualified, and no operator is used.
+-- the ticks that are older than the retention, all but the newest: positions have their own copies. It commits after
+-- each slot, so that no caller keeps its locks, and cannot pin a search_path: every name is qualified, and no operator
+-- is used.
 CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
