@@ -113,7 +113,7 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 // settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until another
 // session takes it.
 func (e *engine) run(d *delivery) {
-	if d.lost.Load() || !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic) {
+	if d.lost.Load() || e.topicRests(d) {
 		d.decide(d.ctx, released)
 		return
 	}
@@ -129,6 +129,11 @@ func (e *engine) run(d *delivery) {
 		call.End(d.handled())
 	}()
 	result = d.call(ctx)
+}
+
+// topicRests reports that the topic of a row has begun to rest since the row was claimed, unless the row is its probe.
+func (e *engine) topicRests(d *delivery) bool {
+	return !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic)
 }
 
 // settle settles in one transaction and returns how many rows that changed. It is guarded by the tokens, so repeating a

@@ -83,6 +83,8 @@ func (r *batchRun) unstarted(d *delivery) *Outcome {
 		return interrupted
 	case cause != nil:
 		return d.conclude(outcomeOf(cause))
+	case r.calls == 0 && r.topicRests(d):
+		return released
 	case r.calls == 0:
 		return d.leaveOutcome()
 	}
@@ -150,7 +152,7 @@ func (r *batchRun) keepUndecided(part []*delivery, each []*Outcome) (decided []*
 func (r *batchRun) endWith(o *Outcome, decided []*delivery) []*delivery {
 	for _, part := range r.parts {
 		for _, d := range part {
-			d.decide(d.ctx, o)
+			d.decide(d.ctx, d.conclude(o))
 		}
 		decided = append(decided, part...)
 	}

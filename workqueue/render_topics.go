@@ -101,8 +101,8 @@ func (v view) Rests() bool { return v.IsUnavailable && v.HasTopics() }
 // MayRest is the condition that the topic of a row can rest: its name can have a state, and the role may decide for the
 // rows of all.
 func (v view) MayRest(row string) string {
-	return fmt.Sprintf("coalesce(octet_length(%s) BETWEEN 1 AND %d, false) AND NOT row_security_active('%s')",
-		v.TopicOf(row), maxTopic, v.Function("topic"))
+	return fmt.Sprintf("coalesce(octet_length(%s) BETWEEN 1 AND %d, false)\n        AND NOT (%s)", v.TopicOf(row), maxTopic,
+		sqltext.Hides(v.Table, v.Function("topic")))
 }
 
 // Begun is the topic whose rest a row has begun; NULL for all others.

@@ -41,10 +41,11 @@ type task struct {
 	headers map[string]string
 	payload []byte
 	also    []string // further environment variables of a command, as NAME=value
+	rests   bool     // its topic rests while its receiver is unavailable
 }
 
 func messageTask(m *outbox.Delivery) task {
-	return task{m.ID.String(), m.Topic, m.Key, m.Attempt, m.Headers, m.Payload, nil}
+	return task{m.ID.String(), m.Topic, m.Key, m.Attempt, m.Headers, m.Payload, nil, true}
 }
 
 // A commander runs a command for each task.

@@ -36,10 +36,17 @@ func (w *workerRun) doing(h *workerfile.Handler) taskHandler {
 	}
 }
 
-// settledBy applies the handler's own retry limits, if it has any, instead of the row's.
+// settledBy applies the handler's own retry limits, if it has any, instead of the row's. A receiver that is unavailable
+// is no attempt of a row whose topic rests; of others it is one, since nothing would keep them from trying for ever.
 func settledBy(h *workerfile.Handler, t task, err error) error {
 	var o *workqueue.Outcome
 	chosen := errors.As(err, &o)
+	if chosen && o.IsUnavailable() {
+		if t.rests {
+			return err
+		}
+		err, chosen = o.Unwrap(), false
+	}
 	switch {
 	case err == nil || chosen && o.IsPermanent():
 		return err

@@ -94,7 +94,7 @@ func (w *workerRun) inbox() (parts []service.Part, err error) {
 func receivedTask(m *inbox.Delivery) task {
 	also := append(domainEnv("inbox", m.MaxAttempts), variable("TXWORK_CONSUMER", m.Consumer), variable("TXWORK_SOURCE",
 		m.Source), variable("TXWORK_MESSAGE_ID", m.MessageID))
-	return task{m.ID.String(), m.Topic, m.MessageID, m.Attempt, m.Headers, m.Payload, also}
+	return task{m.ID.String(), m.Topic, m.MessageID, m.Attempt, m.Headers, m.Payload, also, true}
 }
 
 func (w *workerRun) timers() ([]service.Part, error) {
@@ -122,7 +122,7 @@ func (w *workerRun) timers() ([]service.Part, error) {
 func firingTask(d *timers.Delivery) task {
 	also := append(domainEnv("timers", d.MaxAttempts), variable("TXWORK_SCHEDULED_AT",
 		d.ScheduledAt.UTC().Format(time.RFC3339Nano)), variable("TXWORK_SCHEDULE", d.Schedule))
-	return task{fmt.Sprintf("%s-%d", d.ID, d.Generation), d.Topic, d.Key, d.Attempt, d.Headers, d.Payload, also}
+	return task{fmt.Sprintf("%s-%d", d.ID, d.Generation), d.Topic, d.Key, d.Attempt, d.Headers, d.Payload, also, false}
 }
 
 // jobs handles all jobs in a middleware, because the kinds are known only once the file is read. Args are passed on
@@ -171,7 +171,7 @@ func doJob(ctx context.Context, d *jobs.Delivery, do taskHandler) error {
 	}
 	also := append(domainEnv("jobs", d.MaxAttempts), variable("TXWORK_KIND", d.Kind), variable("TXWORK_QUEUE", d.Queue),
 		variable("TXWORK_SCHEDULE", d.Schedule))
-	return do(ctx, task{d.ID.String(), d.Kind, "", d.Attempt, d.Headers, args, also})
+	return do(ctx, task{d.ID.String(), d.Kind, "", d.Attempt, d.Headers, args, also, false})
 }
 
 func domainEnv(domain string, maxAttempts int) []string {

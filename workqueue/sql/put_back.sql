@@ -10,7 +10,8 @@ by the columns that the statement assigns.
 
 A row whose destination is unavailable goes to the lane of its topic, where claims leave it while the topic rests. The
 first such row of an outage makes the topic rest, and the probe makes it rest longer; all others find that it rests and
-write no state. Topics are locked in their order, behind all rows of the transaction's other settles. */ -}}
+write no state. Nor do those that meet a transaction which is just making the topic rest: they would wait for it. If it
+rolls back, their rows are claimed again and say the same. */ -}}
 {{define "put_back" -}}
 WITH changed AS (
     UPDATE {{.Table}} AS t
@@ -51,11 +52,8 @@ WITH changed AS (
     GROUP BY changed.rule, changed.owner
 )
 {{- end}}
-{{- if .Rests}}, state AS (
-    INSERT INTO {{.Function "topic"}} AS p
-        ({{range .TopicLane}}{{.Quoted}}, {{end}}topic, unavailable_since, rests_until, rest, cause)
-    SELECT {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic, clock_timestamp(), {{.RestEnd .FirstRest}},
-        {{.FirstRest}}, coalesce(min(c.error), 'no reason given')
+{{- if .Rests}}, resting AS MATERIALIZED ( -- so that only these try the lock
+    SELECT {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic, min(c.error) AS error
     FROM changed AS c
     WHERE c.topic IS NOT NULL AND NOT EXISTS (
         SELECT FROM {{.Function "topic"}} AS k
@@ -63,6 +61,14 @@ WITH changed AS (
           AND k.unavailable_since IS NOT NULL AND (k.probe, k.probe_token) IS DISTINCT FROM (c.id, c.token))
     GROUP BY {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic
     ORDER BY {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic
+), state AS (
+    INSERT INTO {{.Function "topic"}} AS p
+        ({{range .TopicLane}}{{.Quoted}}, {{end}}topic, unavailable_since, rests_until, rest, cause)
+    SELECT {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic, clock_timestamp(), {{.RestEnd .FirstRest}},
+        {{.FirstRest}}, coalesce(c.error, 'no reason given')
+    FROM resting AS c
+    WHERE pg_try_advisory_xact_lock(hashtextextended(
+        concat_ws(' ', '{{.Function "topic"}}', {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic), 0))
     ON CONFLICT ({{range .TopicLane}}{{.Quoted}}, {{end}}topic) DO UPDATE
     SET unavailable_since = coalesce(p.unavailable_since, excluded.unavailable_since),
         rest = {{.NextRest}},

@@ -51,7 +51,14 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
         INTO own.probing
         FROM {{.Function "topic"}} AS p
         WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
-        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs';
+        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs'
+            OR own.probing.state = 'none' AND cardinality(own.probes) = own.batch;
+        IF own.probing.state = 'none' AND NOT EXISTS (
+            SELECT FROM {{.Table}} AS r
+            WHERE {{.IsAside "r"}} AND {{.TopicOf "r"}} = own.next AND r.due_at <= own.began) THEN
+            is_hungry := true; -- the next claim has what this one sets aside
+            CONTINUE; -- and no row of the topic is locked for nothing
+        END IF;
         PERFORM FROM {{.Function "topic"}} AS p
         WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next
           AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
@@ -66,7 +73,7 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
             paused := array_remove(own.paused, own.next);
             available := own.available || own.next;
             available_since := own.available_since || own.probing.unavailable_since::timestamptz;
-            IF own.next <> ALL (own.lanes || own.busy) THEN -- of a caller who names lanes
+            IF own.lanes IS NOT NULL AND own.next <> ALL (own.lanes || own.busy) THEN -- others look below
                 lanes := own.lanes || own.next;
                 lanes_due := own.lanes_due || '-infinity'::timestamptz;
                 lanes_id := own.lanes_id || '00000000-0000-0000-0000-000000000000'::uuid;
@@ -74,7 +81,6 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
             END IF;
             CONTINUE;
         END IF;
-        EXIT WHEN cardinality(own.probes) = own.batch;
         SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
         FROM {{.Table}} AS r
         WHERE {{.IsAside "r"}} AND {{.TopicOf "r"}} = own.next AND r.due_at <= own.began
@@ -82,7 +88,7 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            is_hungry := true; -- the next claim has what this one sets aside
+            is_hungry := true;
             CONTINUE;
         END IF;
         of_lanes := own.of_lanes || own.probing.ctid;
