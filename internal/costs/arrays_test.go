@@ -14,6 +14,9 @@ import (
 // arrayDomains are the directories whose SQL works on batches of rows.
 var arrayDomains = []string{"workqueue", "outbox", "inbox", "timers", "jobs", "reaper"}
 
+// noArrays is the SQL that no domain runs yet, see ADR 0079.
+const noArrays = "outbox/internal"
+
 // An arrayStatement is a statement in a .sql file, or in a function there, that takes an array apart or looks for its
 // elements.
 type arrayStatement struct {
@@ -49,7 +52,8 @@ func arrayStatements(t *testing.T) (list []arrayStatement) {
 	for _, domain := range arrayDomains {
 		root := filepath.Join("..", "..", domain)
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".sql" || strings.Contains(path, "testdata") {
+			if err != nil || filepath.Ext(path) != ".sql" || strings.Contains(path, "testdata") ||
+				strings.Contains(filepath.ToSlash(path), noArrays) {
 				return err
 			}
 			source, err := os.ReadFile(path)
