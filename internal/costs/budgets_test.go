@@ -50,10 +50,10 @@ const (
 	claimWAL  = 180 // measured: 172
 	ackWAL    = 262 // measured: 251 to 252
 
-	limitedClaimWAL = 830 // measured: 791
+	limitedClaimWAL = 870 // measured: 791
 	limitedAckWAL   = 312 // measured: 292 to 297
-	ratedClaimWAL   = 374 // measured: 356
-	bothClaimWAL    = 940 // measured: 896
+	ratedClaimWAL   = 392 // measured: 356
+	bothClaimWAL    = 990 // measured: 896 to 943
 )
 
 // The table process after 2,000 beats of 40 processes, and the write-ahead log of one.

@@ -367,7 +367,14 @@ BEGIN
         INTO own.probing
         FROM "{{schema}}"."inbox_topic" AS p
         WHERE p."consumer" = own.topic_lane AND p.topic = own.next;
-        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs';
+        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs'
+            OR own.probing.state = 'none' AND cardinality(own.probes) = own.batch;
+        IF own.probing.state = 'none' AND NOT EXISTS (
+            SELECT FROM "{{schema}}"."inbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = own.next AND r.due_at <= own.began) THEN
+            is_hungry := true; -- the next claim has what this one sets aside
+            CONTINUE; -- and no row of the topic is locked for nothing
+        END IF;
         PERFORM FROM "{{schema}}"."inbox_topic" AS p
         WHERE p."consumer" = own.topic_lane AND p.topic = own.next
           AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
@@ -382,7 +389,7 @@ BEGIN
             paused := array_remove(own.paused, own.next);
             available := own.available || own.next;
             available_since := own.available_since || own.probing.unavailable_since::timestamptz;
-            IF own.next <> ALL (own.lanes || own.busy) THEN -- of a caller who names lanes
+            IF own.lanes IS NOT NULL AND own.next <> ALL (own.lanes || own.busy) THEN -- others look below
                 lanes := own.lanes || own.next;
                 lanes_due := own.lanes_due || '-infinity'::timestamptz;
                 lanes_id := own.lanes_id || '00000000-0000-0000-0000-000000000000'::uuid;
@@ -390,7 +397,6 @@ BEGIN
             END IF;
             CONTINUE;
         END IF;
-        EXIT WHEN cardinality(own.probes) = own.batch;
         SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
         FROM "{{schema}}"."inbox" AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = own.next AND r.due_at <= own.began
@@ -398,7 +404,7 @@ BEGIN
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            is_hungry := true; -- the next claim has what this one sets aside
+            is_hungry := true;
             CONTINUE;
         END IF;
         of_lanes := own.of_lanes || own.probing.ctid;
@@ -960,7 +966,14 @@ BEGIN
         INTO own.probing
         FROM "{{schema}}"."inbox_topic" AS p
         WHERE p."consumer" = own.topic_lane AND p.topic = own.next;
-        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs';
+        CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs'
+            OR own.probing.state = 'none' AND cardinality(own.probes) = own.batch;
+        IF own.probing.state = 'none' AND NOT EXISTS (
+            SELECT FROM "{{schema}}"."inbox" AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = own.next AND r.due_at <= own.began) THEN
+            is_hungry := true; -- the next claim has what this one sets aside
+            CONTINUE; -- and no row of the topic is locked for nothing
+        END IF;
         PERFORM FROM "{{schema}}"."inbox_topic" AS p
         WHERE p."consumer" = own.topic_lane AND p.topic = own.next
           AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
@@ -975,7 +988,7 @@ BEGIN
             paused := array_remove(own.paused, own.next);
             available := own.available || own.next;
             available_since := own.available_since || own.probing.unavailable_since::timestamptz;
-            IF own.next <> ALL (own.lanes || own.busy) THEN -- of a caller who names lanes
+            IF own.lanes IS NOT NULL AND own.next <> ALL (own.lanes || own.busy) THEN -- others look below
                 lanes := own.lanes || own.next;
                 lanes_due := own.lanes_due || '-infinity'::timestamptz;
                 lanes_id := own.lanes_id || '00000000-0000-0000-0000-000000000000'::uuid;
@@ -983,7 +996,6 @@ BEGIN
             END IF;
             CONTINUE;
         END IF;
-        EXIT WHEN cardinality(own.probes) = own.batch;
         SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
         FROM "{{schema}}"."inbox" AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r."consumer" = own.topic_lane AND left(coalesce(nullif(r."topic", ''), r."source"), 255) = own.next AND r.due_at <= own.began
@@ -991,7 +1003,7 @@ BEGIN
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            is_hungry := true; -- the next claim has what this one sets aside
+            is_hungry := true;
             CONTINUE;
         END IF;
         of_lanes := own.of_lanes || own.probing.ctid;
@@ -1584,12 +1596,18 @@ LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) 
         WITH changed AS (
     UPDATE "{{schema}}"."inbox" AS t
     SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE CASE WHEN coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."inbox_topic"') THEN t.due_at ELSE clock_timestamp() + (interval '10000 ms') * (1 - 0.2 * random()) END END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE CASE WHEN coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false)
+        AND NOT (pg_catalog.row_security_active('"{{schema}}"."inbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass)) THEN t.due_at ELSE clock_timestamp() + (interval '10000 ms') * (1 - 0.2 * random()) END END,
     completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
-        waiting = t.cancelled_at IS NULL AND coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."inbox_topic"'),
-        aside = CASE WHEN t.cancelled_at IS NULL AND coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."inbox_topic"') THEN true END,
+        waiting = t.cancelled_at IS NULL AND coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false)
+        AND NOT (pg_catalog.row_security_active('"{{schema}}"."inbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass)),
+        aside = CASE WHEN t.cancelled_at IS NULL AND coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false)
+        AND NOT (pg_catalog.row_security_active('"{{schema}}"."inbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass)) THEN true END,
         attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
         last_error = CASE
             WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
@@ -1599,13 +1617,12 @@ LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) 
             generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
     WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
-        t."consumer", CASE WHEN coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false) AND NOT row_security_active('"{{schema}}"."inbox_topic"') THEN left(coalesce(nullif(t."topic", ''), t."source"), 255) END AS topic,
+        t."consumer", CASE WHEN coalesce(octet_length(left(coalesce(nullif(t."topic", ''), t."source"), 255)) BETWEEN 1 AND 255, false)
+        AND NOT (pg_catalog.row_security_active('"{{schema}}"."inbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."inbox_topic"'::pg_catalog.regclass)) THEN left(coalesce(nullif(t."topic", ''), t."source"), 255) END AS topic,
         s.token, s.error
-), state AS (
-    INSERT INTO "{{schema}}"."inbox_topic" AS p
-        ("consumer", topic, unavailable_since, rests_until, rest, cause)
-    SELECT c."consumer", c.topic, clock_timestamp(), clock_timestamp() + (interval '500 ms') * (1 - 0.2 * random()),
-        interval '500 ms', coalesce(min(c.error), 'no reason given')
+), resting AS MATERIALIZED ( -- so that only these try the lock
+    SELECT c."consumer", c.topic, min(c.error) AS error
     FROM changed AS c
     WHERE c.topic IS NOT NULL AND NOT EXISTS (
         SELECT FROM "{{schema}}"."inbox_topic" AS k
@@ -1613,6 +1630,14 @@ LEFT JOIN "{{schema}}"."inbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) 
           AND k.unavailable_since IS NOT NULL AND (k.probe, k.probe_token) IS DISTINCT FROM (c.id, c.token))
     GROUP BY c."consumer", c.topic
     ORDER BY c."consumer", c.topic
+), state AS (
+    INSERT INTO "{{schema}}"."inbox_topic" AS p
+        ("consumer", topic, unavailable_since, rests_until, rest, cause)
+    SELECT c."consumer", c.topic, clock_timestamp(), clock_timestamp() + (interval '500 ms') * (1 - 0.2 * random()),
+        interval '500 ms', coalesce(c.error, 'no reason given')
+    FROM resting AS c
+    WHERE pg_try_advisory_xact_lock(hashtextextended(
+        concat_ws(' ', '"{{schema}}"."inbox_topic"', c."consumer", c.topic), 0))
     ON CONFLICT ("consumer", topic) DO UPDATE
     SET unavailable_since = coalesce(p.unavailable_since, excluded.unavailable_since),
         rest = CASE WHEN p.unavailable_since IS NULL THEN p.first_rest ELSE least(2 * p.rest, p.longest_rest) END,
