@@ -193,7 +193,11 @@ var notFollowed = map[string][]string{
 		"try again later", "roll back, and try again", "keep inserting and deleting timer", "failed, see below",
 		"'txwork doctor' names these", "see 'txwork jobs queues'", "'txwork list' shows them",
 	},
+	"no program runs a log yet, see ADR 0079": {
+		"Start later, or at -infinity", "{{.RebaseHint}}", "_tick() outside of transactions",
+	},
 	"it tells the program's author what to write": {
+		"call BatchTx once",
 		"use POST", "set a retention that outlasts the wait", "to undo the writes, return an error", "make a new one",
 		"call Tx once", "call Handle or HandleAll before Run",
 		"register handlers before Run", "run what has to run at the start of a process", "name the zone",
