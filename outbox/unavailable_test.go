@@ -354,7 +354,7 @@ func TestRelaysBesideADestinationThatIsAway(t *testing.T) {
 				"(attempts > status OR status NOT IN (0, 1))", poison[1]); n > 0 {
 				t.Errorf("%d messages used up an attempt or ended", n)
 			}
-			// Until the first settle has committed, each message may be tried. Without a rest they would be tried again.
+			// Until the first settle has committed, each message may be tried. Without a rest, again and again.
 			if n := b.calls.Load(); n > 2*sick {
 				t.Errorf("%d handlers met the outage", n)
 			}
