@@ -62,9 +62,14 @@ type BatchHandler = func(ctx context.Context, tx pgx.Tx, batch []*Delivery) ([]e
 // the source.
 func (d *Delivery) topicOrSource() string { return cmp.Or(d.Topic, d.Source) }
 
-// process passes a claimed message to its handler, in the transaction that settles it. Without a handler it only
-// completes the delivery, for a batch.
+// process passes a claimed message to its handler, in the transaction that settles it.
 func (b *Inbox) process(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
+	d := b.complete(c)
+	return c.Tx(ctx, func(tx pgx.Tx) error { return h(ctx, tx, d) })
+}
+
+// complete sets the fields of a delivery that the claim does not.
+func (b *Inbox) complete(c *workqueue.Claim[Delivery]) *Delivery {
 	d := &c.Body
 	d.ID, d.Topic, d.Headers = c.ID, d.topicOrSource(), c.Headers
 	d.Attempt, d.MaxAttempts, d.ReceivedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
@@ -72,10 +77,7 @@ func (b *Inbox) process(ctx context.Context, c *workqueue.Claim[Delivery], h Han
 	if d.Payload == nil {
 		d.Payload = []byte{}
 	}
-	if h == nil {
-		return nil
-	}
-	return c.Tx(ctx, func(tx pgx.Tx) error { return h(ctx, tx, d) })
+	return d
 }
 
 // processBatch passes claimed messages to their handler, in the transaction that settles them.
@@ -85,10 +87,7 @@ func (b *Inbox) processBatch(h BatchHandler) workqueue.BatchHandler[Delivery] {
 	}
 	deliver := func(ctx context.Context, c *workqueue.Claim[Delivery],
 		to func(context.Context, *Delivery) error) error {
-		if err := b.process(ctx, c, nil); err != nil {
-			return err
-		}
-		return to(ctx, &c.Body)
+		return to(ctx, b.complete(c))
 	}
 	return func(ctx context.Context, claims []*workqueue.Claim[Delivery]) ([]error, error) {
 		return workqueue.BatchTx(ctx, claims, func(tx pgx.Tx) ([]error, error) {

@@ -202,17 +202,7 @@ func TestALimitIsExactBesideRollbacksAndLostSessions(t *testing.T) {
 	f.enqueueMany(600)
 	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
 	defer stop()
-	var all sync.WaitGroup
-	for range clients {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				if err := f.disorder(ctx); err != nil && ctx.Err() == nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
+	all := f.disorderly(ctx, clients, 0)
 	for ctx.Err() == nil {
 		n := ask[int](f, f.named("SELECT count(*) FROM % WHERE status = 1"))
 		if n > limit {
@@ -228,6 +218,25 @@ func TestALimitIsExactBesideRollbacksAndLostSessions(t *testing.T) {
 	f.exec(f.named("UPDATE % SET due_at = now() WHERE status = 0"))
 	f.enqueueMany(10)
 	equal(t, "claimed in the end", f.claimed(100), limit)
+}
+
+// disorderly starts clients that work in disorder until the context ends, with pauses of less than the given time.
+func (f *fixture) disorderly(ctx context.Context, clients int, pause time.Duration) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if err := f.disorder(ctx); err != nil && ctx.Err() == nil {
+					f.Error(err)
+					return
+				}
+				if pause > 0 {
+					pgtest.Pass(rand.N(pause))
+				}
+			}
+		})
+	}
+	return &all
 }
 
 // disorder is one round of a client that does not always finish what it began.

@@ -302,7 +302,8 @@ func TestWhatARateAdmits(t *testing.T) {
 // later moves the starts that were taken back by as much as the clock would have gone on.
 func (f *fixture) later(d time.Duration) {
 	f.Helper()
-	f.exec(f.named("UPDATE %_start SET at = at - $1 - 1000000000000000"), d.Microseconds()) // none meets another's place
+	// In two steps, so that none meets another's place.
+	f.exec(f.named("UPDATE %_start SET at = at - $1 - 1000000000000000"), d.Microseconds())
 	f.exec(f.named("UPDATE %_start SET at = at + 1000000000000000"))
 }
 

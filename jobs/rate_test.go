@@ -2,14 +2,11 @@ package jobs_test
 
 import (
 	"context"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 )
 
@@ -65,19 +62,7 @@ func TestARateIsExactBesideRollbacksAndLostSessions(t *testing.T) {
 	f.enqueueMany(600)
 	ctx, stop := context.WithTimeout(t.Context(), 6*time.Second)
 	defer stop()
-	var all sync.WaitGroup
-	for range clients {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				if err := f.disorder(ctx); err != nil && ctx.Err() == nil {
-					t.Error(err)
-					return
-				}
-				pgtest.Pass(time.Duration(rand.IntN(10)) * time.Millisecond)
-			}
-		})
-	}
-	all.Wait()
+	f.disorderly(ctx, clients, 10*time.Millisecond).Wait()
 	const spans = `SELECT coalesce(min(s.next - s.at), 1e9)::bigint
 		FROM (SELECT at, lead(at) OVER (ORDER BY at) AS next FROM %_start) AS s`
 	if least := ask[int64](f, f.named(spans)); least < 1_000_000/rate {
@@ -89,8 +74,8 @@ func TestARateIsExactBesideRollbacksAndLostSessions(t *testing.T) {
 	early := ask[int](f, f.named(`SELECT count(*) FROM %_start AS s JOIN % AS t ON t.id = s.job_id
 		WHERE t.status = 1 AND to_timestamp(s.at / 1e6) > t.locked_until - interval '60 s'`))
 	equal(t, "starts before the time of their span", early, 0)
-	equal(t, "jobs that ran without a start", ask[int](f, f.named(
-		"SELECT count(*) FROM % AS t WHERE attempts > 0 AND NOT EXISTS (SELECT FROM %_start AS s WHERE s.job_id = t.id)")), 0)
+	equal(t, "jobs that ran without a start", ask[int](f, f.named("SELECT count(*) FROM % AS t WHERE attempts > 0 AND "+
+		"NOT EXISTS (SELECT FROM %_start AS s WHERE s.job_id = t.id)")), 0)
 }
 
 // With a burst of one, a start has no part of the time of the one before it.

@@ -197,8 +197,7 @@ func (d *delivery) leaveOutcome() (o *Outcome) {
 func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	defer func() {
 		if r := recover(); r != nil {
-			result = retried(fmt.Errorf("panic: %v\n%s", r, debug.Stack())).read()
-			result.errorType = "panic"
+			result = panicked(r)
 		}
 	}()
 	if d.unreadable != nil {
@@ -206,7 +205,7 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	}
 	if timeout := d.engine.handling.HandlerTimeout; timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
+		ctx, cancel = withTimeout(ctx, timeout)
 		defer cancel()
 	}
 	err := d.engine.handle(ctx, d)
@@ -214,6 +213,18 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 		err = d.txErr // a handler that drops this error must not ack what was rolled back
 	}
 	return outcomeOf(err)
+}
+
+// panicked is the outcome of a handler that has panicked with r, with the stack of its goroutine.
+func panicked(r any) *Outcome {
+	o := retried(fmt.Errorf("panic: %v\n%s", r, debug.Stack())).read()
+	o.errorType = "panic"
+	return o
+}
+
+// withTimeout is the context of a handler whose calls may take so long.
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
 }
 
 // conclude makes the outcome from the handler's result and from the reason for which its context was cancelled.

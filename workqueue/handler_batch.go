@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -175,7 +174,7 @@ func (c *batchCall) end() {
 func (b *batching) call(ctx context.Context, timeout time.Duration, rows []*delivery) (each []*Outcome, all *Outcome) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
+		ctx, cancel = withTimeout(ctx, timeout)
 		defer cancel()
 	}
 	all = ended
@@ -184,8 +183,7 @@ func (b *batching) call(ctx context.Context, timeout time.Duration, rows []*deli
 		defer close(returned)
 		defer func() {
 			if r := recover(); r != nil {
-				all = retried(fmt.Errorf("panic: %v\n%s", r, debug.Stack())).read()
-				all.errorType = "panic"
+				all = panicked(r)
 			}
 		}()
 		results, err := b.handle(ctx, rows)

@@ -86,8 +86,8 @@ func (handlerTx) Commit(context.Context) error {
 func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 	table := d.engine.table
 	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, 1)
-	s := &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: d.engine.stored(ctx, o)}
-	done, err := (&Queue{table: table, exec: tx}).settle(ctx, []*settlement{s}, triedOnce)
+	batch := []*settlement{d.settledIn(ctx, o)}
+	done, err := (&Queue{table: table, exec: tx}).settle(ctx, batch, triedOnce)
 	if err == nil && len(done.ids) == 0 {
 		err = &SettleError{Table: table.Name(), Lost: []uuid.UUID{d.ID}}
 	}
@@ -95,7 +95,7 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 		d.abort(ErrLeaseLost)
 	}
 	if err == nil {
-		if err = d.commit(ctx, tx.tx, s); err != nil {
+		if err = commitSettled(ctx, tx.tx, []*delivery{d}, batch); err != nil {
 			done = settleResult{}
 		}
 	}
@@ -103,13 +103,25 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 	return err
 }
 
-func (d *delivery) commit(ctx context.Context, tx pgx.Tx, s *settlement) error {
-	d.settling.Store(true)
+// settledIn is how the handler's transaction settles the claim.
+func (d *delivery) settledIn(ctx context.Context, o *Outcome) *settlement {
+	return &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: d.engine.stored(ctx, o)}
+}
+
+// commitSettled commits a handler's transaction, which has settled all of the rows.
+func commitSettled(ctx context.Context, tx pgx.Tx, rows []*delivery, batch []*settlement) error {
+	for _, d := range rows {
+		d.settling.Store(true)
+	}
 	if err := tx.Commit(ctx); err != nil {
-		d.settling.Store(false)
+		for _, d := range rows {
+			d.settling.Store(false)
+		}
 		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
 	}
-	d.byTx.Store(s)
+	for i, d := range rows {
+		d.byTx.Store(batch[i])
+	}
 	return nil
 }
 

@@ -112,9 +112,7 @@ func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []
 	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(rows))
 	batch := make([]*settlement, len(rows))
 	for i, d := range rows {
-		o := outcomeOf(results[i])
-		batch[i] = &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o,
-			message: e.stored(ctx, o)}
+		batch[i] = d.settledIn(ctx, outcomeOf(results[i]))
 	}
 	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, triedOnce)
 	if !fault.IsUnsettled(err) && len(done.ids) < len(rows) {
@@ -123,7 +121,7 @@ func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []
 		return true, nil
 	}
 	if err == nil {
-		err = commitBatch(ctx, tx.tx, rows, batch)
+		err = commitSettled(ctx, tx.tx, rows, batch)
 	}
 	if err != nil {
 		done = settleResult{}
@@ -146,20 +144,4 @@ func abortUnsettled(rows []*delivery, settled []uuid.UUID) (lost []uuid.UUID) {
 		}
 	}
 	return lost
-}
-
-func commitBatch(ctx context.Context, tx pgx.Tx, rows []*delivery, batch []*settlement) error {
-	for _, d := range rows {
-		d.settling.Store(true)
-	}
-	if err := tx.Commit(ctx); err != nil {
-		for _, d := range rows {
-			d.settling.Store(false)
-		}
-		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
-	}
-	for i, d := range rows {
-		d.byTx.Store(batch[i])
-	}
-	return nil
 }

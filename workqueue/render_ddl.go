@@ -93,17 +93,6 @@ func refuseLease(param, name, format string) string {
 		MaxLease/time.Second), "Take a lease that a dead worker may hold its rows for, and extend it while they run.")
 }
 
-// refuseSession refuses sessions in which what a function does would fail at random, or leave the notes of triggers
-// unwritten.
-func refuseSession(what string) string {
-	return fmt.Sprintf(`IF current_setting('transaction_isolation') <> 'read committed'
-        OR current_setting('session_replication_role') = 'replica' THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = '%s needs READ COMMITTED, and triggers that run',
-            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
-    END IF;`, what)
-}
-
 // refuseIDs refuses a list of ids that no call of the Go API has.
 func refuseIDs(param string) string { return sqltext.Listed(param, "ids", MaxBatch) }
 

@@ -213,7 +213,7 @@ func (v view) FetchChecks() []string {
 			"        AND array_position(%[1]s, NULL) IS NULL", v.HeardArgument(), MaxBatch), "heard",
 			fmt.Sprintf("must be at most %d payloads, none of them NULL", MaxBatch),
 			"Pass sweep => true instead of the payloads."),
-		refuseSession("a fetch"))
+		sqltext.RefuseSession("a fetch"))
 }
 
 // RefusesCursor refuses a cursor, of a fetch or of a fold, that is not of a form.
@@ -253,13 +253,10 @@ func (view) LostTogether(row string) string { return sqltext.LostLeases(row, "to
 func (view) ProbeWait() float64 { return lookForTopicsEvery.Seconds() }
 
 // FetchIdleBound bounds how long a caller may be idle after a fetch.
-func (v view) FetchIdleBound() string { return v.IdleBound("$2") }
+func (view) FetchIdleBound() string { return sqltext.IdleBound("$2") }
 
 // BusyPause is in how many seconds a claim asks again that got fewer permits than are free: others have locked them.
 func (view) BusyPause() string { return "0.05" }
-
-// IdleBound is idleBound for the templates.
-func (view) IdleBound(most string) string { return idleBound(most) }
 
 // FetchedTable, CursorVersion and so on are the constants for the template.
 func (v view) FetchedTable() string { return v.spec.Name() }

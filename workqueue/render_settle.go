@@ -116,7 +116,7 @@ func (v view) settleFunctions() []sqlFunction {
 		Name: "settle_rows", returns: "jsonb", params: []sqlParam{{"outcome", "text", ""}, idsParam,
 			{"tokens", "uuid[]", ""}, {"delays", "bigint[]", ""}, {"times", "timestamptz[]", ""},
 			{"errors", "text[]", ""}, {"strict", "boolean", ""}},
-		checks:  []string{refuseSession("a settle")},
+		checks:  []string{sqltext.RefuseSession("a settle")},
 		settles: &settling{file: "settle_rows", Outcomes: v.eachSettled(), Rows: "ids", StrictArgument: "$7"},
 	}, {
 		Name: "settle", returns: told, params: []sqlParam{{"outcomes", "jsonb", ""}, strict},
@@ -141,7 +141,7 @@ func (v view) settleFunctions() []sqlFunction {
 		checks: append(held, refuseLease("$3", "lease", "interval '%d seconds'"),
 			sqltext.RefuseUnless(fmt.Sprintf("$4 IS NULL OR $4 BETWEEN interval '0' AND interval '%d hours'",
 				maxDelay/time.Hour), "within", fmt.Sprintf("must be between 0 and %d hours", maxDelay/time.Hour),
-				"NULL is the table's own."), refuseSession("a settle")),
+				"NULL is the table's own."), sqltext.RefuseSession("a settle")),
 		settles: &settling{file: "settle_extend", Outcome: v.extended()},
 	}, sqlFunction{
 		Name: "complete", returns: "void", params: []sqlParam{ownerParam, {"id", "uuid", ""}},
@@ -229,8 +229,8 @@ func (settling) Same(expr string) string {
 // Shortened is shortened for the template.
 func (settling) Shortened(param string) string { return shortened(param) }
 
-// IdleBound is idleBound for settles.
-func (settling) IdleBound() string { return idleBound(settledIdle) }
+// IdleBound bounds how long a caller may be idle after a settle.
+func (settling) IdleBound() string { return sqltext.IdleBound(settledIdle) }
 
 // Wrong refuses an element of settle's outcomes, by its place.
 func (settling) Wrong(place, text string) string {

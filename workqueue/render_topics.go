@@ -101,8 +101,13 @@ func (v view) Rests() bool { return v.IsUnavailable && v.HasTopics() }
 // MayRest is the condition that the topic of a row can rest: its name can have a state, and the role may decide for the
 // rows of all.
 func (v view) MayRest(row string) string {
-	return fmt.Sprintf("coalesce(octet_length(%s) BETWEEN 1 AND %d, false)\n        AND NOT (%s)", v.TopicOf(row), maxTopic,
-		sqltext.Hides(v.Table, v.Function("topic")))
+	return fmt.Sprintf("coalesce(octet_length(%s) BETWEEN 1 AND %d, false)\n        AND NOT (%s)", v.TopicOf(row),
+		maxTopic, sqltext.Hides(v.Table, v.Function("topic")))
+}
+
+// MayProbe is the condition that a row may probe the destination of the topic that sort_out.sql looks at.
+func (v view) MayProbe(row string) string {
+	return fmt.Sprintf("%s AND %s = own.next AND %s.due_at <= own.began", v.IsAside(row), v.TopicOf(row), row)
 }
 
 // Begun is the topic whose rest a row has begun; NULL for all others.

@@ -309,7 +309,7 @@ func (m manyView) Refused() string {
 func (m manyView) Messages() string {
 	var list []string
 	for _, c := range m.spec.writerChecks() {
-		list = append(list, "'"+strings.ReplaceAll(c.Parameter+" "+c.Message, "'", "''")+"'")
+		list = append(list, sqltext.Literal(c.Parameter+" "+c.Message))
 	}
 	if m.within != nil {
 		list = append(list, "'it must not be unique, since it has to be a row of its own'")

@@ -23,7 +23,8 @@ const everything = `
 	LANGUAGE sql AS $$SELECT want, 0::double precision, true, NULL$$;
 	CREATE FUNCTION notes_starts(topic text, want integer) RETURNS bigint[] LANGUAGE sql AS 'SELECT NULL::bigint[]';
 	CREATE FUNCTION notes_permit(topic text, want integer) RETURNS integer[] LANGUAGE sql AS 'SELECT NULL::integer[]';
-	CREATE FUNCTION notes_take(topic text, owner_token uuid, ids uuid[], permits integer[], starts bigint[]) RETURNS void LANGUAGE sql AS '';
+	CREATE FUNCTION notes_take(topic text, owner_token uuid, ids uuid[], permits integer[], starts bigint[])
+	RETURNS void LANGUAGE sql AS '';
 	CREATE FUNCTION notes_give_start(topic text, owner_token uuid, ids uuid[]) RETURNS void LANGUAGE sql AS ''`
 
 // quota is a rule that lets rows pass until a quota that the database keeps is used up.
@@ -35,7 +36,8 @@ const quota = `
 	LANGUAGE sql AS $$SELECT least(q.n, want), 0.02::double precision, true, 'rate' FROM $quota AS q FOR UPDATE$$;
 	CREATE FUNCTION notes_starts(topic text, want integer) RETURNS bigint[] LANGUAGE sql AS 'SELECT NULL::bigint[]';
 	CREATE FUNCTION notes_permit(topic text, want integer) RETURNS integer[] LANGUAGE sql AS 'SELECT NULL::integer[]';
-	CREATE FUNCTION notes_take(topic text, owner_token uuid, ids uuid[], permits integer[], starts bigint[]) RETURNS void LANGUAGE sql AS '
+	CREATE FUNCTION notes_take(topic text, owner_token uuid, ids uuid[], permits integer[], starts bigint[])
+	RETURNS void LANGUAGE sql AS '
 		UPDATE $quota SET n = n - cardinality(ids);
 		INSERT INTO $taken SELECT unnest(ids)';
 	CREATE FUNCTION notes_give_start(topic text, owner_token uuid, ids uuid[]) RETURNS void LANGUAGE sql AS '

@@ -134,7 +134,8 @@ func TestSideTablesShowWhatTheirRowsShow(t *testing.T) {
 	}
 	acme := f.tenant("acme")
 	f.exec(f.db.Pool, "INSERT INTO jobs_slot (job_id, queue) VALUES ($1, 'globex.q')", uuid.New())
-	f.exec(f.db.Pool, "INSERT INTO jobs_start (queue, at, job_id, owner_token) VALUES ('globex.q', 0, $1, $1)", uuid.New())
+	f.exec(f.db.Pool, "INSERT INTO jobs_start (queue, at, job_id, owner_token) VALUES ('globex.q', 0, $1, $1)",
+		uuid.New())
 	for _, change := range []string{"UPDATE jobs_queue SET paused = true", "DELETE FROM jobs_queue",
 		"DELETE FROM jobs_slot", "UPDATE jobs_slot SET queue = 'acme.q'", "DELETE FROM jobs_start",
 		"UPDATE jobs_start SET at = 0"} {
@@ -144,7 +145,8 @@ func TestSideTablesShowWhatTheirRowsShow(t *testing.T) {
 	}
 	for _, change := range []string{"INSERT INTO jobs_queue (name, paused) VALUES ('globex.r', true)",
 		"INSERT INTO jobs_slot (job_id, queue) SELECT gen_random_uuid(), 'globex.q'",
-		"INSERT INTO jobs_start (queue, at, job_id, owner_token) SELECT 'globex.q', 1, gen_random_uuid(), gen_random_uuid()"} {
+		"INSERT INTO jobs_start (queue, at, job_id, owner_token) " +
+			"SELECT 'globex.q', 1, gen_random_uuid(), gen_random_uuid()"} {
 		f.refuses(acme, forbidden, change)
 	}
 	f.refuses(acme, forbidden, "INSERT INTO jobs_attempt SELECT gen_random_uuid(), 1, now(), 'failed', 'forged'")

@@ -9,13 +9,15 @@ import (
 // not true. All functions refuse in this way: with SQLSTATE 22023, the parameter in COLUMN and at the beginning of the
 // text, and a hint that says what to do.
 func RefuseUnless(condition, parameter, message, hint string) string {
-	literal := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	return fmt.Sprintf(`IF (%s) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = %s,
             MESSAGE = %s,
             HINT = %s;
-    END IF;`, condition, literal(parameter), literal(parameter+" "+message), literal(hint))
+    END IF;`, condition, Literal(parameter), Literal(parameter+" "+message), Literal(hint))
 }
+
+// Literal quotes a text for a function's body.
+func Literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // Bounded refuses a number of rows that is not between 1 and the most that the Go API takes. NULL as a limit would be
 // all rows.

@@ -3808,7 +3808,7 @@ AS $txwork$
 #variable_conflict use_column
 DECLARE
     rule "{{schema}}"."jobs_queue"%ROWTYPE;
-    moment bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000);
+    moment bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     length bigint;
     depth bigint;
     next bigint;

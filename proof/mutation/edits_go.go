@@ -113,8 +113,8 @@ var goEdits = []edit{
 		old: "	w.release(w.flow.Drain())\n", new: "", suites: test("workqueue", "TestShutdown")},
 
 	{name: "a handler's writes survive a lost lease", file: "workqueue/handler_tx.go",
-		old: "	if err == nil {\n		if err = d.commit(ctx, tx.tx, s); err != nil {\n",
-		new: "	{\n		if err = d.commit(ctx, tx.tx, s); err != nil {\n", suites: test("workqueue", "TestTx")},
+		old: "	if err == nil {\n		if err = commitSettled(ctx, tx.tx, []*delivery{d}, batch); err != nil {\n",
+		new: "	{\n		if err = commitSettled(ctx, tx.tx, []*delivery{d}, batch); err != nil {\n", suites: test("workqueue", "TestTx")},
 	{name: "a repeated settle commits the writes twice", file: "workqueue/handler_tx.go",
 		old: "if err == nil && len(done.ids) == 0 {", new: "if false && len(done.ids) == 0 {",
 		suites: test("workqueue", "TestTx")},

@@ -11,7 +11,7 @@ FROM (
     UNION ALL
     (SELECT min(p.rests_until)
     FROM {{.Function "topic"}} AS p
-    WHERE (p.paused OR p.unavailable_since IS NOT NULL) AND p.unavailable_since IS NOT NULL AND NOT p.paused
+    WHERE p.unavailable_since IS NOT NULL AND NOT p.paused
       AND EXISTS (
         SELECT FROM {{.Table}} AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r.due_at <= now()

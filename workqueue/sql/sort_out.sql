@@ -55,7 +55,7 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
             OR own.probing.state = 'none' AND cardinality(own.probes) = own.batch;
         IF own.probing.state = 'none' AND NOT EXISTS (
             SELECT FROM {{.Table}} AS r
-            WHERE {{.IsAside "r"}} AND {{.TopicOf "r"}} = own.next AND r.due_at <= own.began) THEN
+            WHERE {{.MayProbe "r"}}) THEN
             is_hungry := true; -- the next claim has what this one sets aside
             CONTINUE; -- and no row of the topic is locked for nothing
         END IF;
@@ -83,7 +83,7 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
         END IF;
         SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
         FROM {{.Table}} AS r
-        WHERE {{.IsAside "r"}} AND {{.TopicOf "r"}} = own.next AND r.due_at <= own.began
+        WHERE {{.MayProbe "r"}}
         ORDER BY {{.AsideOrder "r"}}
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;

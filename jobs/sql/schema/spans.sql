@@ -25,7 +25,7 @@ AS $txwork$
 #variable_conflict use_column
 DECLARE
     rule {{.Queue}}%ROWTYPE;
-    moment bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000);
+    moment bigint := {{.Moment}};
     length bigint;
     depth bigint;
     next bigint;

@@ -151,16 +151,12 @@ func (v view) IsRestored() string {
         FROM %s AS s, pg_control_system() AS c`, v.Named("tick"), v.Named("state"))
 }
 func (v view) RefusesRestored() string {
-	return refuse("("+v.IsRestored()+")", "object_not_in_prerequisite_state", quoted(v.Restored()), v.RebaseHint())
+	return refuse("("+v.IsRestored()+")", "object_not_in_prerequisite_state", sqltext.Literal(v.Restored()),
+		v.RebaseHint())
 }
 
 // RefusesSession refuses a transaction whose statements do not see what others have committed meanwhile.
-func (view) RefusesSession(what string) string {
-	return refuse("current_setting('transaction_isolation') <> 'read committed'\n"+
-		"        OR current_setting('session_replication_role') = 'replica'",
-		"object_not_in_prerequisite_state", quoted(what+" needs READ COMMITTED, and triggers that run"),
-		"Set the isolation level of the transaction, and session_replication_role to its default.")
-}
+func (view) RefusesSession(what string) string { return sqltext.RefuseSession(what) }
 
 // RefusesUnknown refuses a subscription that the row s does not have.
 func (view) RefusesUnknown() string {
@@ -174,10 +170,8 @@ func refuse(condition, code, message, hint string) string {
         RAISE EXCEPTION USING ERRCODE = '%s',
             MESSAGE = %s,
             HINT = %s;
-    END IF;`, condition, code, message, quoted(hint))
+    END IF;`, condition, code, message, sqltext.Literal(hint))
 }
-
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // Durable makes the commit of the caller's transaction wait for the log of the server: what is flushed before it are
 // the messages of the page, their producers and the tick.
@@ -188,8 +182,4 @@ func (view) Durable() string {
 }
 
 // IdleBound bounds how long the caller may be idle in its transaction, in which it holds the lock of the position.
-func (view) IdleBound(most string) string {
-	return fmt.Sprintf(`PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
-        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), %s)))::bigint::text,
-        true);`, most)
-}
+func (view) IdleBound(most string) string { return sqltext.IdleBound(most) }
