@@ -14,9 +14,10 @@ import (
 // that listen look for due rows at once.
 //
 // Advance moves these times, in live rows and in rows that have ended: due_at, locked_until, created_at, completed_at,
-// failed_at and cancelled_at; deadlines of joins; the starts that count against the rate of a queue; and the new time
-// of a timer that was set again while it fires. Rows that were due in less than d are therefore due now, leases that
-// would have expired have expired, retention and deduplication windows have passed, and rows are older.
+// failed_at and cancelled_at; deadlines of joins; the starts that count against the rate of a queue; the rests of
+// topics whose destination is unavailable; and the new time of a timer that was set again while it fires. Rows that
+// were due in less than d are therefore due now, leases that would have expired have expired, retention and
+// deduplication windows have passed, and rows are older.
 //
 // It does not move what people see: payloads, headers, columns of tables of your own, nominal times (ScheduledAt of a
 // timer, Nominal of a schedule's job), and the alarms' own table, although the timers of alarms move. Everything that
@@ -100,11 +101,13 @@ var (
 	endedTimes    = []string{"created_at", "due_at", "completed_at", "failed_at", "cancelled_at"}
 	timerTimes    = []string{"rearm_at"}
 	scheduleTimes = []string{"next_at", "last_at", "buffered_at", "anchor"} // they stay, and the schedule's clock moves
+	restTimes     = []string{"unavailable_since", "rests_until"}            // of a topic; when it was paused stays
 )
 
-// belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move.
+// belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move, but
+// of topics only those of their rests.
 var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_start", "_slot", "_attempt",
-	"_step"}
+	"_step", "_topic"}
 
 func clocksOf(lines []string) []clock {
 	columns := map[string][]string{}
@@ -130,7 +133,11 @@ func clocksOf(lines []string) []clock {
 		clocks = append(clocks, c)
 		for _, suffix := range belongings {
 			if slices.Contains(others, table+suffix) {
-				clocks = append(clocks, clock{table: table + suffix, owner: table, live: columns[table+suffix],
+				times := columns[table+suffix]
+				if suffix == "_topic" {
+					times = restTimes
+				}
+				clocks = append(clocks, clock{table: table + suffix, owner: table, live: times,
 					starts: suffix == "_start"})
 			}
 		}

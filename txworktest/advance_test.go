@@ -140,6 +140,23 @@ func TestAdvanceMovesTheStartsOfQueues(t *testing.T) {
 	}
 }
 
+// The rest of a topic ends, as its destination may be back by then. A pause is an operator's, and stays as it is.
+func TestAdvanceEndsTheRestOfATopic(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.Pool.Exec(t.Context(), "INSERT INTO "+f.Schema+`.outbox_topic
+		(topic, paused, changed_at, unavailable_since, rests_until, rest, cause)
+		VALUES ('sick', true, '2026-01-01', now(), now() + interval '10 minutes', '10 minutes', 'no answer')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Advance(t, f.Pool, time.Hour)
+	if !ask[bool](f, f.Pool, "SELECT rests_until < now() AND unavailable_since < now() - interval '59 minutes' AND "+
+		"changed_at = '2026-01-01' AND paused FROM "+f.Schema+".outbox_topic") {
+		t.Error("the topic still rests, or its pause has moved")
+	}
+}
+
 func TestAdvanceWakesWorkers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -192,7 +209,8 @@ func TestEveryTimeIsAccountedFor(t *testing.T) {
 	f := newFixture(t)
 	moved := txworktest.Moves(t, f.Pool, f.Schema)
 	all := strings.Fields(ask[string](f, f.Pool, `SELECT string_agg(table_name || '.' || column_name, ' ')
-		FROM information_schema.columns WHERE table_schema = $1 AND (data_type LIKE 'timestamp%' OR column_name = 'at')`, f.Schema))
+		FROM information_schema.columns
+		WHERE table_schema = $1 AND (data_type LIKE 'timestamp%' OR column_name = 'at')`, f.Schema))
 	for _, column := range all {
 		if !moved[column] && stays[column] == "" {
 			t.Errorf("%s does not move, and nothing says why", column)
