@@ -173,6 +173,12 @@ func TestTicksMayBeDeleted(t *testing.T) {
 	f.ok(long.Commit(f.Context()))
 	f.append(f.Pool, "e")
 	f.want("without ticks", f.drain("behind", 10), "long", "d", "e")
+	f.append(f.Pool, "f")
+	f.want("with a tick more", f.drain("behind", 10), "f")
+	newest, _ = f.tick()
+	f.exec(f.Pool, "DELETE FROM "+f.name+"_tick WHERE n = $1", newest)
+	f.append(f.Pool, "g")
+	f.want("without the newest tick, which the position has seen", f.drain("behind", 10), "g")
 }
 
 // Whatever the order in which transactions take ids and numbers, write, undo and end, and whenever ticks are made,

@@ -30,8 +30,7 @@ BEGIN
     SELECT (t.seen).* INTO own.last FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
     stored := own.last.n IS NULL;
     IF stored THEN -- the first tick, or all were deleted
-        SELECT coalesce(max(greatest((p.seen).n, (p.upto).n)), 0), 0, 0, '{}', 0 INTO own.last
-        FROM {{.Named "position"}} AS p;
+        SELECT 0, 0, 0, '{}', 0 INTO own.last;
     END IF;
     SELECT pg_current_snapshot() INTO own.seen;
     SELECT own.last.n + 1, pg_snapshot_xmin(own.seen)::text::bigint + s.shift,
@@ -55,6 +54,9 @@ BEGIN
             SELECT FROM {{.Log}} AS m WHERE m.xid > gap.after AND m.xid < gap.before LIMIT 1) AS m
         WHERE gap.before > gap.after + 1);
     IF stored THEN
+        -- Positions may have seen ticks that were deleted since, and look for later ones only.
+        SELECT greatest(own.now.n, 1 + max(greatest((p.seen).n, (p.upto).n))) INTO own.now.n
+        FROM {{.Named "position"}} AS p;
         INSERT INTO {{.Named "tick"}} (n, at, seen) VALUES (own.now.n, clock_timestamp(), own.now);
         newest := own.now.n;
     END IF;
