@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,10 +58,11 @@ func TestAWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	eachPage(t, func(m *machine, enqueue, workers []program) {
 		m.enqueues(enqueue)
-		for i := range workers {
-			m.slowWithShortLeases(&workers[i])
+		slow := slices.Clone(workers)
+		for i := range slow {
+			m.slowWithShortLeases(&slow[i])
 		}
-		killed := m.starts(workers)
+		killed := m.starts(slow)
 		m.freezesWithRows(killed)
 		others := m.starts(workers)
 		for _, w := range killed {
