@@ -110,7 +110,8 @@ BEGIN
     ORDER BY l.ord;
     {{- else}}
     RETURN QUERY
-    SELECT s.ord::integer, s.id, NOT s.written, {{.Replaced "s.ord"}}{{range .Returned}}, {{.Told (printf "s.%s" .Variable)}}{{end}}
+    SELECT s.ord::integer, s.id, NOT s.written, {{.Replaced "s.ord"}}
+        {{- range .Returned}}, {{.Told (printf "s.%s" .Variable)}}{{end}}
     FROM unnest(holders, written{{range .Returned}}, {{.Variable}}{{end}}) WITH ORDINALITY
         AS s (id, written{{range .Returned}}, {{.Variable}}{{end}}, ord)
     ORDER BY s.ord;
