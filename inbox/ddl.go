@@ -50,13 +50,15 @@ func (view) Bounded(param, name string) string {
 	return sqltext.Bounded(param, name, workqueue.MaxBatch)
 }
 
-// RefusesKey refuses what cannot identify a message, as the function receive does.
+// RefusesKey refuses what cannot identify a message, and a hash that is none, as the function receive does.
 func (view) RefusesKey() string {
 	var checks []string
 	for i, name := range []string{"consumer", "source", "message_id"} {
 		checks = append(checks, sqltext.Sized(fmt.Sprintf("$%d", i+1), name, MaxKeyPart, "Give it as receive gets it."))
 	}
-	return strings.Join(checks, "\n    ")
+	hash := sqltext.RefuseUnless("$4 IS NULL OR octet_length($4) = 32", "body_hash", "must have 32 bytes",
+		"NULL is that of the payload, or none without a payload.")
+	return strings.Join(append(checks, hash), "\n    ")
 }
 
 // RefusesRetention refuses a retention that is none: a row without a retention would never be a tombstone.

@@ -34,6 +34,7 @@ var writer = workqueue.Writer{
 	Name:    "receive",
 	Payload: "payload",
 	Checks:  []workqueue.Check{input.HeadersCheck(MaxHeaders)},
+	Begin:   "hash_mismatch := false;",
 	Results: []workqueue.Param{{Name: "hash_mismatch", Type: "boolean"}},
 	Found: "            SELECT coalesce(t.body_hash <> (" + sqlHash + "), false) INTO hash_mismatch\n" +
 		"            FROM @table AS t WHERE t.id = @id;",

@@ -22,7 +22,8 @@ func writer() workqueue.Writer {
 			{Name: "on_conflict", Type: "text", Default: "'keep'"},
 		},
 		Begin: writerBegin(),
-		Alone: "num_nonnulls(@unique_key, @unique_fields) > 0 OR @unique_until <> 'end' OR @on_conflict <> 'keep'",
+		Alone: "num_nonnulls(@unique_key, @unique_fields) > 0 OR @unique_until <> 'end' OR @on_conflict <> 'keep' " +
+			"OR cardinality(@unique_while) > 0",
 		Found: "            IF @on_conflict = 'reject' THEN\n" +
 			"                RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'unique_key',\n" +
 			"                    MESSAGE = format('unique_key is held by job %s', @id),\n" +
@@ -72,8 +73,9 @@ func writerBegin() string {
 	return strings.Join([]string{
 		"replaced := false;",
 		"IF num_nonnulls(@unique_key, @unique_fields) = 0 THEN",
-		sqltext.RefuseUnless("@unique_until = 'end' AND @on_conflict = 'keep'", "unique_key",
-			"or unique_fields must be given beside unique_until and on_conflict", "Give one, or leave these out."),
+		sqltext.RefuseUnless("@unique_until = 'end' AND @on_conflict = 'keep' AND cardinality(@unique_while) = 0",
+			"unique_key", "or unique_fields must be given beside unique_while, unique_until and on_conflict",
+			"Give one, or leave these out."),
 		"ELSE",
 		sqltext.RefuseUnless("num_nonnulls(@unique_key, @unique_fields) = 1", "unique_fields",
 			"must not be given beside unique_key", "Give one of them."),

@@ -111,7 +111,7 @@ func (v view) Verbs() []sqlFunction {
 			f.expression = map[string]string{}
 		}
 		f.expression["ids"] = "$1"
-		f.checks = append([]string{refuseIDs("$1"), v.lockNamed(f.Name)}, f.checks...)
+		f.checks = append(append([]string{refuseIDs("$1")}, f.checks...), v.lockNamed(f.Name))
 		f.wrap = fmt.Sprintf(verbFormat, "%s", verb.became, stateOfRow, verb.why, v.Table)
 		f.verb = true
 		functions[i] = f

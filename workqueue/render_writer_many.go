@@ -38,6 +38,14 @@ type manyParam struct {
 // Element is the element of the array in the call of the function for one row.
 func (p manyParam) Element() string { return p.Variable + "[i]" + p.cast }
 
+// Told is a result as it is returned: of a row that the function for one row did not write, what is not so is false.
+func (p manyParam) Told(value string) string {
+	if p.Type == "boolean" {
+		return "coalesce(" + value + ", false)"
+	}
+	return value
+}
+
 // ManyFunction is the name of the function that writes many rows; empty: there is none.
 func (v view) ManyFunction() string {
 	if v.spec.Writer.None {

@@ -141,7 +141,7 @@ func verbsEffect(s *suite) {
 	}
 }
 
-// What no call may have is refused before anything is written, with the parameter and what to do.
+// What no call may have is refused before anything is written or locked, with the parameter and what to do.
 func verbsRefuse(s *suite) {
 	ids, _ := s.inStates()
 	for call := range verbs {
@@ -163,10 +163,20 @@ func verbsRefuse(s *suite) {
 func (s *suite) refusesVerb(ids []uuid.UUID, call, what, column string) {
 	s.Helper()
 	s.unchanged(ids[1:], func() {
-		_, err := s.eyes.Exec(s.Context(), s.sql("SELECT $T_"+call+", $1::uuid[]"), ids)
-		var e *pgconn.PgError
-		if !errors.As(err, &e) || e.Code != "22023" || e.ColumnName != column || e.Hint == "" {
-			s.Errorf("%s with %s: %v", call, what, err)
+		var locked bool
+		s.ok(pgx.BeginFunc(s.Context(), s.eyes, func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(s.Context(), tx, func(part pgx.Tx) error {
+				_, err := part.Exec(s.Context(), s.sql("SELECT $T_"+call+", $1::uuid[]"), ids)
+				return err
+			})
+			var e *pgconn.PgError
+			if !errors.As(err, &e) || e.Code != "22023" || e.ColumnName != column || e.Hint == "" {
+				s.Errorf("%s with %s: %v", call, what, err)
+			}
+			return tx.QueryRow(s.Context(), "SELECT pg_current_xact_id_if_assigned() IS NOT NULL").Scan(&locked)
+		}))
+		if locked {
+			s.Errorf("%s with %s was refused after it had locked rows", call, what)
 		}
 	})
 }

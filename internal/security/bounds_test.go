@@ -70,3 +70,26 @@ func (b bound) refused() []string {
 	}
 	return []string{"0", fmt.Sprint(workqueue.MaxBatch + 1), "2147483647", "NULL"}
 }
+
+// A retention that Go refuses is refused by every function that takes one, before anything is maintained.
+func TestEveryRetentionIsBounded(t *testing.T) {
+	f := newFixture(t)
+	calls := 0
+	for table := range queues {
+		for _, call := range []string{"SELECT " + table + "_purge", "CALL " + table + "_maintain"} {
+			for _, name := range []string{"retention", "failed_retention"} {
+				for _, value := range []string{"-1 second", "87601 hours"} {
+					calls++
+					_, err := f.db.Pool.Exec(t.Context(), fmt.Sprintf("%s(%s => '%s')", call, name, value))
+					var pg *pgconn.PgError
+					if !errors.As(err, &pg) || pg.Code != "22023" || pg.ColumnName != name || pg.Hint == "" {
+						t.Errorf("%s with a %s of %s: %v", call, name, value, err)
+					}
+				}
+			}
+		}
+	}
+	if calls < 32 {
+		t.Errorf("there are only %d calls", calls)
+	}
+}

@@ -1,11 +1,15 @@
 package writers
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/jobs"
@@ -106,5 +110,47 @@ func TestRulesOfQueuesAreThoseOfGo(t *testing.T) {
 		if postgres.State(err) != "22023" {
 			t.Errorf("%s: %v", call, err)
 		}
+	}
+}
+
+// A rule of a key that Go refuses is refused by the functions, too, with the argument and before anything is written.
+func TestRefusedRulesOfKeys(t *testing.T) {
+	f := newFixture(t)
+	for arguments, column := range map[string]string{
+		`"ordered_key": ""`: "ordered_key",
+		`"ordered_key": "` + strings.Repeat("k", 256) + `"`:           "ordered_key",
+		`"ordered_key": "k", "on_failure": "stop"`:                    "on_failure",
+		`"ordered_key": "k", "limited_key": "l", "rate": 1`:           "limited_key",
+		`"limited_key": "", "rate": 1`:                                "limited_key",
+		`"limited_key": "` + strings.Repeat("é", 128) + `", "rate":1`: "limited_key",
+		`"limited_key": "k"`:                                          "limited_key",
+		`"rate": 1`:                                                   "limited_key",
+		`"limited_key": "k", "max_running": 0`:                        "max_running",
+		`"limited_key": "k", "rate": 0`:                               "rate",
+		`"limited_key": "k", "rate": -1`:                              "rate",
+		`"limited_key": "k", "rate": 1e10`:                            "rate",
+		`"limited_key": "k", "rate": "NaN"`:                           "rate",
+		`"limited_key": "k", "max_running": 1, "burst": 1`:            "burst",
+		`"limited_key": "k", "rate": 1, "burst": 0`:                   "burst",
+	} {
+		var object map[string]any
+		f.ok(json.Unmarshal([]byte("{"+arguments+"}"), &object))
+		named := make([]string, 0, len(object))
+		for name, value := range object {
+			named = append(named, fmt.Sprintf("%s => '%v'", name, value))
+		}
+		_, err := f.db.Pool.Exec(t.Context(), f.in("SELECT txwork.jobs_enqueue('echo', '{}', "+strings.Join(named, ", ")+")"))
+		var e *pgconn.PgError
+		if !errors.As(err, &e) || e.Code != "22023" || e.ColumnName != column || e.Hint == "" {
+			t.Errorf("%s: %v (%+v)", arguments, err, e)
+		}
+		_, err = f.db.Pool.Exec(t.Context(), f.in(`SELECT txwork.jobs_enqueue_many('[{"kind": "echo", "args": {}},
+			{"kind": "echo", "args": {}, `+arguments+`}]')`))
+		if !errors.As(err, &e) || e.Code != "22023" || !strings.Contains(e.Message, "element 2: "+column+" ") {
+			t.Errorf("many with %s: %v (%+v)", arguments, err, e)
+		}
+	}
+	if n := ask[int](f, "SELECT count(*) FROM txwork.jobs"); n != 0 {
+		t.Errorf("%d rows are there", n)
 	}
 }

@@ -86,6 +86,25 @@ func TestTheCopyOfThePage(t *testing.T) {
 	}
 }
 
+// The page's defaults of tables are those that the database has.
+func TestTheDefaultsOfThePage(t *testing.T) {
+	f := newFixture(t)
+	text := read(t, sqlPage).Text
+	for table := range f.workers {
+		attempts := ask[string](f, "SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d JOIN pg_attribute AS a "+
+			"ON a.attrelid = d.adrelid AND a.attnum = d.adnum WHERE a.attrelid = $1::regclass AND a.attname = 'max_attempts'",
+			f.db.Schema+"."+table)
+		kept := ask[string](f, "SELECT pg_get_function_arg_default(p.oid, 2) FROM pg_proc AS p "+
+			"WHERE p.pronamespace = $1::regnamespace AND p.proname = $2", f.db.Schema, table+"_maintain")
+		days := map[int]string{7: "7 days", 3650: "ten years ([Maintenance](#maintenance))"}[ask[int](f,
+			"SELECT (extract(epoch FROM "+kept+") / 86400)::int")]
+		row := fmt.Sprintf("| %s | %s | %s |", table, attempts, days)
+		if days == "" || !strings.Contains(text, row) {
+			t.Errorf("%s has no row %s for %s", sqlPage, row, kept)
+		}
+	}
+}
+
 // columns matches a row of the page's table of columns that a direct INSERT must fill.
 var columns = regexp.MustCompile("(?m)^\\| `(outbox|inbox|timers|jobs)` \\| (.*) \\|$")
 

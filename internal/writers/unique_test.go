@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,6 +136,7 @@ func TestRefusedUniqueArguments(t *testing.T) {
 		`on_conflict => 'replace'`:                                                            "unique_key",
 		`unique_until => 'start'`:                                                             "unique_key",
 		`unique_until => NULL`:                                                                "unique_key",
+		`unique_while => '{done}'`:                                                            "unique_key",
 		`unique_key => 'k', unique_until => 'start', unique_while => '{done}'`:                "unique_while",
 		`unique_key => 'k', unique_until => 'start_in_turn', ordered_key => 'o'`:              "unique_until",
 		`unique_key => 'k', unique_until => 'start_in_turn', limited_key => 'o', rate => 1.0`: "unique_until",
@@ -143,6 +145,21 @@ func TestRefusedUniqueArguments(t *testing.T) {
 		var e *pgconn.PgError
 		if !errors.As(err, &e) || e.Code != "22023" || e.ColumnName != column || e.Hint == "" {
 			t.Errorf("%s: %v (%+v)", arguments, err, e)
+		}
+	}
+	for object, said := range map[string]string{
+		`"unique_key": "k", "unique_fields": {"a": 1}`: "unique_fields must not be given",
+		`"unique_fields": {"a": []}`:                   "unique_fields must have no arrays",
+		`"unique_key": "k", "unique_until": "later"`:   "unique_until must be",
+		`"unique_key": "k", "on_conflict": "merge"`:    "on_conflict must be",
+		`"unique_while": ["done"]`:                     "unique_key or unique_fields must be given",
+	} {
+		_, err := f.db.Pool.Exec(t.Context(), f.in(`SELECT txwork.jobs_enqueue_many('[{"kind": "echo", "args": {}},
+			{"kind": "echo", "args": {}, `+object+`}]')`))
+		var e *pgconn.PgError
+		if !errors.As(err, &e) || e.Code != "22023" || e.ColumnName != "rows" || e.Hint == "" ||
+			!strings.Contains(e.Message, "element 2: "+said) {
+			t.Errorf("many with %s: %v (%+v)", object, err, e)
 		}
 	}
 	if n := ask[int](f, "SELECT count(*) FROM txwork.jobs"); n != 0 {

@@ -2204,6 +2204,8 @@ CREATE FUNCTION "{{schema}}"."inbox_complete"(owner_token uuid, id uuid) RETURNS
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+DECLARE
+    told text;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -2215,7 +2217,12 @@ BEGIN
             MESSAGE = 'id must not be NULL',
             HINT = 'Name the row that is completed.';
     END IF;
-    PERFORM FROM "{{schema}}"."inbox_ack"($1, ARRAY[$2], true);
+    SELECT a.result INTO told FROM "{{schema}}"."inbox_ack"($1, ARRAY[$2]) AS a;
+    IF told IS DISTINCT FROM 'done' THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a row that the claim does not hold: %s is %s', $2, told),
+            HINT = 'Roll back: another worker has such a row, or it has ended.';
+    END IF;
 END
 $txwork$;
 
@@ -2451,12 +2458,12 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
             MESSAGE = 'at must be a time between the years 1 and 9999',
             HINT = 'Give the time, or call run_now.';
     END IF;
+    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."inbox" AS t
@@ -2525,8 +2532,8 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     actor := left(nullif(actor, ''), 1024);
+    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."inbox" AS t
@@ -2605,13 +2612,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."inbox" AS t
@@ -2684,13 +2691,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."inbox" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH hit AS (
 UPDATE "{{schema}}"."inbox" AS t
@@ -2896,6 +2903,7 @@ BEGIN
             HINT = 'Put what is larger into the payload.';
     END IF;
     END IF;
+    hash_mismatch := false;
     duplicate := false;
     FOR attempt IN 1..10 LOOP
         id := own;
@@ -3209,20 +3217,25 @@ BEGIN
         SELECT array_agg(CASE WHEN s.written THEN s.id ELSE NULL END ORDER BY s.ord) INTO holders
         FROM unnest(a10, a1, a2, a3, a4, a5, a6, a7, a8, a9, written, alone) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, written, alone, ord);
-        FOR i IN
-            SELECT s.ord FROM unnest(a10, a1, a2, a3, a4, a5, a6, a7, a8, a9, holders) WITH ORDINALITY
+        BEGIN
+            FOR i IN
+                SELECT s.ord FROM unnest(a10, a1, a2, a3, a4, a5, a6, a7, a8, a9, holders) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, holders, ord)
             WHERE s.holders IS NULL ORDER BY (s.c1) COLLATE "C", (s.c2) COLLATE "C", (s.c3) COLLATE "C", s.ord
-        LOOP
-            SELECT w.* INTO one
-            FROM "{{schema}}"."inbox_receive"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i], a9[i], a10[i]) AS w;
-            holders[i] := one.id;
-            written[i] := NOT one.duplicate;
-            r1[i] := one."hash_mismatch";
-        END LOOP;
+            LOOP
+                SELECT w.* INTO one
+                FROM "{{schema}}"."inbox_receive"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i], a9[i], a10[i]) AS w;
+                holders[i] := one.id;
+                written[i] := NOT one.duplicate;
+                r1[i] := one."hash_mismatch";
+            END LOOP;
+        EXCEPTION WHEN invalid_parameter_value THEN -- what only the function for one row checks
+            RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                MESSAGE = format('rows has a wrong element %s: %s', i, SQLERRM), HINT = 'Fields are consumer, source, message_id, payload, payload_text, payload_base64, body_hash_base64, topic, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+        END;
     END IF;
     RETURN QUERY
-    SELECT s.ord::integer, s.id, NOT s.written, false, s.r1
+    SELECT s.ord::integer, s.id, NOT s.written, false, coalesce(s.r1, false)
     FROM unnest(holders, written, r1) WITH ORDINALITY
         AS s (id, written, r1, ord)
     ORDER BY s.ord;
@@ -3623,6 +3636,16 @@ BEGIN
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
     END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
     more := false;
     crowded := false;
     IF cardinality(skipped) = 0 THEN
@@ -3754,15 +3777,16 @@ EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
 -- A caller that gets 'processed' holds the key until its transaction ends. If its process freezes, the server ends the
 -- session: this function bounds the idle time of the transaction, unless the session has a bound already.
 --
+-- A payload without a hash has its own, as receive makes it: another content under the same id must not pass for a
+-- duplicate.
+--
 -- Two keys with the same hash exclude each other, too. The answer 'in_progress' is wrong then, but harmless. The plan
 -- settings are for the look-up: its plan is cached, and may be made while the table is empty.
 CREATE FUNCTION "{{schema}}"."inbox_begin"(
     consumer text, source text, message_id text,
     body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL,
-    id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
-        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid
-) RETURNS TABLE (answer text, holder uuid, holder_status smallint)
+    id uuid DEFAULT NULL
+) RETURNS TABLE (answer text, holder uuid, holder_status integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
@@ -3773,6 +3797,9 @@ AS $txwork$
 DECLARE
     busy CONSTANT text := 'in_progress';
     nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    own CONSTANT uuid := coalesce($6, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
     inserted boolean;
 BEGIN
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
@@ -3790,8 +3817,14 @@ BEGIN
             MESSAGE = 'message_id must have 1 to 255 bytes',
             HINT = 'Give it as receive gets it.';
     END IF;
+    IF ($4 IS NULL OR octet_length($4) = 32) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'body_hash',
+            MESSAGE = 'body_hash must have 32 bytes',
+            HINT = 'NULL is that of the payload, or none without a payload.';
+    END IF;
+    $4 := coalesce($4, sha256($5));
     IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY['{{schema}}.inbox', $1, $2, $3]::text COLLATE "C", 0)) THEN
-        RETURN QUERY SELECT busy, nobody, 1::smallint;
+        RETURN QUERY SELECT busy, nobody, 1;
         RETURN;
     END IF;
 
@@ -3800,7 +3833,7 @@ BEGIN
                WHEN t.body_hash <> $4 THEN 'hash_mismatch'
                WHEN t.status IN (0, 1) THEN busy
                ELSE 'duplicate'
-           END, t.id, t.status
+           END, t.id, t.status::integer
     FROM "{{schema}}"."inbox" AS t
     WHERE t.consumer = $1 AND t.source = $2 AND t.message_id = $3;
     IF FOUND THEN
@@ -3810,22 +3843,22 @@ BEGIN
     BEGIN
         PERFORM set_config('txwork.announce', 'off', true); -- only a superuser may create a function with this SET
         INSERT INTO "{{schema}}"."inbox" (id, status, attempts, completed_at, consumer, source, message_id, body_hash, payload)
-        VALUES ($6, 2, 1, clock_timestamp(), $1, $2, $3, $4, $5)
+        VALUES (own, 2, 1, clock_timestamp(), $1, $2, $3, $4, $5)
         ON CONFLICT (consumer, source, message_id)
             WHERE consumer IS NOT NULL AND source IS NOT NULL AND message_id IS NOT NULL DO NOTHING;
         inserted := FOUND;
         PERFORM set_config('txwork.announce', '', true);
     EXCEPTION WHEN lock_not_available THEN
-        RETURN QUERY SELECT busy, nobody, 0::smallint;
+        RETURN QUERY SELECT busy, nobody, 0;
         RETURN;
     END;
     IF inserted THEN
         IF current_setting('idle_in_transaction_session_timeout') = '0' THEN
             PERFORM set_config('idle_in_transaction_session_timeout', '60000', true);
         END IF;
-        RETURN QUERY SELECT 'processed', $6, 2::smallint;
+        RETURN QUERY SELECT 'processed', own, 2;
     ELSE
-        RETURN QUERY SELECT busy, nobody, 0::smallint;
+        RETURN QUERY SELECT busy, nobody, 0;
     END IF;
 END
 $txwork$;

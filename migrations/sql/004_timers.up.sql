@@ -1322,6 +1322,8 @@ CREATE FUNCTION "{{schema}}"."timers_complete"(owner_token uuid, id uuid) RETURN
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+DECLARE
+    told text;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1333,7 +1335,12 @@ BEGIN
             MESSAGE = 'id must not be NULL',
             HINT = 'Name the row that is completed.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers_ack"($1, ARRAY[$2], true);
+    SELECT a.result INTO told FROM "{{schema}}"."timers_ack"($1, ARRAY[$2]) AS a;
+    IF told IS DISTINCT FROM 'done' THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a row that the claim does not hold: %s is %s', $2, told),
+            HINT = 'Roll back: another worker has such a row, or it has ended.';
+    END IF;
 END
 $txwork$;
 
@@ -1569,12 +1576,12 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
             MESSAGE = 'at must be a time between the years 1 and 9999',
             HINT = 'Give the time, or call run_now.';
     END IF;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
@@ -1643,8 +1650,8 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     actor := left(nullif(actor, ''), 1024);
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
@@ -1722,13 +1729,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers" AS t
@@ -1801,13 +1808,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."timers" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH hit AS (
 UPDATE "{{schema}}"."timers" AS t
@@ -2365,16 +2372,21 @@ LEFT JOIN changed AS c ON c.key = w.key
         SELECT array_agg(CASE WHEN s.written THEN s.id ELSE s.held END ORDER BY s.ord) INTO holders
         FROM unnest(a7, a1, a2, a3, a4, a5, a6, holders, written, alone) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, held, written, alone, ord);
-        FOR i IN
-            SELECT s.ord FROM unnest(a7, a1, a2, a3, a4, a5, a6, holders, holders) WITH ORDINALITY
+        BEGIN
+            FOR i IN
+                SELECT s.ord FROM unnest(a7, a1, a2, a3, a4, a5, a6, holders, holders) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, held, holders, ord)
             WHERE s.holders IS NULL ORDER BY (s.c1) COLLATE "C", s.ord
-        LOOP
-            SELECT w.* INTO one
-            FROM "{{schema}}"."timers_set"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i]) AS w;
-            holders[i] := one.id;
-            written[i] := NOT one.duplicate;
-        END LOOP;
+            LOOP
+                SELECT w.* INTO one
+                FROM "{{schema}}"."timers_set"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i]) AS w;
+                holders[i] := one.id;
+                written[i] := NOT one.duplicate;
+            END LOOP;
+        EXCEPTION WHEN invalid_parameter_value THEN -- what only the function for one row checks
+            RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                MESSAGE = format('rows has a wrong element %s: %s', i, SQLERRM), HINT = 'Fields are key, topic, scheduled_at, payload, payload_text, payload_base64, headers, max_attempts, id; a payload is in one of its fields.';
+        END;
     END IF;
     RETURN QUERY
     SELECT l.ord::integer, holders[l.at], NOT written[l.at], NOT written[l.at]
@@ -2776,6 +2788,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
     END IF;
     more := false;
     crowded := false;
@@ -4422,6 +4444,8 @@ CREATE FUNCTION "{{schema}}"."timers_schedule_complete"(owner_token uuid, id uui
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+DECLARE
+    told text;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -4433,7 +4457,12 @@ BEGIN
             MESSAGE = 'id must not be NULL',
             HINT = 'Name the row that is completed.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers_schedule_ack"($1, ARRAY[$2], true);
+    SELECT a.result INTO told FROM "{{schema}}"."timers_schedule_ack"($1, ARRAY[$2]) AS a;
+    IF told IS DISTINCT FROM 'done' THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a row that the claim does not hold: %s is %s', $2, told),
+            HINT = 'Roll back: another worker has such a row, or it has ended.';
+    END IF;
 END
 $txwork$;
 
@@ -4669,12 +4698,12 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
             MESSAGE = 'at must be a time between the years 1 and 9999',
             HINT = 'Give the time, or call run_now.';
     END IF;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
@@ -4743,8 +4772,8 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     actor := left(nullif(actor, ''), 1024);
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
@@ -4822,13 +4851,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."timers_schedule" AS t
@@ -4901,13 +4930,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."timers_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH hit AS (
 UPDATE "{{schema}}"."timers_schedule" AS t
@@ -5415,6 +5444,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
     END IF;
     more := false;
     crowded := false;

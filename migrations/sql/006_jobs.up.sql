@@ -1575,6 +1575,8 @@ CREATE FUNCTION "{{schema}}"."jobs_complete"(owner_token uuid, id uuid) RETURNS 
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+DECLARE
+    told text;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1586,7 +1588,12 @@ BEGIN
             MESSAGE = 'id must not be NULL',
             HINT = 'Name the row that is completed.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs_ack"($1, ARRAY[$2], true);
+    SELECT a.result INTO told FROM "{{schema}}"."jobs_ack"($1, ARRAY[$2]) AS a;
+    IF told IS DISTINCT FROM 'done' THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a row that the claim does not hold: %s is %s', $2, told),
+            HINT = 'Roll back: another worker has such a row, or it has ended.';
+    END IF;
 END
 $txwork$;
 
@@ -1822,12 +1829,12 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
             MESSAGE = 'at must be a time between the years 1 and 9999',
             HINT = 'Give the time, or call run_now.';
     END IF;
+    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
@@ -1896,8 +1903,8 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     actor := left(nullif(actor, ''), 1024);
+    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
@@ -1984,13 +1991,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
@@ -2063,13 +2070,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."jobs" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH hit AS (
 UPDATE "{{schema}}"."jobs" AS t
@@ -2322,6 +2329,16 @@ BEGIN
             MESSAGE = 'limited_key must be NULL beside an ordered_key',
             HINT = 'Give one of the two.';
     END IF;
+    IF ($7 IS NULL OR octet_length($7) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ordered_key',
+            MESSAGE = 'ordered_key must have 1 to 255 bytes',
+            HINT = 'NULL is a row whose order does not matter.';
+    END IF;
+    IF ($9 IS NULL OR octet_length($9) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'limited_key',
+            MESSAGE = 'limited_key must have 1 to 255 bytes',
+            HINT = 'NULL is a row without a limit.';
+    END IF;
     IF ($9 IS NOT NULL OR num_nonnulls($10, $11, $12) = 0) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'limited_key',
             MESSAGE = 'limited_key must be given with max_running, rate and burst',
@@ -2337,10 +2354,20 @@ BEGIN
             MESSAGE = 'max_running must be at least 1',
             HINT = 'To stop the rows of a key, set them to a later time.';
     END IF;
+    IF ($11 IS NULL OR $11 BETWEEN 1e-09 AND 1e+09) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rate',
+            MESSAGE = 'rate must be between 1e-09 and 1e+09',
+            HINT = 'Give starts a second; NULL is no limit.';
+    END IF;
     IF ($12 IS NULL OR $11 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'burst',
             MESSAGE = 'burst needs a rate',
             HINT = 'Give a rate, or no burst.';
+    END IF;
+    IF ($12 IS NULL OR $12 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'burst',
+            MESSAGE = 'burst must be at least 1',
+            HINT = 'NULL is the starts of one second.';
     END IF;
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'kind',
@@ -2386,9 +2413,9 @@ BEGIN
     END IF;
     replaced := false;
     IF num_nonnulls($5, $17) = 0 THEN
-    IF ($18 = 'end' AND $19 = 'keep') IS NOT TRUE THEN
+    IF ($18 = 'end' AND $19 = 'keep' AND cardinality($6) = 0) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'unique_key',
-            MESSAGE = 'unique_key or unique_fields must be given beside unique_until and on_conflict',
+            MESSAGE = 'unique_key or unique_fields must be given beside unique_while, unique_until and on_conflict',
             HINT = 'Give one, or leave these out.';
     END IF;
     ELSE
@@ -2732,21 +2759,25 @@ BEGIN
                 WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
                 WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
                 WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 5
-                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 6
-                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 7
-                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 8
-                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 9
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
-                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 11
-                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 12
-                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 13
-                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
-                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 15
-                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 16
-                WHEN r.c14 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17 END),
+                WHEN (r.c7 IS NULL OR octet_length(r.c7) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (r.c9 IS NULL OR octet_length(r.c9) BETWEEN 1 AND 255) IS NOT TRUE THEN 7
+                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 8
+                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 9
+                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 10
+                WHEN (r.c11 IS NULL OR r.c11 BETWEEN 1e-09 AND 1e+09) IS NOT TRUE THEN 11
+                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 12
+                WHEN (r.c12 IS NULL OR r.c12 >= 1) IS NOT TRUE THEN 13
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 15
+                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 16
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 17
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 18
+                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 19
+                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 20
+                WHEN r.c14 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 21 END),
             bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
             array_agg(CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
-            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'),
+            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep' OR cardinality(r.c6::text[]) > 0),
             array_agg(r.c1),
             array_agg(r.c2),
             array_agg(r.c3),
@@ -2833,10 +2864,14 @@ BEGIN
                 'max_attempts must be between 1 and 1000000',
                 'on_failure must be block, park or skip',
                 'limited_key must be NULL beside an ordered_key',
+                'ordered_key must have 1 to 255 bytes',
+                'limited_key must have 1 to 255 bytes',
                 'limited_key must be given with max_running, rate and burst',
                 'limited_key needs max_running or rate',
                 'max_running must be at least 1',
+                'rate must be between 1e-09 and 1e+09',
                 'burst needs a rate',
+                'burst must be at least 1',
                 'kind must have 1 to 255 bytes, and must not be NULL',
                 'queue must have 1 to 255 bytes, and must not be NULL',
                 'priority must be 1 to 3, and must not be NULL',
@@ -2941,17 +2976,22 @@ BEGIN
         SELECT array_agg(CASE WHEN s.written THEN s.id ELSE NULL END ORDER BY s.ord) INTO holders
         FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a17, a18, a19, written, alone) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c17, c18, c19, written, alone, ord);
-        FOR i IN
-            SELECT s.ord FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a17, a18, a19, holders) WITH ORDINALITY
+        BEGIN
+            FOR i IN
+                SELECT s.ord FROM unnest(a16, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a17, a18, a19, holders) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c17, c18, c19, holders, ord)
             WHERE s.holders IS NULL ORDER BY CASE WHEN NOT keyed THEN (s.c5) COLLATE "C" END, s.ord
-        LOOP
-            SELECT w.* INTO one
-            FROM "{{schema}}"."jobs_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i]::text[], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i], a14[i], a15[i], a16[i], a17[i], a18[i], a19[i]) AS w;
-            holders[i] := one.id;
-            written[i] := NOT one.duplicate;
-            replaces[i] := one."replaced";
-        END LOOP;
+            LOOP
+                SELECT w.* INTO one
+                FROM "{{schema}}"."jobs_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i]::text[], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i], a14[i], a15[i], a16[i], a17[i], a18[i], a19[i]) AS w;
+                holders[i] := one.id;
+                written[i] := NOT one.duplicate;
+                replaces[i] := one."replaced";
+            END LOOP;
+        EXCEPTION WHEN invalid_parameter_value THEN -- what only the function for one row checks
+            RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                MESSAGE = format('rows has a wrong element %s: %s', i, SQLERRM), HINT = 'Fields are kind, args, args_text, args_base64, queue, priority, unique_key, unique_while, ordered_key, on_failure, limited_key, max_running, rate, burst, scheduled_at, headers, max_attempts, id, unique_fields, unique_until, on_conflict; a payload is in one of its fields.';
+        END;
     END IF;
     RETURN QUERY
     SELECT s.ord::integer, s.id, NOT s.written, coalesce(replaces[s.ord], false)
@@ -3378,6 +3418,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
     END IF;
     more := false;
     crowded := false;
@@ -5844,22 +5894,26 @@ BEGIN
                 WHEN (r.c15 IS NULL OR r.c15 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
                 WHEN (r.c8 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
                 WHEN (r.c7 IS NULL OR r.c9 IS NULL) IS NOT TRUE THEN 5
-                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 6
-                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 7
-                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 8
-                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 9
-                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
-                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 11
-                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 12
-                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 13
-                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
-                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 15
-                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 16
-                WHEN r.c14 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 17
-                WHEN (num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep') OR ((r.c5) IS NOT NULL) THEN 18 END),
+                WHEN (r.c7 IS NULL OR octet_length(r.c7) BETWEEN 1 AND 255) IS NOT TRUE THEN 6
+                WHEN (r.c9 IS NULL OR octet_length(r.c9) BETWEEN 1 AND 255) IS NOT TRUE THEN 7
+                WHEN (r.c9 IS NOT NULL OR num_nonnulls(r.c10, r.c11, r.c12) = 0) IS NOT TRUE THEN 8
+                WHEN (r.c9 IS NULL OR num_nonnulls(r.c10, r.c11) > 0) IS NOT TRUE THEN 9
+                WHEN (r.c10 IS NULL OR r.c10 >= 1) IS NOT TRUE THEN 10
+                WHEN (r.c11 IS NULL OR r.c11 BETWEEN 1e-09 AND 1e+09) IS NOT TRUE THEN 11
+                WHEN (r.c12 IS NULL OR r.c11 IS NOT NULL) IS NOT TRUE THEN 12
+                WHEN (r.c12 IS NULL OR r.c12 >= 1) IS NOT TRUE THEN 13
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 255) IS NOT TRUE THEN 14
+                WHEN (octet_length(r.c3) BETWEEN 1 AND 255) IS NOT TRUE THEN 15
+                WHEN (r.c4 BETWEEN 1 AND 3) IS NOT TRUE THEN 16
+                WHEN (octet_length(r.c2) <= 1048576) IS NOT TRUE THEN 17
+                WHEN (r.c5 IS NULL OR octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 18
+                WHEN (num_nonnulls(r.c5, r.c17) = 0 OR strpos(r.c1, chr(31)) = 0) IS NOT TRUE THEN 19
+                WHEN (r.c6::text[] <@ ARRAY['done', 'failed']) IS NOT TRUE THEN 20
+                WHEN r.c14 IS NOT NULL AND ((SELECT coalesce(sum(octet_length(h.name) + coalesce(octet_length(h.value), 0)), 0) FROM jsonb_each_text(r.c14) AS h (name, value)) <= 65536) IS NOT TRUE THEN 21
+                WHEN (num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep' OR cardinality(r.c6::text[]) > 0) OR ((r.c5) IS NOT NULL) THEN 22 END),
             bool_or((coalesce(r.c7, r.c9)) IS NOT NULL), bool_or((r.c5) IS NOT NULL),
             array_agg(CASE WHEN (r.c7) IS NOT NULL THEN hashtextextended('{{schema}}.jobs ' || (r.c7), 1) END),
-            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep'),
+            array_agg(num_nonnulls(r.c5, r.c17) > 0 OR r.c18 <> 'end' OR r.c19 <> 'keep' OR cardinality(r.c6::text[]) > 0),
             array_agg(r.c1),
             array_agg(r.c2),
             array_agg(r.c3),
@@ -5946,10 +6000,14 @@ BEGIN
                 'max_attempts must be between 1 and 1000000',
                 'on_failure must be block, park or skip',
                 'limited_key must be NULL beside an ordered_key',
+                'ordered_key must have 1 to 255 bytes',
+                'limited_key must have 1 to 255 bytes',
                 'limited_key must be given with max_running, rate and burst',
                 'limited_key needs max_running or rate',
                 'max_running must be at least 1',
+                'rate must be between 1e-09 and 1e+09',
                 'burst needs a rate',
+                'burst must be at least 1',
                 'kind must have 1 to 255 bytes, and must not be NULL',
                 'queue must have 1 to 255 bytes, and must not be NULL',
                 'priority must be 1 to 3, and must not be NULL',
@@ -8402,6 +8460,8 @@ CREATE FUNCTION "{{schema}}"."jobs_schedule_complete"(owner_token uuid, id uuid)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+DECLARE
+    told text;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -8413,7 +8473,12 @@ BEGIN
             MESSAGE = 'id must not be NULL',
             HINT = 'Name the row that is completed.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs_schedule_ack"($1, ARRAY[$2], true);
+    SELECT a.result INTO told FROM "{{schema}}"."jobs_schedule_ack"($1, ARRAY[$2]) AS a;
+    IF told IS DISTINCT FROM 'done' THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a row that the claim does not hold: %s is %s', $2, told),
+            HINT = 'Roll back: another worker has such a row, or it has ended.';
+    END IF;
 END
 $txwork$;
 
@@ -8649,12 +8714,12 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
             MESSAGE = 'at must be a time between the years 1 and 9999',
             HINT = 'Give the time, or call run_now.';
     END IF;
+    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
@@ -8723,8 +8788,8 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     actor := left(nullif(actor, ''), 1024);
+    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
@@ -8802,13 +8867,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."jobs_schedule" AS t
@@ -8881,13 +8946,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."jobs_schedule" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH hit AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
@@ -9395,6 +9460,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
     END IF;
     more := false;
     crowded := false;

@@ -6,8 +6,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// How the SQL function of a table writes [Columns]: from the fields of [Ordered] and [Limited], as [Stored] does. The
-// table's triggers check the bounds.
+// How the SQL function of a table writes [Columns]: from the fields of [Ordered] and [Limited], as [Stored] does, and
+// with the same bounds. The table's triggers check those of a direct INSERT.
 var (
 	byRule = written{&writtenKey, &writtenLimit, &writtenPolicy, &writtenRate, &writtenBurst, nil}
 
@@ -25,13 +25,18 @@ var (
 			isPolicy,
 			check("limited_key", "@ordered_key IS NULL OR @limited_key IS NULL", "must be NULL beside an ordered_key",
 				"Give one of the two."),
+			sized("ordered_key", "NULL is a row whose order does not matter."),
+			sized("limited_key", "NULL is a row without a limit."),
 			check("limited_key", "@limited_key IS NOT NULL OR num_nonnulls(@max_running, @rate, @burst) = 0",
 				"must be given with max_running, rate and burst", "Give a limited_key, or none of the three."),
 			check("limited_key", "@limited_key IS NULL OR num_nonnulls(@max_running, @rate) > 0",
 				"needs max_running or rate", "Give one or both of them."),
 			check("max_running", "@max_running IS NULL OR @max_running >= 1", "must be at least 1",
 				"To stop the rows of a key, set them to a later time."),
+			check("rate", fmt.Sprintf("@rate IS NULL OR @rate BETWEEN %v AND %v", MinRate, MaxRate),
+				fmt.Sprintf("must be between %v and %v", MinRate, MaxRate), "Give starts a second; NULL is no limit."),
 			check("burst", "@burst IS NULL OR @rate IS NOT NULL", "needs a rate", "Give a rate, or no burst."),
+			check("burst", "@burst IS NULL OR @burst >= 1", "must be at least 1", "NULL is the starts of one second."),
 		},
 		Lock: lockOf("@ordered_key"), MaxLocks: view{}.MaxTurns(),
 	}
@@ -60,6 +65,11 @@ var (
 
 func check(parameter, condition, message, hint string) workqueue.Check {
 	return workqueue.Check{Parameter: parameter, Condition: condition, Message: message, Hint: hint}
+}
+
+func sized(parameter, hint string) workqueue.Check {
+	return check(parameter, fmt.Sprintf("@%[1]s IS NULL OR octet_length(@%[1]s) BETWEEN 1 AND %[2]d", parameter, MaxKey),
+		fmt.Sprintf("must have 1 to %d bytes", MaxKey), hint)
 }
 
 // lockOf is the lock of lock.sql, or NULL for a row without an ordered key.

@@ -85,27 +85,33 @@ BEGIN
                 UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
         WHERE g.ord IS NOT NULL;
 {{.Find}};
-        FOR i IN
-            {{.Missing}}
-        LOOP
-            SELECT w.* INTO one
-            FROM {{.Function}}({{range $i, $p := .Params}}{{if $i}}, {{end}}{{.Element}}{{end}}) AS w;
-            holders[i] := one.id;
-            written[i] := NOT one.duplicate;
-            {{- range .Results}}
-            {{$.ResultOf .}}[i] := one.{{.}};
-            {{- end}}
-        END LOOP;
+        BEGIN
+            FOR i IN
+                {{.Missing}}
+            LOOP
+                SELECT w.* INTO one
+                FROM {{.Function}}({{range $i, $p := .Params}}{{if $i}}, {{end}}{{.Element}}{{end}}) AS w;
+                holders[i] := one.id;
+                written[i] := NOT one.duplicate;
+                {{- range .Results}}
+                {{$.ResultOf .}}[i] := one.{{.}};
+                {{- end}}
+            END LOOP;
+        EXCEPTION WHEN invalid_parameter_value THEN -- what only the function for one row checks
+            RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                MESSAGE = format('rows has a wrong element %s: %s', i, SQLERRM), HINT = {{.Hint}};
+        END;
     END IF;
     {{- if .Changes}}
     RETURN QUERY
     SELECT l.ord::integer, holders[l.at], NOT written[l.at], {{.Replaced "l.at"}}
-        {{- range .Returned}}, {{.Variable}}[l.at]{{end}}
+        {{- range .Returned}}, {{.Told (printf "%s[l.at]" .Variable)}}{{end}}
     FROM unnest(places) WITH ORDINALITY AS l (at, ord)
     ORDER BY l.ord;
     {{- else}}
     RETURN QUERY
-    SELECT s.ord::integer, s.id, NOT s.written, {{.Replaced "s.ord"}}{{range .Returned}}, s.{{.Variable}}{{end}}
+    SELECT s.ord::integer, s.id, NOT s.written, {{.Replaced "s.ord"}}
+        {{- range .Returned}}, {{.Told (printf "s.%s" .Variable)}}{{end}}
     FROM unnest(holders, written{{range .Returned}}, {{.Variable}}{{end}}) WITH ORDINALITY
         AS s (id, written{{range .Returned}}, {{.Variable}}{{end}}, ord)
     ORDER BY s.ord;

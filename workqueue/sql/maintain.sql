@@ -42,6 +42,8 @@ DECLARE
 BEGIN
     {{.SeesAll}}
     {{.Bounded "$2" "max_rows"}}
+    {{.RefusesAge "$3" "retention"}}
+    {{.RefusesAge "$4" "failed_retention"}}
     more := false;
     crowded := false;
     IF cardinality(skipped) = 0 THEN
