@@ -648,15 +648,27 @@ func (f *fixture) as(work func(q *workqueue.Queue)) {
 // the topic does not rest, and the row waits.
 func TestARoleBesideADestinationThatIsAway(t *testing.T) {
 	t.Parallel()
-	for name, secured := range map[string]bool{"plain": false, "row-level security": true} {
+	const of = " ENABLE ROW LEVEL SECURITY"
+	for name, secure := range map[string]func(*fixture){
+		"plain": nil,
+		"row-level security": func(f *fixture) {
+			f.exec("ALTER TABLE " + f.table + of)
+			f.exec("SELECT " + f.table + "_key_policies(), " + f.table + "_join_policies(), " + f.table +
+				"_topic_policies()")
+		},
+		"row-level security of the messages alone": func(f *fixture) { f.exec("ALTER TABLE " + f.table + of) },
+		"row-level security of the topics alone": func(f *fixture) {
+			f.exec("ALTER TABLE " + f.table + "_topic" + of)
+			f.exec("CREATE POLICY txwork_read ON " + f.table + "_topic FOR SELECT USING (true)")
+		},
+	} {
+		secured := secure != nil
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newOutbox(t)
 			if secured {
-				f.exec("ALTER TABLE " + f.table + " ENABLE ROW LEVEL SECURITY")
 				f.exec("CREATE POLICY own ON " + f.table + " USING (topic = 'sick')")
-				f.exec("SELECT " + f.table + "_key_policies(), " + f.table + "_join_policies(), " + f.table +
-					"_topic_policies()")
+				secure(f)
 			}
 			f.sendMany("sick", 3)
 			f.as(func(q *workqueue.Queue) {
