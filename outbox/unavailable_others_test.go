@@ -218,8 +218,8 @@ func TestAClaimLocksNoTopicThatItDoesNotProbe(t *testing.T) {
 			f.rested("ill")
 			want := arrange(f)
 			end := f.beginsIn(func(tx pgx.Tx) {
-				_, err := f.box.Table().In(workqueue.Pgx(tx)).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
-				if err != nil {
+				q := f.box.Table().In(workqueue.Pgx(tx))
+				if _, err := q.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1); err != nil {
 					t.Fatal(err)
 				}
 			})

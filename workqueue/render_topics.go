@@ -135,8 +135,8 @@ func (view) RestEnd(rest string) string {
 	return fmt.Sprintf("clock_timestamp() + (%s) * (1 - %g * random())", rest, restJitter)
 }
 
-// RestIsOver is the condition that a claim which began at a time may probe the destination of a topic. A rest that is to
-// end later than the longest one would was written before the clock went back.
+// RestIsOver is the condition that a claim which began at a time may probe the destination of a topic. A rest that is
+// to end later than the longest one would was written before the clock went back.
 func (view) RestIsOver(topic, began string) string {
 	return fmt.Sprintf("(%[1]s.rests_until <= %[2]s OR %[1]s.rests_until > clock_timestamp() + %[1]s.longest_rest)",
 		topic, began)

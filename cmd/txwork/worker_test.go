@@ -332,8 +332,8 @@ var wantedStates = map[string]state{
 	"not found is fine": {status: workqueue.Done},
 }
 
-// A receiver that is away makes no dead letter where its topic rests, whatever the file says of attempts. Jobs and timers
-// have no topic that rests: there it is an attempt like any other, in the handler's own way.
+// A receiver that is away makes no dead letter where its topic rests, whatever the file says of attempts. Jobs and
+// timers have no topic that rests: there it is an attempt like any other, in the handler's own way.
 func TestWorkerBesideAReceiverThatIsAway(t *testing.T) {
 	receiver := httptest.NewServer(http.NotFoundHandler())
 	receiver.Close()

@@ -39,8 +39,8 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
         {{- range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
 
     -- These topics have a probe, or their rest is over. What the last probe has found out is read from its row. If that
-    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with each
-    -- probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
+    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with
+    -- each probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
     FOREACH next IN ARRAY own.ripe LOOP
         SELECT p.unavailable_since, p.rests_until, p.probe, p.probe_token, p.probe_attempt,
             {{.RestIsOver "p" "own.began"}} AS is_over, {{template "found_out" .}} AS state
@@ -186,8 +186,8 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
     END IF;
 {{- end}}
 
-{{- /* What the probe of the topic p has found out: nothing (none) if there is none, or if its lease has ended, it was put
-back or cancelled, or others have claimed it since. */ -}}
+{{- /* What the probe of the topic p has found out: nothing (none) if there is none, or if its lease has ended, it was
+put back or cancelled, or others have claimed it since. */ -}}
 {{- define "found_out" -}}
 CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
                 SELECT CASE
