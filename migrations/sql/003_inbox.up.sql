@@ -358,8 +358,8 @@ BEGIN
     WHERE (p.paused OR p.unavailable_since IS NOT NULL) AND p."consumer" = own.topic_lane;
 
     -- These topics have a probe, or their rest is over. What the last probe has found out is read from its row. If that
-    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with each
-    -- probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
+    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with
+    -- each probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
     FOREACH next IN ARRAY own.ripe LOOP
         SELECT p.unavailable_since, p.rests_until, p.probe, p.probe_token, p.probe_attempt,
             (p.rests_until <= own.began OR p.rests_until > clock_timestamp() + p.longest_rest) AS is_over, CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
@@ -970,8 +970,8 @@ BEGIN
     WHERE (p.paused OR p.unavailable_since IS NOT NULL) AND p."consumer" = own.topic_lane;
 
     -- These topics have a probe, or their rest is over. What the last probe has found out is read from its row. If that
-    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with each
-    -- probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
+    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with
+    -- each probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
     FOREACH next IN ARRAY own.ripe LOOP
         SELECT p.unavailable_since, p.rests_until, p.probe, p.probe_token, p.probe_attempt,
             (p.rests_until <= own.began OR p.rests_until > clock_timestamp() + p.longest_rest) AS is_over, CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
