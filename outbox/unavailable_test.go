@@ -108,7 +108,7 @@ func TestATopicRestsWhileItsDestinationIsUnavailable(t *testing.T) {
 		}
 	}
 	f.sendMany("well", 3)
-	f.exec("UPDATE " + f.table + "_topic SET rests_until = now() + interval '1 hour'") // this test is slow
+	f.exec("UPDATE " + f.table + "_topic SET rests_until = now() + interval '9 s'") // this test is slow
 	if c := f.claim(10); len(c.ids) != 3 || f.topicOf(c.ids[0]) != "well" {
 		t.Errorf("claimed %d rows during the rest, want 3 of the other topic", len(c.ids))
 	}
@@ -168,9 +168,21 @@ func TestWhatAProbeHasFoundOut(t *testing.T) {
 		ends func(*fixture, heldClaim)
 		want string
 	}{
-		"ack":     {settle("ack($1, $2)"), opens},
-		"fail":    {settle("fail($1, $2, 'poison')"), opens},
-		"retry":   {settle("retry($1, $2, '1 hour', 'poison')"), opens},
+		"ack":   {settle("ack($1, $2)"), opens},
+		"fail":  {settle("fail($1, $2, 'poison')"), opens},
+		"retry": {settle("retry($1, $2, '1 hour', 'poison')"), opens},
+		"cancelled": {func(f *fixture, c heldClaim) {
+			f.exec("SELECT FROM "+f.table+"_cancel($1, 'no need')", c.ids)
+			settle("retry($1, $2, '1 hour', 'context cancelled')")(f, c)
+		}, probes},
+		"cancelled by its handler": {func(f *fixture, c heldClaim) {
+			f.exec("SELECT FROM "+f.table+"_settle(jsonb_build_array(jsonb_build_object('id', $1::uuid, 'token', $2::uuid, "+
+				"'outcome', 'cancel', 'error', 'no need')))", c.ids[0], c.token)
+		}, probes},
+		"cancelled and done": {func(f *fixture, c heldClaim) {
+			f.exec("SELECT FROM "+f.table+"_cancel($1, 'no need')", c.ids)
+			settle("ack($1, $2)")(f, c)
+		}, opens},
 		"snooze":  {settle("snooze($1, $2, '1 hour')"), probes},
 		"release": {settle("release($1, $2)"), probes},
 		"extend":  {settle("extend($1, $2, '1 minute')"), waits},
@@ -198,9 +210,7 @@ func TestWhatAProbeHasFoundOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newOutbox(t)
-			f.sendMany("sick", 5)
-			hand := f.claim(5)
-			f.unavailable(hand, hand.ids...)
+			f.sickness("sick", 5)
 			f.rested("sick")
 			probe := f.claim(5)
 			if len(probe.ids) != 1 {
@@ -208,6 +218,13 @@ func TestWhatAProbeHasFoundOut(t *testing.T) {
 			}
 			c.ends(f, probe)
 			n := len(f.claim(3).ids)
+			if c.want != opens {
+				if n > 0 {
+					t.Fatalf("%d rows claimed, although the rest begins anew with each probe", n)
+				}
+				f.rested("sick")
+				n = len(f.claim(3).ids)
+			}
 			_, rests := f.resting("sick")
 			if got := map[bool]string{true: waits, false: opens}[rests]; rests && n == 1 {
 				if c.want != probes {
@@ -648,15 +665,27 @@ func (f *fixture) as(work func(q *workqueue.Queue)) {
 // the topic does not rest, and the row waits.
 func TestARoleBesideADestinationThatIsAway(t *testing.T) {
 	t.Parallel()
-	for name, secured := range map[string]bool{"plain": false, "row-level security": true} {
+	const of = " ENABLE ROW LEVEL SECURITY"
+	for name, secure := range map[string]func(*fixture){
+		"plain": nil,
+		"row-level security": func(f *fixture) {
+			f.exec("ALTER TABLE " + f.table + of)
+			f.exec("SELECT " + f.table + "_key_policies(), " + f.table + "_join_policies(), " + f.table +
+				"_topic_policies()")
+		},
+		"row-level security of the messages alone": func(f *fixture) { f.exec("ALTER TABLE " + f.table + of) },
+		"row-level security of the topics alone": func(f *fixture) {
+			f.exec("ALTER TABLE " + f.table + "_topic" + of)
+			f.exec("CREATE POLICY txwork_read ON " + f.table + "_topic FOR SELECT USING (true)")
+		},
+	} {
+		secured := secure != nil
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newOutbox(t)
 			if secured {
-				f.exec("ALTER TABLE " + f.table + " ENABLE ROW LEVEL SECURITY")
 				f.exec("CREATE POLICY own ON " + f.table + " USING (topic = 'sick')")
-				f.exec("SELECT " + f.table + "_key_policies(), " + f.table + "_join_policies(), " + f.table +
-					"_topic_policies()")
+				secure(f)
 			}
 			f.sendMany("sick", 3)
 			f.as(func(q *workqueue.Queue) {

@@ -102,8 +102,11 @@ func (v view) Rests() bool { return v.IsUnavailable && v.HasTopics() }
 // rows of all.
 func (v view) MayRest(row string) string {
 	return fmt.Sprintf("coalesce(octet_length(%s) BETWEEN 1 AND %d, false)\n        AND NOT (%s)", v.TopicOf(row),
-		maxTopic, sqltext.Hides(v.Table, v.Function("topic")))
+		maxTopic, v.HidesTopics())
 }
+
+// HidesTopics is the condition that row-level security hides rows, or the states of topics, from the role.
+func (v view) HidesTopics() string { return sqltext.Hides(v.Table, v.Function("topic")) }
 
 // MayProbe is the condition that a row may probe the destination of the topic that sort_out.sql looks at.
 func (v view) MayProbe(row string) string {
@@ -130,6 +133,28 @@ func (view) NextRest() string {
 // RestEnd is when a rest of a length ends, less the jitter.
 func (view) RestEnd(rest string) string {
 	return fmt.Sprintf("clock_timestamp() + (%s) * (1 - %g * random())", rest, restJitter)
+}
+
+// RestIsOver is the condition that a claim which began at a time may probe the destination of a topic. A rest that is
+// to end later than the longest one would was written before the clock went back.
+func (view) RestIsOver(topic, began string) string {
+	return fmt.Sprintf("(%[1]s.rests_until <= %[2]s OR %[1]s.rests_until > clock_timestamp() + %[1]s.longest_rest)",
+		topic, began)
+}
+
+// TopicLock is the key of the advisory lock of a topic, whose columns have a prefix, or are parameters.
+func (v view) TopicLock(prefix string) string {
+	names := []string{"'" + v.Function("topic") + "'"}
+	if prefix == "$" {
+		for i := range v.TopicArgument() {
+			names = append(names, fmt.Sprintf("$%d", i+1))
+		}
+		return "hashtextextended(concat_ws(' ', " + strings.Join(names, ", ") + "), 0)"
+	}
+	for _, lane := range v.TopicLane() {
+		names = append(names, prefix+lane.Quoted)
+	}
+	return "hashtextextended(concat_ws(' ', " + strings.Join(append(names, prefix+"topic"), ", ") + "), 0)"
 }
 
 // MaxAside, MaxTopic and TopicPayload are the constants for the templates.

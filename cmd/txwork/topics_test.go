@@ -23,11 +23,12 @@ func TestTopicsArePausedAndResumed(t *testing.T) {
 	c.run("outbox", "topics").ok().prints("UNAVAILABLE", "sick", "yes")
 	c.run("outbox", "topics", "--json").ok().prints(`"unavailable_since":`, `"cause":"connection refused"`)
 	c.run("outbox", "resume", "sick").ok().prints("topic sick resumed")
-	c.exec("UPDATE {schema}.outbox_topic SET rests_until = now() + interval '1 hour'")
+	c.exec("UPDATE {schema}.outbox_topic SET rests_until = now() + interval '1 hour', " +
+		"longest_rest = '1 hour'")
 	if r := c.run("outbox", "relay", "--stdout", "--until-empty").ok(); r.stdout != "" {
 		t.Errorf("delivered %q while a topic rests", r.stdout)
 	}
-	c.exec("UPDATE {schema}.outbox_topic SET unavailable_since = NULL")
+	c.exec("UPDATE {schema}.outbox_topic SET unavailable_since = NULL, rests_until = NULL")
 	if r := c.run("outbox", "relay", "--stdout", "--until-empty").ok(); r.stdout != "later\n" {
 		t.Errorf("delivered %q after the resume and the rest", r.stdout)
 	}

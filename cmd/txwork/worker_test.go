@@ -332,6 +332,45 @@ var wantedStates = map[string]state{
 	"not found is fine": {status: workqueue.Done},
 }
 
+// A receiver that is away makes no dead letter where its topic rests, whatever the file says of attempts. Jobs and
+// timers have no topic that rests: there it is an attempt like any other, in the handler's own way.
+func TestWorkerBesideAReceiverThatIsAway(t *testing.T) {
+	receiver := httptest.NewServer(http.NotFoundHandler())
+	receiver.Close()
+	c := newMigratedCLI(t)
+	message := c.enqueue(outbox.Message{Topic: "away"})[0]
+	c.greet(jobs.Insert{})
+	c.exec("SELECT {schema}.timers_set('once', 'away', now(), 'x'::text), {schema}.timers_set('often', 'often', now(), " +
+		"'x'::text), {schema}.inbox_receive('billing', 'shop', '1', 'x'::text, topic => 'away')")
+	c.workUntil(strings.ReplaceAll(`
+outbox: {topics: {away: {http: URL, max_attempts: 1}}}
+inbox:
+  dedup_window: 48h
+  consumers: {billing: {topics: {"*": {http: URL, retry: {growth: constant, base: 2h, cap: 2h, jitter: 0}}}}}
+timers:
+  topics:
+    away: {http: URL, max_attempts: 1}
+    often: {http: URL, retry: {growth: constant, base: 2h, cap: 2h, jitter: 0}}
+jobs: {kinds: {"*": {http: URL, max_attempts: 1}}}
+`, "URL", receiver.URL), `SELECT (SELECT bool_and(rest >= '1 s') AND count(*) = 1 FROM {schema}.outbox_topic)
+		AND (SELECT bool_and(rest >= '1 s') AND count(*) = 1 FROM {schema}.inbox_topic)
+		AND (SELECT bool_and(status <> 1 AND attempts > 0) FROM {schema}.timers)
+		AND (SELECT bool_and(status = 3) FROM {schema}.jobs)`).ok()
+	if s := c.state(message); s.status != workqueue.Ready || s.attempts != 0 {
+		t.Errorf("the message is %+v", s)
+	}
+	for query, want := range map[string]int{
+		"inbox WHERE status = 0 AND attempts = 0":                                                        1,
+		"timers WHERE key = 'once' AND status = 3 AND last_error LIKE '%cannot be reached%'":             1,
+		"timers WHERE key = 'often' AND status = 0 AND attempts = 1 AND due_at > now() + interval '1 h'": 1,
+		"jobs WHERE status = 3 AND attempts = 1 AND last_error LIKE '%cannot be reached%'":               1,
+	} {
+		if n := value[int](c, "SELECT count(*) FROM {schema}."+query); n != want {
+			t.Errorf("%d of %s, want %d", n, query, want)
+		}
+	}
+}
+
 // A job of a kind that the file does not list is left to other workers or fails, as the file says.
 func TestWorkerOfKindsThatItDoesNotHave(t *testing.T) {
 	c := newMigratedCLI(t)

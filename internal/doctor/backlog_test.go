@@ -210,7 +210,7 @@ func TestATopicWhoseDestinationIsUnavailable(t *testing.T) {
 	w.goneNow("topic-unavailable", nil)
 	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
 	w.exec("UPDATE outbox_topic SET unavailable_since = now() - interval '1 hour'," +
-		" rests_until = now() + interval '1 hour'")
+		" rests_until = now() + interval '1 hour', longest_rest = '1 hour'")
 	_, err = w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
 	must(t, err)
 	f := w.finds("topic-unavailable", []string{"outbox, topic mail's", "for 60 min", "3 rows aside"})

@@ -137,7 +137,8 @@ CREATE TABLE "{{schema}}"."outbox_topic" (
     probe_attempt integer,
     first_rest interval NOT NULL DEFAULT interval '500 ms' CHECK (first_rest > '0'),
     longest_rest interval NOT NULL DEFAULT interval '10000 ms' CHECK (longest_rest >= first_rest),
-    PRIMARY KEY (topic)
+    PRIMARY KEY (topic),
+    CHECK ((unavailable_since IS NULL) = (rests_until IS NULL))
 );
 
 -- Claims look here, mostly in vain: the index of no rows is one page.
@@ -187,6 +188,8 @@ BEGIN
             MESSAGE = 'topic must have 1 to 255 bytes',
             HINT = 'Name a topic as its rows have it.';
     END IF;
+    -- A settle that makes a new topic rest does not wait for this lock, as it would for the row.
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws(' ', '"{{schema}}"."outbox_topic"', $1), 0));
     INSERT INTO "{{schema}}"."outbox_topic" AS s (topic, paused)
     VALUES ($1, true)
     ON CONFLICT (topic) DO UPDATE
@@ -236,8 +239,8 @@ $txwork$;
 --     3  in which lane of the arguments, by its number, it has come to which place
 --     4  if it asks: a topic that is neither paused nor rests and has rows aside
 --     5  such a topic, and how many of its rows were set aside
---     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there
---        is no row for it
+--     6  a topic that rests, and in how many milliseconds a claim may take a probe, unless one is under way then; none
+--        if it could take one now, and there is no row for it
 --     7  a topic whose destination is available again, which this claim has found out, and since when it was not
 CREATE FUNCTION "{{schema}}"."outbox_claim_by_topic"(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[],
@@ -274,10 +277,12 @@ DECLARE
     paused text[]; -- or they rest
     resting text[];
     ripe text[] := '{}';
-    available text[] := '{}';
+    free text[] := '{}'; -- what rested when this call began, and rests no more
+    available text[] := '{}'; -- what of these it has opened
     available_since timestamptz[] := '{}';
     probes uuid[] := '{}';
     probing record;
+    is_locked boolean;
     probed integer := 0;
     is_hungry boolean := false;
     held text[];
@@ -324,19 +329,21 @@ BEGIN
     SELECT coalesce(array_agg(p.topic), '{}'),
         coalesce(array_agg(p.topic) FILTER (WHERE p.unavailable_since IS NOT NULL), '{}'),
         coalesce(array_agg(p.topic ORDER BY p.rests_until)
-            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.rests_until <= own.began), '{}')
+            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused
+                AND (p.probe IS NOT NULL OR (p.rests_until <= own.began OR p.rests_until > clock_timestamp() + p.longest_rest))), '{}')
     INTO own.paused, own.resting, own.ripe
     FROM "{{schema}}"."outbox_topic" AS p
     WHERE (p.paused OR p.unavailable_since IS NOT NULL);
 
-    -- The rest of these topics is over. What the last probe has found out is read from its row. While the row says
-    -- nothing, the first row of the topic is the next probe. Who locks the topic decides; others do not wait.
+    -- These topics have a probe, or their rest is over. What the last probe has found out is read from its row. If that
+    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with
+    -- each probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
     FOREACH next IN ARRAY own.ripe LOOP
-        SELECT p.unavailable_since, p.probe, p.probe_token, p.probe_attempt,
-            CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
+        SELECT p.unavailable_since, p.rests_until, p.probe, p.probe_token, p.probe_attempt,
+            (p.rests_until <= own.began OR p.rests_until > clock_timestamp() + p.longest_rest) AS is_over, CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
                 SELECT CASE
                     WHEN r.owner_token IS DISTINCT FROM p.probe_token THEN 'none'
-                    WHEN r.completed_at IS NOT NULL THEN 'ended'
+                    WHEN r.status = 2 OR r.status = 3 AND r.cancelled_at IS NULL THEN 'ended'
                     WHEN r.status = 1 AND r.locked_until > clock_timestamp() THEN 'runs'
                     WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'
                     ELSE 'none' END
@@ -346,7 +353,8 @@ BEGIN
         FROM "{{schema}}"."outbox_topic" AS p
         WHERE p.topic = own.next;
         CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs'
-            OR own.probing.state = 'none' AND cardinality(own.probes) = own.batch;
+            OR own.probing.state = 'none'
+                AND (own.probing.is_over IS NOT TRUE OR cardinality(own.probes) = own.batch);
         IF own.probing.state = 'none' AND NOT EXISTS (
             SELECT FROM "{{schema}}"."outbox" AS r
             WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND left(r."topic", 255) = own.next AND r.due_at <= own.began) THEN
@@ -355,18 +363,24 @@ BEGIN
         END IF;
         PERFORM FROM "{{schema}}"."outbox_topic" AS p
         WHERE p.topic = own.next
-          AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
-          AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
+          AND p.unavailable_since = own.probing.unavailable_since AND p.rests_until = own.probing.rests_until
+          AND NOT p.paused AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
         FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND;
+        is_locked := FOUND;
         IF own.probing.state = 'ended' THEN
-            UPDATE "{{schema}}"."outbox_topic" AS p
-            SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
-                probe_token = NULL, probe_attempt = NULL
-            WHERE p.topic = own.next;
+            IF own.is_locked THEN
+                UPDATE "{{schema}}"."outbox_topic" AS p
+                SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
+                    probe_token = NULL, probe_attempt = NULL
+                WHERE p.topic = own.next;
+                available := own.available || own.next;
+                available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            ELSIF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_topic"'::pg_catalog.regclass) THEN
+                CONTINUE; -- the row of the probe may only be hidden
+            END IF;
             paused := array_remove(own.paused, own.next);
-            available := own.available || own.next;
-            available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            free := own.free || own.next;
             IF own.lanes IS NOT NULL AND own.next <> ALL (own.lanes || own.busy) THEN -- others look below
                 lanes := own.lanes || own.next;
                 lanes_due := own.lanes_due || '-infinity'::timestamptz;
@@ -375,6 +389,7 @@ BEGIN
             END IF;
             CONTINUE;
         END IF;
+        CONTINUE WHEN NOT own.is_locked;
         SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
         FROM "{{schema}}"."outbox" AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND left(r."topic", 255) = own.next AND r.due_at <= own.began
@@ -388,7 +403,8 @@ BEGIN
         of_lanes := own.of_lanes || own.probing.ctid;
         probes := own.probes || own.probing.id;
         UPDATE "{{schema}}"."outbox_topic" AS p
-        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt
+        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt,
+            rests_until = clock_timestamp() + (p.first_rest) * (1 - 0.2 * random())
         WHERE p.topic = own.next;
     END LOOP;
     probed := cardinality(own.of_lanes);
@@ -550,7 +566,7 @@ RETURNING t AS claimed
             THEN ceil(extract(epoch FROM p.rests_until - own.began) * 1000)::integer END, NULL::integer,
             NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox"
         FROM "{{schema}}"."outbox_topic" AS p
-        WHERE p.unavailable_since IS NOT NULL;
+        WHERE p.unavailable_since IS NOT NULL AND p.topic <> ALL (own.free);
         RETURN QUERY
         SELECT 7::smallint, u.topic, NULL::integer, NULL::integer, u.since, NULL::uuid, NULL::"{{schema}}"."outbox"
         FROM unnest(own.available, own.available_since) AS u (topic, since);
@@ -756,10 +772,12 @@ DECLARE
     paused text[]; -- or they rest
     resting text[];
     ripe text[] := '{}';
-    available text[] := '{}';
+    free text[] := '{}'; -- what rested when this call began, and rests no more
+    available text[] := '{}'; -- what of these it has opened
     available_since timestamptz[] := '{}';
     probes uuid[] := '{}';
     probing record;
+    is_locked boolean;
     probed integer := 0;
     is_hungry boolean := false;
     held text[];
@@ -912,19 +930,21 @@ BEGIN
     SELECT coalesce(array_agg(p.topic), '{}'),
         coalesce(array_agg(p.topic) FILTER (WHERE p.unavailable_since IS NOT NULL), '{}'),
         coalesce(array_agg(p.topic ORDER BY p.rests_until)
-            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.rests_until <= own.began), '{}')
+            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused
+                AND (p.probe IS NOT NULL OR (p.rests_until <= own.began OR p.rests_until > clock_timestamp() + p.longest_rest))), '{}')
     INTO own.paused, own.resting, own.ripe
     FROM "{{schema}}"."outbox_topic" AS p
     WHERE (p.paused OR p.unavailable_since IS NOT NULL);
 
-    -- The rest of these topics is over. What the last probe has found out is read from its row. While the row says
-    -- nothing, the first row of the topic is the next probe. Who locks the topic decides; others do not wait.
+    -- These topics have a probe, or their rest is over. What the last probe has found out is read from its row. If that
+    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with
+    -- each probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
     FOREACH next IN ARRAY own.ripe LOOP
-        SELECT p.unavailable_since, p.probe, p.probe_token, p.probe_attempt,
-            CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
+        SELECT p.unavailable_since, p.rests_until, p.probe, p.probe_token, p.probe_attempt,
+            (p.rests_until <= own.began OR p.rests_until > clock_timestamp() + p.longest_rest) AS is_over, CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
                 SELECT CASE
                     WHEN r.owner_token IS DISTINCT FROM p.probe_token THEN 'none'
-                    WHEN r.completed_at IS NOT NULL THEN 'ended'
+                    WHEN r.status = 2 OR r.status = 3 AND r.cancelled_at IS NULL THEN 'ended'
                     WHEN r.status = 1 AND r.locked_until > clock_timestamp() THEN 'runs'
                     WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'
                     ELSE 'none' END
@@ -934,7 +954,8 @@ BEGIN
         FROM "{{schema}}"."outbox_topic" AS p
         WHERE p.topic = own.next;
         CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs'
-            OR own.probing.state = 'none' AND cardinality(own.probes) = own.batch;
+            OR own.probing.state = 'none'
+                AND (own.probing.is_over IS NOT TRUE OR cardinality(own.probes) = own.batch);
         IF own.probing.state = 'none' AND NOT EXISTS (
             SELECT FROM "{{schema}}"."outbox" AS r
             WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND left(r."topic", 255) = own.next AND r.due_at <= own.began) THEN
@@ -943,18 +964,24 @@ BEGIN
         END IF;
         PERFORM FROM "{{schema}}"."outbox_topic" AS p
         WHERE p.topic = own.next
-          AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
-          AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
+          AND p.unavailable_since = own.probing.unavailable_since AND p.rests_until = own.probing.rests_until
+          AND NOT p.paused AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
         FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND;
+        is_locked := FOUND;
         IF own.probing.state = 'ended' THEN
-            UPDATE "{{schema}}"."outbox_topic" AS p
-            SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
-                probe_token = NULL, probe_attempt = NULL
-            WHERE p.topic = own.next;
+            IF own.is_locked THEN
+                UPDATE "{{schema}}"."outbox_topic" AS p
+                SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
+                    probe_token = NULL, probe_attempt = NULL
+                WHERE p.topic = own.next;
+                available := own.available || own.next;
+                available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            ELSIF pg_catalog.row_security_active('"{{schema}}"."outbox"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_topic"'::pg_catalog.regclass) THEN
+                CONTINUE; -- the row of the probe may only be hidden
+            END IF;
             paused := array_remove(own.paused, own.next);
-            available := own.available || own.next;
-            available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            free := own.free || own.next;
             IF own.lanes IS NOT NULL AND own.next <> ALL (own.lanes || own.busy) THEN -- others look below
                 lanes := own.lanes || own.next;
                 lanes_due := own.lanes_due || '-infinity'::timestamptz;
@@ -963,6 +990,7 @@ BEGIN
             END IF;
             CONTINUE;
         END IF;
+        CONTINUE WHEN NOT own.is_locked;
         SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
         FROM "{{schema}}"."outbox" AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND left(r."topic", 255) = own.next AND r.due_at <= own.began
@@ -976,7 +1004,8 @@ BEGIN
         of_lanes := own.of_lanes || own.probing.ctid;
         probes := own.probes || own.probing.id;
         UPDATE "{{schema}}"."outbox_topic" AS p
-        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt
+        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt,
+            rests_until = clock_timestamp() + (p.first_rest) * (1 - 0.2 * random())
         WHERE p.topic = own.next;
     END LOOP;
     probed := cardinality(own.of_lanes);
@@ -1112,8 +1141,8 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
             ELSE 5 END)
         INTO own.rest_in
         FROM "{{schema}}"."outbox_topic" AS p
-        WHERE p.unavailable_since IS NOT NULL AND NOT p.paused;
-        resting := ARRAY(SELECT unnest(own.resting) EXCEPT SELECT unnest(own.available));
+        WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.topic <> ALL (own.free);
+        resting := ARRAY(SELECT unnest(own.resting) EXCEPT SELECT unnest(own.free));
     END IF;
     got := cardinality(own.taken) + cardinality(own.of_lanes);
 
@@ -1593,14 +1622,26 @@ LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id)
           AND k.unavailable_since IS NOT NULL AND (k.probe, k.probe_token) IS DISTINCT FROM (c.id, c.token))
     GROUP BY c.topic
     ORDER BY c.topic
+), known AS MATERIALIZED ( -- those of them whose state nobody else is writing
+    SELECT c.topic
+    FROM resting AS c
+    CROSS JOIN LATERAL (
+        SELECT FROM "{{schema}}"."outbox_topic" AS k
+        WHERE k.topic = c.topic
+        FOR NO KEY UPDATE SKIP LOCKED) AS k
 ), state AS (
     INSERT INTO "{{schema}}"."outbox_topic" AS p
         (topic, unavailable_since, rests_until, rest, cause)
     SELECT c.topic, clock_timestamp(), clock_timestamp() + (interval '500 ms') * (1 - 0.2 * random()),
         interval '500 ms', coalesce(c.error, 'no reason given')
     FROM resting AS c
-    WHERE pg_try_advisory_xact_lock(hashtextextended(
-        concat_ws(' ', '"{{schema}}"."outbox_topic"', c.topic), 0))
+    WHERE EXISTS (
+            SELECT FROM known AS k
+            WHERE k.topic = c.topic)
+       OR NOT EXISTS (
+            SELECT FROM "{{schema}}"."outbox_topic" AS k
+            WHERE k.topic = c.topic)
+        AND pg_try_advisory_xact_lock(hashtextextended(concat_ws(' ', '"{{schema}}"."outbox_topic"', c.topic), 0))
     ON CONFLICT (topic) DO UPDATE
     SET unavailable_since = coalesce(p.unavailable_since, excluded.unavailable_since),
         rest = CASE WHEN p.unavailable_since IS NULL THEN p.first_rest ELSE least(2 * p.rest, p.longest_rest) END,

@@ -86,6 +86,8 @@ func calls() (all []called) {
 		for _, c := range []struct{ state, call string }{
 			{claimed, "settle((SELECT jsonb_agg(jsonb_build_object('id', i, 'token', p.token, 'outcome', 'retry')) " +
 				"FROM unnest(p.ids) AS i))"},
+			{claimed, "settle((SELECT jsonb_agg(jsonb_build_object('id', i, 'token', p.token, 'outcome', 'unavailable')) " +
+				"FROM unnest(p.ids) AS i))"},
 			{claimed, "ack(p.token, p.ids)"}, {claimed, "retry(p.token, p.ids)"}, {claimed, "release(p.token, p.ids)"},
 			{claimed, "snooze(p.token, p.ids, '1 hour')"}, {claimed, "fail(p.token, p.ids, 'no')"},
 			{claimed, "wait_until(p.token, p.ids, now() + interval '1 hour')"},
@@ -200,13 +202,31 @@ func functions() (holders []holder) {
 		if c.state != "" {
 			name = strings.TrimSpace(name + " of a row that is " + c.state)
 		}
+		if strings.Contains(c.sql[0], "'unavailable'") {
+			name += ", as unavailable"
+		}
 		holders = append(holders, holder{name, func(w *world) func() {
 			token, ids, forget := w.rowsOfClient(c)
 			release := w.afterCall(c, token, ids)
 			return func() { release(); forget() }
 		}})
 	}
-	return holders
+	return append(holders, holder{"outbox_fetch that has a probe", fetchesProbe})
+}
+
+// fetchesProbe fetches the probe of a topic whose rest is over. Its message is the client's own, and no other worker's.
+// The first fetch sets it aside.
+func fetchesProbe(w *world) (release func()) {
+	w.exec("INSERT INTO " + w.Schema + ".outbox_topic (topic, unavailable_since, rests_until, rest, cause) " +
+		"VALUES ('away', now(), now(), '1 s', 'it is away')")
+	const fetch = "$S.outbox_fetch(p.token, '1 hour', 2, sweep => true)"
+	release = w.afterCall(called{sql: []string{"$S.outbox_enqueue('away', 'held'::text)", fetch, fetch,
+		"(SELECT t.probe FROM $S.outbox_topic AS t WHERE t.topic = 'away' AND t.probe IS NOT NULL)"}},
+		workqueue.NewOwnerToken(), nil)
+	return func() {
+		release()
+		w.exec("DELETE FROM " + w.Schema + ".outbox_topic WHERE topic = 'away'")
+	}
 }
 
 // afterCall calls, and leaves the transaction open. A session of a settle would be ended after a minute, which is taken

@@ -271,9 +271,9 @@ BEGIN
             ELSE {{.ProbeWait}} END)
         INTO own.rest_in
         FROM {{.Function "topic"}} AS p
-        WHERE p.unavailable_since IS NOT NULL AND NOT p.paused
+        WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.topic <> ALL (own.free)
             {{- range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
-        resting := ARRAY(SELECT unnest(own.resting) EXCEPT SELECT unnest(own.available));
+        resting := ARRAY(SELECT unnest(own.resting) EXCEPT SELECT unnest(own.free));
     END IF;
     got := cardinality(own.taken) + cardinality(own.of_lanes);
     {{- else}}

@@ -1,6 +1,6 @@
 -- When the table next needs attention: the earliest due time of a Ready row or the earliest end of a lease
-{{- if .HasTopics}}, or of the
--- rest of a topic with a row for a probe{{end}}.
+{{- if .HasTopics}},
+-- of the rest of a topic with a row for a probe, or the due time of a row aside whose topic is open{{end}}.
 SELECT extract(epoch FROM min(w.at) - clock_timestamp())::float8 AS seconds, min(w.at) AS at
 FROM (
     (SELECT min(r.due_at) AS at FROM {{.Table}} AS r WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 0)
@@ -9,16 +9,40 @@ FROM (
     WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now())
     {{- if .HasTopics}}
     UNION ALL
-    (SELECT min(p.rests_until)
+    (SELECT min(CASE WHEN f.state = 'ended' OR {{.RestIsOver "p" "now()"}} THEN now() ELSE p.rests_until END)
     FROM {{.Function "topic"}} AS p
-    WHERE p.unavailable_since IS NOT NULL AND NOT p.paused
+    CROSS JOIN LATERAL (SELECT {{template "found_out" .}} AS state) AS f
+    WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND f.state <> 'runs'
+      AND NOT ({{.HidesTopics}})
       AND EXISTS (
         SELECT FROM {{.Table}} AS r
         WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r.due_at <= now()
-            {{- range .TopicLane}} AND r.{{.Quoted}} = p.{{.Quoted}}{{end}} AND {{.TopicOf "r"}} = p.topic)
-      AND NOT EXISTS (
-        SELECT FROM {{.Table}} AS r
-        WHERE r.id = p.probe AND r.owner_token = p.probe_token AND coalesce(r.status = 1, false)))
+            {{- range .TopicLane}} AND r.{{.Quoted}} = p.{{.Quoted}}{{end}} AND {{.TopicOf "r"}} = p.topic))
+    UNION ALL
+    (WITH RECURSIVE has AS (
+        (SELECT {{range .TopicLane}}r.{{.Quoted}}, {{end}}{{.TopicOf "r"}} AS topic, r.due_at
+        FROM {{.Table}} AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
+        ORDER BY {{.AsideOrder "r"}}
+        LIMIT 1)
+        UNION ALL
+        SELECT n.*
+        FROM has AS h
+        CROSS JOIN LATERAL (
+            SELECT {{range .TopicLane}}r.{{.Quoted}}, {{end}}{{.TopicOf "r"}} AS topic, r.due_at
+            FROM {{.Table}} AS r
+            WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
+              AND ({{range .TopicLane}}r.{{.Quoted}}, {{end}}{{.TopicOf "r"}})
+                  > ({{range .TopicLane}}h.{{.Quoted}}, {{end}}h.topic)
+            ORDER BY {{.AsideOrder "r"}}
+            LIMIT 1) AS n
+    )
+    SELECT min(h.due_at)
+    FROM has AS h
+    WHERE NOT EXISTS (
+        SELECT FROM {{.Function "topic"}} AS p
+        WHERE {{range .TopicLane}}p.{{.Quoted}} = h.{{.Quoted}} AND {{end}}p.topic = h.topic
+          AND (p.paused OR p.unavailable_since IS NOT NULL)))
     {{- end}}
 ) AS w
 HAVING min(w.at) IS NOT NULL

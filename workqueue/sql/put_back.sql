@@ -10,8 +10,8 @@ by the columns that the statement assigns.
 
 A row whose destination is unavailable goes to the lane of its topic, where claims leave it while the topic rests. The
 first such row of an outage makes the topic rest, and the probe makes it rest longer; all others find that it rests and
-write no state. Nor do those that meet a transaction which is just making the topic rest: they would wait for it. If it
-rolls back, their rows are claimed again and say the same. */ -}}
+write no state. Nor do those that meet a transaction which is just writing the topic's state, such as one that makes it
+rest: they would wait for it. Their rows may be claimed again, and say the same. */ -}}
 {{define "put_back" -}}
 WITH changed AS (
     UPDATE {{.Table}} AS t
@@ -61,14 +61,26 @@ WITH changed AS (
           AND k.unavailable_since IS NOT NULL AND (k.probe, k.probe_token) IS DISTINCT FROM (c.id, c.token))
     GROUP BY {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic
     ORDER BY {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic
+), known AS MATERIALIZED ( -- those of them whose state nobody else is writing
+    SELECT {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic
+    FROM resting AS c
+    CROSS JOIN LATERAL (
+        SELECT FROM {{.Function "topic"}} AS k
+        WHERE {{range .TopicLane}}k.{{.Quoted}} = c.{{.Quoted}} AND {{end}}k.topic = c.topic
+        FOR NO KEY UPDATE SKIP LOCKED) AS k
 ), state AS (
     INSERT INTO {{.Function "topic"}} AS p
         ({{range .TopicLane}}{{.Quoted}}, {{end}}topic, unavailable_since, rests_until, rest, cause)
     SELECT {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic, clock_timestamp(), {{.RestEnd .FirstRest}},
         {{.FirstRest}}, coalesce(c.error, 'no reason given')
     FROM resting AS c
-    WHERE pg_try_advisory_xact_lock(hashtextextended(
-        concat_ws(' ', '{{.Function "topic"}}', {{range .TopicLane}}c.{{.Quoted}}, {{end}}c.topic), 0))
+    WHERE EXISTS (
+            SELECT FROM known AS k
+            WHERE {{range .TopicLane}}k.{{.Quoted}} = c.{{.Quoted}} AND {{end}}k.topic = c.topic)
+       OR NOT EXISTS (
+            SELECT FROM {{.Function "topic"}} AS k
+            WHERE {{range .TopicLane}}k.{{.Quoted}} = c.{{.Quoted}} AND {{end}}k.topic = c.topic)
+        AND pg_try_advisory_xact_lock({{.TopicLock "c."}})
     ON CONFLICT ({{range .TopicLane}}{{.Quoted}}, {{end}}topic) DO UPDATE
     SET unavailable_since = coalesce(p.unavailable_since, excluded.unavailable_since),
         rest = {{.NextRest}},

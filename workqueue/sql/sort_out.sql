@@ -5,10 +5,12 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
     paused text[]; -- or they rest
     resting text[];
     ripe text[] := '{}';
-    available text[] := '{}';
+    free text[] := '{}'; -- what rested when this call began, and rests no more
+    available text[] := '{}'; -- what of these it has opened
     available_since timestamptz[] := '{}';
     probes uuid[] := '{}';
     probing record;
+    is_locked boolean;
     probed integer := 0;
     is_hungry boolean := false;
     held text[];
@@ -29,30 +31,25 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
     SELECT coalesce(array_agg(p.topic), '{}'),
         coalesce(array_agg(p.topic) FILTER (WHERE p.unavailable_since IS NOT NULL), '{}'),
         coalesce(array_agg(p.topic ORDER BY p.rests_until)
-            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND p.rests_until <= own.began), '{}')
+            FILTER (WHERE p.unavailable_since IS NOT NULL AND NOT p.paused
+                AND (p.probe IS NOT NULL OR {{.RestIsOver "p" "own.began"}})), '{}')
     INTO own.paused, own.resting, own.ripe
     FROM {{.Function "topic"}} AS p
     WHERE (p.paused OR p.unavailable_since IS NOT NULL)
         {{- range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
 
-    -- The rest of these topics is over. What the last probe has found out is read from its row. While the row says
-    -- nothing, the first row of the topic is the next probe. Who locks the topic decides; others do not wait.
+    -- These topics have a probe, or their rest is over. What the last probe has found out is read from its row. If that
+    -- says nothing, the first row of the topic is the next probe as soon as the rest is over, which begins anew with
+    -- each probe. Who locks the topic writes it down. Others do not wait: they go by what the row says.
     FOREACH next IN ARRAY own.ripe LOOP
-        SELECT p.unavailable_since, p.probe, p.probe_token, p.probe_attempt,
-            CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
-                SELECT CASE
-                    WHEN r.owner_token IS DISTINCT FROM p.probe_token THEN 'none'
-                    WHEN r.completed_at IS NOT NULL THEN 'ended'
-                    WHEN r.status = 1 AND r.locked_until > clock_timestamp() THEN 'runs'
-                    WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'
-                    ELSE 'none' END
-                FROM {{.Table}} AS r
-                WHERE r.id = p.probe), 'ended') END AS state
+        SELECT p.unavailable_since, p.rests_until, p.probe, p.probe_token, p.probe_attempt,
+            {{.RestIsOver "p" "own.began"}} AS is_over, {{template "found_out" .}} AS state
         INTO own.probing
         FROM {{.Function "topic"}} AS p
         WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
         CONTINUE WHEN own.probing.state IS NULL OR own.probing.state = 'runs'
-            OR own.probing.state = 'none' AND cardinality(own.probes) = own.batch;
+            OR own.probing.state = 'none'
+                AND (own.probing.is_over IS NOT TRUE OR cardinality(own.probes) = own.batch);
         IF own.probing.state = 'none' AND NOT EXISTS (
             SELECT FROM {{.Table}} AS r
             WHERE {{.MayProbe "r"}}) THEN
@@ -61,18 +58,23 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
         END IF;
         PERFORM FROM {{.Function "topic"}} AS p
         WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next
-          AND p.unavailable_since = own.probing.unavailable_since AND NOT p.paused AND p.rests_until <= own.began
-          AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
+          AND p.unavailable_since = own.probing.unavailable_since AND p.rests_until = own.probing.rests_until
+          AND NOT p.paused AND p.probe_token IS NOT DISTINCT FROM own.probing.probe_token
         FOR NO KEY UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND;
+        is_locked := FOUND;
         IF own.probing.state = 'ended' THEN
-            UPDATE {{.Function "topic"}} AS p
-            SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
-                probe_token = NULL, probe_attempt = NULL
-            WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
+            IF own.is_locked THEN
+                UPDATE {{.Function "topic"}} AS p
+                SET unavailable_since = NULL, rests_until = NULL, rest = NULL, cause = NULL, probe = NULL,
+                    probe_token = NULL, probe_attempt = NULL
+                WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
+                available := own.available || own.next;
+                available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            ELSIF {{.HidesTopics}} THEN
+                CONTINUE; -- the row of the probe may only be hidden
+            END IF;
             paused := array_remove(own.paused, own.next);
-            available := own.available || own.next;
-            available_since := own.available_since || own.probing.unavailable_since::timestamptz;
+            free := own.free || own.next;
             IF own.lanes IS NOT NULL AND own.next <> ALL (own.lanes || own.busy) THEN -- others look below
                 lanes := own.lanes || own.next;
                 lanes_due := own.lanes_due || '-infinity'::timestamptz;
@@ -81,6 +83,7 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
             END IF;
             CONTINUE;
         END IF;
+        CONTINUE WHEN NOT own.is_locked;
         SELECT r.ctid, r.id, r.attempts + 1 AS attempt INTO own.probing
         FROM {{.Table}} AS r
         WHERE {{.MayProbe "r"}}
@@ -94,7 +97,8 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
         of_lanes := own.of_lanes || own.probing.ctid;
         probes := own.probes || own.probing.id;
         UPDATE {{.Function "topic"}} AS p
-        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt
+        SET probe = own.probing.id, probe_token = $1, probe_attempt = own.probing.attempt,
+            rests_until = {{.RestEnd "p.first_rest"}}
         WHERE {{range .TopicLane}}p.{{.Quoted}} = own.topic_lane AND {{end}}p.topic = own.next;
     END LOOP;
     probed := cardinality(own.of_lanes);
@@ -180,4 +184,18 @@ transaction; a worker claims in a transaction of its own, and goes by its start.
     IF own.is_hungry AND cardinality(own.put_aside) > 0 THEN
         is_more := true;
     END IF;
+{{- end}}
+
+{{- /* What the probe of the topic p has found out: nothing (none) if there is none, or if its lease has ended, it was
+put back or cancelled, or others have claimed it since. */ -}}
+{{- define "found_out" -}}
+CASE WHEN p.probe IS NULL THEN 'none' ELSE coalesce((
+                SELECT CASE
+                    WHEN r.owner_token IS DISTINCT FROM p.probe_token THEN 'none'
+                    WHEN r.status = 2 OR r.status = 3 AND r.cancelled_at IS NULL THEN 'ended'
+                    WHEN r.status = 1 AND r.locked_until > clock_timestamp() THEN 'runs'
+                    WHEN r.status = 0 AND r.attempts >= p.probe_attempt THEN 'ended'
+                    ELSE 'none' END
+                FROM {{.Table}} AS r
+                WHERE r.id = p.probe), 'ended') END
 {{- end}}

@@ -25,7 +25,8 @@ CREATE TABLE {{.Function "topic"}} (
     probe_attempt integer,
     first_rest interval NOT NULL DEFAULT {{.FirstRest}} CHECK (first_rest > '0'),
     longest_rest interval NOT NULL DEFAULT {{.LongestRest}} CHECK (longest_rest >= first_rest),
-    PRIMARY KEY ({{range .TopicLane}}{{.Quoted}}, {{end}}topic)
+    PRIMARY KEY ({{range .TopicLane}}{{.Quoted}}, {{end}}topic),
+    CHECK ((unavailable_since IS NULL) = (rests_until IS NULL))
 );
 
 -- Claims look here, mostly in vain: the index of no rows is one page.
@@ -66,6 +67,8 @@ AS $txwork$
 BEGIN
     {{.SeesAllTopics}}
     {{.ChecksTopic}}
+    -- A settle that makes a new topic rest does not wait for this lock, as it would for the row.
+    PERFORM pg_advisory_xact_lock({{.TopicLock "$"}});
     INSERT INTO {{.Function "topic"}} AS s ({{range .TopicLane}}{{.Quoted}}, {{end}}topic, paused)
     VALUES ({{range .TopicLane}}$1, {{end}}${{.TopicArgument}}, true)
     ON CONFLICT ({{range .TopicLane}}{{.Quoted}}, {{end}}topic) DO UPDATE
@@ -106,8 +109,8 @@ $txwork$;
 --     3  in which lane of the arguments, by its number, it has come to which place
 --     4  if it asks: a topic that is neither paused nor rests and has rows aside
 --     5  such a topic, and how many of its rows were set aside
---     6  a topic that rests, and in how many milliseconds a claim may take a probe; none if one is under way, or there
---        is no row for it
+--     6  a topic that rests, and in how many milliseconds a claim may take a probe, unless one is under way then; none
+--        if it could take one now, and there is no row for it
 --     7  a topic whose destination is available again, which this claim has found out, and since when it was not
 CREATE FUNCTION {{.Function "claim_by_topic"}}(
     owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[]
@@ -190,7 +193,8 @@ BEGIN
             THEN ceil(extract(epoch FROM p.rests_until - own.began) * 1000)::integer END, NULL::integer,
             NULL::timestamptz, NULL::uuid, NULL::{{.Table}}
         FROM {{.Function "topic"}} AS p
-        WHERE p.unavailable_since IS NOT NULL{{range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
+        WHERE p.unavailable_since IS NOT NULL AND p.topic <> ALL (own.free)
+            {{- range .TopicLane}} AND p.{{.Quoted}} = own.topic_lane{{end}};
         RETURN QUERY
         SELECT 7::smallint, u.topic, NULL::integer, NULL::integer, u.since, NULL::uuid, NULL::{{.Table}}
         FROM unnest(own.available, own.available_since) AS u (topic, since);
