@@ -13,7 +13,7 @@ import (
 func TestASchemaOfJobsAlone(t *testing.T) {
 	c := newCLI(t)
 	c.run("migrate", "up", "--domain", "mail").exits(exitUsage).says("there are outbox, reaper, inbox, timers, " +
-		"alarms, jobs")
+		"alarms, jobs, log")
 	c.run("migrate", "up", "--domain", "jobs").ok().prints("applied 002_reaper", "applied 006_jobs")
 	c.run("migrate", "up").ok()
 	c.run("migrate", "validate").ok()
