@@ -75,8 +75,8 @@ func schemaExists(t *testing.T, pool *pgxpool.Pool, schema string) bool {
 	return value[bool](t, pool, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema)
 }
 
-// every returns the versions of the default migrations in the order in which they are applied. Tests that name versions use
-// only the first two, so that they need no change when migrations are added.
+// every returns the versions of the default migrations in the order in which they are applied. Tests that name versions
+// use only the first two, so that they need no change when migrations are added.
 func every() []int64 { return versions(migrations.All()) }
 
 // latest is the newest version that this library knows.

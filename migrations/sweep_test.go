@@ -129,7 +129,8 @@ func TestEachThingIsMadeAnew(t *testing.T) {
 		var dropped []string
 		var statements strings.Builder
 		for _, o := range all {
-			if o.Kind == kind && drop(o) != "SELECT" && !strings.HasPrefix(o.Parent, "schema_") && !strings.HasPrefix(o.Name, "schema_") {
+			if o.Kind == kind && drop(o) != "SELECT" && !strings.HasPrefix(o.Parent, "schema_") &&
+				!strings.HasPrefix(o.Name, "schema_") {
 				dropped = append(dropped, named(o, db.Schema)+" is missing")
 				statements.WriteString(drop(o) + ";\n")
 			}

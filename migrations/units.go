@@ -122,8 +122,8 @@ func migratedUnits() []unit {
 	}
 }
 
-// logUnit is the messages of an outbox that is a log. Nobody changes a message that is there, and only the owner removes
-// any.
+// logUnit is the messages of an outbox that is a log. Nobody changes a message that is there, and only the owner
+// removes any.
 func logUnit() unit {
 	u := unit{Title: logTable + ": an outbox that is a log", Table: logTable, Tables: []string{logTable},
 		Sequences: []string{logTable + "_seq"}, ReadOnly: true, producer: []string{"log"}}

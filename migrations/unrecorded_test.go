@@ -97,7 +97,8 @@ func TestTablesTellWhichMigrationsWereApplied(t *testing.T) {
 	}
 	told := strings.Join(all, "\n")
 	for _, want := range []string{fmt.Sprintf("%03d_outbox_tenant are not recorded", latest()+1),
-		fmt.Sprintf("%03d_outbox_region is pending", latest()+2), "jobs_record of ", "outbox_announce of ", "inbox_claim_idx is missing"} {
+		fmt.Sprintf("%03d_outbox_region is pending", latest()+2), "jobs_record of ", "outbox_announce of ",
+		"inbox_claim_idx is missing"} {
 		if !strings.Contains(told, want) {
 			t.Errorf("%s\nlacks %q", told, want)
 		}

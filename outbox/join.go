@@ -89,7 +89,8 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 	return s, nil
 }
 
-// Joins returns the joins of the outbox, to read them, to add messages as steps and to cancel. A log has none: it is nil.
+// Joins returns the joins of the outbox, to read them, to add messages as steps and to cancel. It is nil for
+// a log, which has none.
 func (o *Outbox) Joins() *join.Joins { return o.joins }
 
 // messages returns the steps, followed by the continuations.

@@ -197,7 +197,8 @@ func TestWhatALogDoesNotDo(t *testing.T) {
 	f := newLog(t)
 	refused := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), what+" is not possible with Storage Log") {
+		if want := what + " is not possible with Storage Log"; !errors.Is(err, workqueue.ErrInvalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -220,7 +221,8 @@ func TestWhatALogDoesNotDo(t *testing.T) {
 	f.inTx(func(tx pgx.Tx) error {
 		for what, m := range map[string]outbox.Message{
 			"scheduled at": {Topic: "t", ScheduledAt: time.Now()}, "max attempts": {Topic: "t", MaxAttempts: 1},
-			"retry": {Topic: "t", Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Second}}, "dedup key": {Topic: "t", DedupKey: "k"},
+			"retry":     {Topic: "t", Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Second}},
+			"dedup key": {Topic: "t", DedupKey: "k"},
 		} {
 			_, err := f.box.EnqueueMany(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "good"}, m)
 			var item *workqueue.ItemError

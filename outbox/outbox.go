@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// An Outbox writes messages into one table, or into a log. It holds no connection and is safe for concurrent use. Open it
-// once and keep it.
+// An Outbox writes messages into one table, or into a log. It holds no connection and is safe for concurrent use. Open
+// it once and keep it.
 type Outbox struct {
 	table     *workqueue.Table // of a log: its parked messages
 	messages  *workqueue.Table // what is written is checked as a row of it; without a log, the table

@@ -35,6 +35,17 @@ func TestASchemaOfJobsAlone(t *testing.T) {
 	c.run("migrate", "validate").ok()
 }
 
+// A log is added by name, and the commands know it.
+func TestASchemaWithALog(t *testing.T) {
+	c := newCLI(t)
+	c.run("migrate", "up").ok()
+	c.run("migrate", "up", "--domain", "log").ok().prints("applied 007_log")
+	c.run("migrate", "validate").ok()
+	c.run("stats").ok().prints("outbox_log_parked")
+	c.run("doctor", "--ignore", "durability").ok()
+	c.run("roles").ok().prints(`"outbox_log_position"`, `"jobs"`)
+}
+
 func TestMigrationsAsFiles(t *testing.T) {
 	c := newCLI(t)
 	dir := filepath.Join(t.TempDir(), "db", "migrations")

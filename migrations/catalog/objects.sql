@@ -1,7 +1,8 @@
 -- The objects of a schema, one row each. A fact that does not hold, or has no value, is absent. The session's settings
 -- influence how PostgreSQL prints expressions: see pin.sql. It locks nothing and needs no right but to connect.
 --
--- Partitions have only their bounds: all else is their parent's. The shift of a log, which a rebase raises, counts as 0.
+-- Partitions have only their bounds: all else is their parent's. The shift of a log, which a rebase raises, counts as
+-- 0.
 WITH here AS (
     SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = $1
 ),
@@ -59,7 +60,8 @@ found (kind, parent, place, name, facts) AS (
             AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p')
             THEN 'FULL' END,
         'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9][^;]*)'),
-        'version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork (?:alarms|leader|log|process) ([0-9][^;]*)'),
+        'version', substring(obj_description(c.oid, 'pg_class')
+            FROM '^txwork (?:alarms|leader|log|process) ([0-9][^;]*)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')

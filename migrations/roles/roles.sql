@@ -97,7 +97,8 @@ BEGIN
         FROM pg_class AS t
         WHERE t.relkind = 'c' AND t.relowner <> '{{.Role "owner"}}'::regrole
           AND EXISTS (SELECT FROM pg_class AS c
-            WHERE c.relnamespace = t.relnamespace AND t.relname IN ((c.relname || '_fetched')::name, (c.relname || '_seen')::name)
+            WHERE c.relnamespace = t.relnamespace AND t.relname IN ((c.relname || '_fetched')::name,
+                (c.relname || '_seen')::name)
               AND c.oid = ANY (ARRAY[
             {{.Literals .Relations}}
         ]::regclass[]))

@@ -64,8 +64,8 @@ func (w *Writer) Append(ctx context.Context, s Session, takesTurns bool, message
 		return err
 	}
 	ids := make([]uuid.UUID, len(messages))
-	topics, keys, headers := make([]string, len(messages)), make([]string, len(messages)), make([]*string, len(messages))
-	payloads := make([]any, len(messages))
+	topics, keys := make([]string, len(messages)), make([]string, len(messages))
+	headers, payloads := make([]*string, len(messages)), make([]any, len(messages))
 	for i, m := range messages {
 		ids[i], topics[i], keys[i], headers[i], payloads[i] = m.ID, m.Topic, m.Key, m.Headers, given(m.Payload)
 	}
