@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -155,7 +156,7 @@ func TestConcurrentBuildsInFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 				if forward && value[bool](t, db.Pool, "SELECT to_regclass('schema_version') IS NOT NULL") &&
-					name < "007" {
+					name < fmt.Sprintf("%03d", latest()+1) {
 					continue // golang-migrate knows which files it has run
 				}
 				if _, err := db.Pool.Exec(t.Context(), string(text), pgx.QueryExecModeSimpleProtocol); err != nil {

@@ -123,10 +123,11 @@ var compared = map[string][]string{
 	"domain constraint": {"definition", "NOT VALID"},
 	"type":              {"definition"},
 	"sequence":          {"definition"},
-	"table":             {"kind", "UNLOGGED", replicaIdentity, coreVersion, version, storageParameters},
-	"column":            {"type", "collation", "NOT NULL", "default", "generation", "identity"},
-	"constraint":        {"definition", "NOT VALID", "invalid"},
-	"index":             {"definition", "invalid"},
+	"table": {"kind", partitionKey, partitionOf, "UNLOGGED", replicaIdentity, coreVersion, version,
+		storageParameters},
+	"column":     {"type", "collation", "NOT NULL", "default", "generation", "identity"},
+	"constraint": {"definition", "NOT VALID", "invalid"},
+	"index":      {"definition", "invalid"},
 	"function": {"kind", "arguments", "result", "language", "volatility", "STRICT", "SECURITY DEFINER",
 		"parallel safety", "settings", "body"},
 	"trigger": {"definition", "disabled"},
@@ -138,6 +139,8 @@ const (
 	version           = "version" // of a table that does not instantiate the core
 	storageParameters = "storage parameters"
 	replicaIdentity   = "replica identity"
+	partitionKey      = "partition key"
+	partitionOf       = "partition of"
 )
 
 // A comparison compares a catalog with the one that the migrations make.

@@ -29,7 +29,7 @@
 //
 // # Domains
 //
-// Each [Domain] has its own migrations and its own version. A new schema gets all domains, or only those that
+// Each [Domain] has its own migrations and its own version. A new schema gets the [DefaultDomains], or only those that
 // [Options].Domains names. The table schema_domain records them, and later calls of Up, Validate and Status apply to
 // the domains that the schema has. To add a domain, name it once. For example, a schema with only the jobs has the
 // tables of jobs and of the reaper, and none of the outbox, the inbox or the timers.

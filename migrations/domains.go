@@ -20,10 +20,14 @@ const (
 	Timers Domain = "timers"
 	Alarms Domain = "alarms" // needs Timers
 	Jobs   Domain = "jobs"
+	Log    Domain = "log" // an outbox that is a log; only where it is named
 )
 
 // Domains returns all domains, in the order of their first migrations.
-func Domains() []Domain { return []Domain{Outbox, Reaper, Inbox, Timers, Alarms, Jobs} }
+func Domains() []Domain { return append(DefaultDomains(), Log) }
+
+// DefaultDomains returns the domains that a new schema gets if none is named: all but [Log].
+func DefaultDomains() []Domain { return []Domain{Outbox, Reaper, Inbox, Timers, Alarms, Jobs} }
 
 func checkDomains(domains []Domain) error {
 	for _, d := range domains {
@@ -64,8 +68,11 @@ func lacking(domains []Domain) []Domain {
 	})
 }
 
-// reaperWords begin the names of the reaper's objects. All other names begin with the name of their domain.
+// reaperWords begin the names of the reaper's objects, and logTable those of the log's. All other names begin with the
+// name of their domain.
 var reaperWords = []string{"leader", "process", "owner", "protocol", "require"}
+
+const logTable = "outbox_log"
 
 // recordsDomain is what domainOf returns for the tables of versions and domains. It is none of the [Domains].
 const recordsDomain Domain = "schema"
@@ -73,6 +80,9 @@ const recordsDomain Domain = "schema"
 // domainOf returns the domain of a table, or of an object whose name begins with its table's.
 func domainOf(name string) Domain {
 	name, _, _ = strings.Cut(name, "(")
+	if name == logTable || strings.HasPrefix(name, logTable+"_") {
+		return Log
+	}
 	name, _, _ = strings.Cut(name, "_")
 	if slices.Contains(reaperWords, name) {
 		return Reaper
@@ -90,7 +100,8 @@ func of(all []migration, domains []Domain) (chosen []migration) {
 	return chosen
 }
 
-// wanted returns the domains that the schema is to have: those of the Options, else those that it has, else all.
+// wanted returns the domains that the schema is to have: those of the Options, else those that it has, else the default
+// ones.
 func (m *Migrator) wanted(s state) []Domain {
 	switch {
 	case len(m.domains) > 0:
@@ -100,11 +111,12 @@ func (m *Migrator) wanted(s state) []Domain {
 	case len(s.found) > 0:
 		return s.found
 	}
-	return Domains()
+	return DefaultDomains()
 }
 
-// Domains returns the domains that the schema has, and those that it does not have, both in the order of [Domains]. It
-// has those that it records or, if it records none, those whose tables exist. Like [Migrator.Status] it writes nothing.
+// Domains returns the domains that the schema has, and those of the [DefaultDomains] that it does not have, both in the
+// order of [Domains]. It has those that it records or, if it records none, those whose tables exist. Like
+// [Migrator.Status] it writes nothing.
 func (m *Migrator) Domains(ctx context.Context) (has, absent []Domain, err error) {
 	s, err := m.recorded(ctx)
 	if err != nil {
@@ -114,9 +126,10 @@ func (m *Migrator) Domains(ctx context.Context) (has, absent []Domain, err error
 		s.domains = s.found
 	}
 	for _, d := range Domains() {
-		if slices.Contains(s.domains, d) {
+		switch {
+		case slices.Contains(s.domains, d):
 			has = append(has, d)
-		} else {
+		case slices.Contains(DefaultDomains(), d):
 			absent = append(absent, d)
 		}
 	}

@@ -235,7 +235,7 @@ func TestUnknownDomainsAndFormatsAreRefused(t *testing.T) {
 	_, rolesErr := migrations.Roles(migrations.RoleOptions{Domains: []migrations.Domain{unknown}})
 	for _, err := range []error{newErr, sqlErr, rolesErr} {
 		if err == nil || !strings.Contains(err.Error(),
-			`"outboxes" is unknown, there are outbox, reaper, inbox, timers, alarms, jobs`) {
+			`"outboxes" is unknown, there are outbox, reaper, inbox, timers, alarms, jobs, log`) {
 			t.Errorf("%v", err)
 		}
 	}

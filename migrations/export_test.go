@@ -13,12 +13,16 @@ import (
 const SchemaPlaceholder = schemaPlaceholder
 
 // GooseLayout is the directory that a Migrator passes to goose.
-var GooseLayout = func(schema string) (fs.FS, error) { return gooseLayout(load(schema), "3000") }
+var GooseLayout = func(schema string) (fs.FS, error) { return gooseLayout(of(load(schema), DefaultDomains()), "3000") }
 
-// All returns the embedded migrations in their order, as Up would report them.
-func All() []Applied {
-	var all []Applied
-	for _, m := range load("txwork") {
+// All returns the embedded migrations of the default domains in their order, as Up would report them.
+func All() []Applied { return applied(of(load("txwork"), DefaultDomains())) }
+
+// Known returns all embedded migrations.
+func Known() []Applied { return applied(load("txwork")) }
+
+func applied(list []migration) (all []Applied) {
+	for _, m := range list {
 		all = append(all, Applied{Version: m.version, Domain: m.domain, Name: m.name})
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/migrations"
 )
 
 // A row whose writer gives no id gets one that begins with the time, in each table with a core: keys then grow with
@@ -16,7 +17,7 @@ import (
 func TestIDsBeginWithTheTime(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	up(t, newMigrator(t, db.Pool, db.Schema))
+	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Domains()...))
 	rows, err := db.Pool.Query(t.Context(), `SELECT c.table_name, c.column_default FROM information_schema.columns AS c
 		WHERE c.table_schema = $1 AND c.column_name = 'id' AND EXISTS (SELECT FROM information_schema.columns AS o
 			WHERE o.table_schema = $1 AND o.table_name = c.table_name AND o.column_name = 'owner_token')`, db.Schema)

@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -14,11 +15,15 @@ type mender struct {
 	schema   string
 	routines routineTexts
 	columns  map[string][]object // of the tables
+	divided  []string            // tables that have partitions
 }
 
 func newMender(schema string, routines routineTexts, want catalog) mender {
-	m := mender{schema, routines, map[string][]object{}}
+	m := mender{schema, routines, map[string][]object{}, nil}
 	for _, o := range want.objects {
+		if o.Facts[partitionKey] != "" {
+			m.divided = append(m.divided, o.Name)
+		}
 		if o.Kind == "column" {
 			m.columns[o.Parent] = append(m.columns[o.Parent], o)
 		}
@@ -39,6 +44,9 @@ func (m mender) describe(o object) string {
 
 // create returns the statements that create a missing object.
 func (m mender) create(o object) []string {
+	if m.shifted(o) {
+		return m.shift()
+	}
 	definition := o.Facts["definition"]
 	switch o.Kind {
 	case "domain":
@@ -57,7 +65,7 @@ func (m mender) create(o object) []string {
 	case "constraint":
 		return m.addConstraint(o)
 	case "index":
-		return []string{strings.Replace(definition, " INDEX ", " INDEX CONCURRENTLY ", 1) + ";"}
+		return []string{strings.Replace(definition, " INDEX ", " INDEX"+m.concurrently(o)+" ", 1) + ";"}
 	case "function":
 		return []string{m.routines.of(o).statement, fmt.Sprintf("REVOKE ALL ON ROUTINE %s FROM PUBLIC;",
 			m.signature(o))}
@@ -70,6 +78,9 @@ func (m mender) create(o object) []string {
 // alter returns the statements that correct one fact of an object.
 func (m mender) alter(want, have object, fact string) []string {
 	needed := want.Facts[fact]
+	if m.shifted(want) || want.Parent == logTable && want.Name == "xid" && fact == "default" {
+		return m.shift()
+	}
 	switch want.Kind + " " + fact {
 	case "domain NOT NULL", "domain default": // txwork's domain types have neither
 		return []string{fmt.Sprintf("ALTER DOMAIN %s DROP %s;", m.name(want.Name), strings.ToUpper(fact))}
@@ -110,9 +121,10 @@ func (m mender) alter(want, have object, fact string) []string {
 	case "constraint NOT VALID":
 		return []string{m.alterTable(want, "VALIDATE CONSTRAINT "+quoted(want.Name))}
 	case "constraint invalid", "index invalid":
-		return []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", m.name(want.Name))}
+		return []string{fmt.Sprintf("REINDEX INDEX%s %s;", m.concurrently(want), m.name(want.Name))}
 	case "index definition":
-		return append([]string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", m.name(want.Name))}, m.create(want)...)
+		return append([]string{fmt.Sprintf("DROP INDEX%s %s;", m.concurrently(want),
+			m.name(want.Name))}, m.create(want)...)
 	case "function kind", "function arguments", "function result": // OR REPLACE cannot change these
 		return append([]string{m.dropRoutine(want)}, m.create(want)...)
 	case "trigger definition":
@@ -126,12 +138,37 @@ func (m mender) alter(want, have object, fact string) []string {
 	return []string{}
 }
 
+// concurrently is how an index is made, unless its table has partitions: then PostgreSQL cannot.
+func (m mender) concurrently(o object) string {
+	if slices.Contains(m.divided, o.Facts["table"]) {
+		return ""
+	}
+	return " CONCURRENTLY"
+}
+
+// shifted tells whether an object depends on the shift of a log, which a rebase raises: the function that sets it makes
+// all of them.
+func (m mender) shifted(o object) bool {
+	return o.Parent == logTable && (o.Kind == "constraint" || o.Kind == "trigger")
+}
+
+func (m mender) shift() []string {
+	return []string{fmt.Sprintf("SELECT %s(coalesce((SELECT s.shift FROM %s AS s), 0));", m.name(logTable+"_shift"),
+		m.name(logTable+"_state"))}
+}
+
 func (m mender) createTable(o object) []string {
+	if parent, bounds, is := strings.Cut(o.Facts[partitionOf], " "); is {
+		return []string{fmt.Sprintf("CREATE TABLE %s PARTITION OF %s %s;", m.name(o.Name), m.name(parent), bounds)}
+	}
 	lines := make([]string, len(m.columns[o.Name]))
 	for i, c := range m.columns[o.Name] {
 		lines[i] = "    " + columnText(c)
 	}
 	text := fmt.Sprintf("CREATE TABLE %s (\n%s\n)", m.name(o.Name), strings.Join(lines, ",\n"))
+	if key := o.Facts[partitionKey]; key != "" {
+		text += " PARTITION BY " + key
+	}
 	if parameters := o.Facts[storageParameters]; parameters != "" {
 		text += fmt.Sprintf(" WITH (%s)", parameters)
 	}
@@ -154,7 +191,7 @@ func (m mender) identify(o object) []string {
 func (m mender) comment(o object) []string {
 	text := mark.Prefix + o.Facts[coreVersion]
 	if o.Facts[version] != "" {
-		text = "txwork " + o.Name + " " + o.Facts[version]
+		text = "txwork " + strings.TrimPrefix(o.Name, "outbox_") + " " + o.Facts[version]
 	}
 	return []string{fmt.Sprintf("COMMENT ON TABLE %s IS '%s';", m.name(o.Name), text)}
 }

@@ -26,8 +26,8 @@ type Options struct {
 	Schema string
 
 	// Domains are the domains whose tables Up creates, and to which Validate, Status and Down apply. Up always includes
-	// [Reaper], and [Timers] if [Alarms] are listed. Default: the domains that the schema has, or all domains if it has
-	// none.
+	// [Reaper], and [Timers] if [Alarms] are listed. Default: the domains that the schema has, or the [DefaultDomains]
+	// if it has none.
 	Domains []Domain
 
 	// LockTimeout is how long a migration waits for the lock of a table that is in use. Later transactions queue behind

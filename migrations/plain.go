@@ -15,7 +15,8 @@ type FileOptions struct {
 	Schema string
 
 	// Domains are exactly the domains that are written; those that they need are not added. Write [Reaper] once for
-	// each schema, and [Timers] together with [Alarms] or before. To add a domain later, write it alone. Default: all.
+	// each schema, and [Timers] together with [Alarms] or before. To add a domain later, write it alone. Default: the
+	// [DefaultDomains].
 	Domains []Domain
 
 	// Format is the format of the tool that reads the files. SQL ignores it. Default: [GolangMigrate].
@@ -66,11 +67,10 @@ func (o FileOptions) migrations() (schema string, chosen []migration, err error)
 	if o.First < 0 {
 		return "", nil, validate.Errorf("first", "is %d, it cannot be negative", o.First)
 	}
-	chosen = load(schema)
-	if len(o.Domains) > 0 {
-		chosen = of(chosen, o.Domains)
+	if len(o.Domains) == 0 {
+		o.Domains = DefaultDomains()
 	}
-	return schema, chosen, nil
+	return schema, of(load(schema), o.Domains), nil
 }
 
 // SQL returns, as plain SQL, what [Migrator.Up] does to a database without txwork: for psql, for Atlas and for review.

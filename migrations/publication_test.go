@@ -8,18 +8,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/migrations"
 )
 
 // PostgreSQL refuses to delete or update rows of a published table that has neither a primary key nor a replica
 // identity. Every table of txwork's has one of them, so that a publication FOR ALL TABLES, which anyone may create,
-// does not stop folds.
+// does not stop folds. Messages of a log, whose partitions have neither, are never updated or deleted.
 func TestPublicationsStopNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	up(t, newMigrator(t, db.Pool, db.Schema))
+	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Domains()...))
 	rows, err := db.Pool.Query(t.Context(), `
 		SELECT c.oid::regclass::text, (SELECT quote_ident(a.attname) FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum = 1)
-		FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r'`, db.Schema)
+		FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' AND NOT c.relispartition`, db.Schema)
 	if err != nil {
 		t.Fatal(err)
 	}

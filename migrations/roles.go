@@ -28,7 +28,7 @@ type RoleOptions struct {
 	// Prefix begins the names of the roles, which belong to the whole server. Default: [DefaultRolePrefix].
 	Prefix string
 
-	// Domains are the domains that the schema has. Default: all.
+	// Domains are the domains that the schema has. Default: the [DefaultDomains].
 	Domains []Domain
 
 	// Tables are tables of your own, made by [DDL]. If set, the rights are those on these tables, and not on the tables
@@ -119,10 +119,10 @@ func (o RoleOptions) units() ([]unit, error) {
 
 // ofDomains returns the units of the schema's domains, and the table of versions.
 func (o RoleOptions) ofDomains(all []unit) []unit {
-	if len(o.Domains) == 0 {
-		return all
+	domains := DefaultDomains()
+	if len(o.Domains) > 0 {
+		domains = needed(o.Domains)
 	}
-	domains := needed(o.Domains)
 	return slices.DeleteFunc(all, func(u unit) bool {
 		d := domainOf(u.Table)
 		return slices.Contains(Domains(), d) && !slices.Contains(domains, d)

@@ -1,6 +1,9 @@
 package migrations
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // A unit is a table with all objects that belong to it and need rights.
 type unit struct {
@@ -107,6 +110,7 @@ func migratedUnits() []unit {
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash", "start_batch"),
 		core("jobs_schedule").scheduled(),
+		logUnit(), logPositions(), core(logTable + "_parked").withKeys(),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
 		{Title: "process: which processes run, and which protocol they speak", Table: "process",
@@ -116,6 +120,27 @@ func migratedUnits() []unit {
 			Tables: []string{"schema_version", "schema_domain"}, Sequences: []string{"schema_version_id_seq"},
 			ReadOnly: true},
 	}
+}
+
+// logUnit is the messages of an outbox that is a log. Nobody changes a message that is there, and only the owner
+// removes any.
+func logUnit() unit {
+	u := unit{Title: logTable + ": an outbox that is a log", Table: logTable, Tables: []string{logTable},
+		Sequences: []string{logTable + "_seq"}, ReadOnly: true, producer: []string{"log"}}
+	for n := range 8 {
+		u = u.with(fmt.Sprint(n))
+	}
+	u.Writers = u.named([]string{"append"})
+	return u.runs("guard", "shift", "trim", "trim_slot", "rebase")
+}
+
+// logPositions is the state of the log's subscriptions.
+func logPositions() unit {
+	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable}
+	u = u.with("position", "subscription", "tick", "state").
+		calls("tick", "tick_step", "subscribe", "fetch", "settle", "extend").sees("lag")
+	u.Table = logTable + "_position"
+	return u
 }
 
 func (t RoleTable) unit() unit {

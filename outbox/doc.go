@@ -63,6 +63,12 @@
 // The order ends where the handler returns: a receiver that stores messages with inbox.Receive and processes them with
 // a worker loses the order, and one that processes them at once with inbox.Process keeps it.
 //
+// # A log
+//
+// With [Options].Storage set to [Log], a message is written once, for any number of subscriptions, and never updated.
+// Writing is the same; what a log does not do is refused by name. Its tables are those of the domain log of package
+// migrations, which a schema has only if it is named.
+//
 // # Joins
 //
 // [Outbox.StartJoin] writes messages that are delivered concurrently, and one that is delivered when all of them have

@@ -37,6 +37,9 @@ func (o *Outbox) EnqueueMany(ctx context.Context, tx workqueue.Tx, msgs ...Messa
 
 // write inserts messages that have been validated.
 func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workqueue.Enqueued, error) {
+	if o.log != nil {
+		return o.append(ctx, tx, b)
+	}
 	if len(b.rules) > 1 { // in the same order in every transaction, to avoid deadlocks
 		if err := keyed.Lock(ctx, tx, o.table, b.rules...); err != nil {
 			return nil, err

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
@@ -138,6 +140,56 @@ func ExampleRelay_HandleBatch() {
 	}
 	// Output:
 	// 3 messages in one request, the second: permanent: nothing to index
+}
+
+// A log has each message once, and each subscription reads it. The schema needs the domain log of package migrations.
+func ExampleStorage() {
+	ctx := context.Background()
+	pool, schema, closePool := exampleDatabase()
+	defer closePool()
+	m, err := migrations.New(pool, migrations.Options{Schema: schema, Domains: []migrations.Domain{migrations.Log},
+		Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := m.Up(ctx); err != nil {
+		log.Fatal(err)
+	}
+	box, err := outbox.Open(outbox.Options{Schema: schema, Storage: outbox.Log, Ordering: outbox.PerKey})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO orders (id) VALUES (7)"); err != nil {
+			return err
+		}
+		_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Key: "7"})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Programs of any language read it through the functions of the log.
+	if _, err := pool.Exec(ctx, "CALL outbox_log_tick()"); err != nil {
+		log.Fatal(err)
+	}
+	for _, subscription := range []string{"billing", "search"} {
+		_, err := pool.Exec(ctx, "SELECT outbox_log_subscribe($1, start => '-infinity')", subscription)
+		if err != nil {
+			log.Fatal(err)
+		}
+		var topic, key string
+		err = pool.QueryRow(ctx, "SELECT topic, key FROM outbox_log_fetch($1, $2, '1 minute', 10) WHERE entry = 'row'",
+			subscription, uuid.New()).Scan(&topic, &key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(subscription, "gets", topic, key)
+	}
+	// Output:
+	// billing gets order.placed 7
+	// search gets order.placed 7
 }
 
 // The same with database/sql. A *sqlx.Tx is passed in the same way.

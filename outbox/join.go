@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -50,7 +51,7 @@ type Started struct {
 // is unchanged. After any other error, roll the transaction back. One call takes at most [workqueue.MaxBatch] steps;
 // [join.Joins.Add] adds more.
 func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
-	if err := j.check(); err != nil {
+	if err := cmp.Or(o.refuses("join"), j.check()); err != nil {
 		return Started{}, err
 	}
 	n := len(j.Steps)
@@ -88,7 +89,8 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 	return s, nil
 }
 
-// Joins returns the joins of the outbox, to read them, to add messages as steps and to cancel.
+// Joins returns the joins of the outbox, to read them, to add messages as steps and to cancel. It is nil for
+// a log, which has none.
 func (o *Outbox) Joins() *join.Joins { return o.joins }
 
 // messages returns the steps, followed by the continuations.

@@ -57,6 +57,9 @@ type Options struct {
 	// [Outbox.Unblock] gives it up.
 	OnFailure keyed.Policy
 
+	// Storage is how messages are kept. Default: [Rows].
+	Storage Storage
+
 	// Telemetry receives spans, metrics, logs and events.
 	Telemetry workqueue.Telemetry
 }

@@ -7,16 +7,19 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/outbox/internal/log"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/join"
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// An Outbox writes messages into one table. It holds no connection and is safe for concurrent use. Open it once and
-// keep it.
+// An Outbox writes messages into one table, or into a log. It holds no connection and is safe for concurrent use. Open
+// it once and keep it.
 type Outbox struct {
-	table     *workqueue.Table
+	table     *workqueue.Table // of a log: its parked messages
+	messages  *workqueue.Table // what is written is checked as a row of it; without a log, the table
+	log       *log.Writer      // nil: messages are rows
 	joins     *join.Joins
 	codec     codec.Codec
 	ordering  Ordering
@@ -26,29 +29,37 @@ type Outbox struct {
 // Open validates the options. It does not access the database.
 func Open(o Options) (*Outbox, error) {
 	spec := o.spec()
-	err := cmp.Or(input.LimitPayload(spec, "payload", "max payload", o.MaxPayload), o.checkOrdering())
+	err := cmp.Or(input.LimitPayload(spec, "payload", "max payload", o.MaxPayload), o.checkOrdering(), o.checkStorage())
 	if err != nil {
 		return nil, err
 	}
-	table, err := workqueue.Open(spec, o.Telemetry)
-	if err != nil {
-		return nil, err
-	}
-	joins, err := join.Open(table)
-	if err != nil {
-		return nil, err
-	}
-	box := &Outbox{table: table, joins: joins, codec: o.Codec, ordering: o.Ordering, onFailure: o.OnFailure}
+	box := &Outbox{codec: o.Codec, ordering: o.Ordering, onFailure: o.OnFailure}
 	if box.codec == nil {
 		box.codec = codec.JSON{}
 	}
+	if o.Storage == Log {
+		return box, box.openLog(o, spec)
+	}
+	if box.table, err = workqueue.Open(spec, o.Telemetry); err != nil {
+		return nil, err
+	}
+	if box.joins, err = join.Open(box.table); err != nil {
+		return nil, err
+	}
+	box.messages = box.table
 	return box, nil
 }
 
-// DDL is like the function [DDL], with the options of this Outbox.
-func (o *Outbox) DDL() (up, down string, err error) { return ddl(o.table.Spec()) }
+// DDL is like the function [DDL], with the options of this Outbox, or like [LogDDL].
+func (o *Outbox) DDL() (up, down string, err error) {
+	if o.log != nil {
+		return LogDDL(o.table.Spec().Schema)
+	}
+	return ddl(o.table.Spec())
+}
 
-// Table is the outbox's table, for low-level operations and statistics.
+// Table is the outbox's table, for low-level operations and statistics. That of a log has the messages that were parked
+// because they, or messages before them in their key, failed.
 func (o *Outbox) Table() *workqueue.Table { return o.table }
 
 // Tables returns all tables of the outbox, for the reaper.

@@ -33,7 +33,7 @@ func (o *Outbox) encoded(ctx context.Context, msgs []Message) ([]Message, error)
 }
 
 func (o *Outbox) envelope(id uuid.UUID, headers map[string]string) codec.Envelope {
-	return codec.NewEnvelope(o.table.Name(), id, headers)
+	return codec.NewEnvelope(o.messages.Name(), id, headers)
 }
 
 // Decode decodes Payload with the outbox's codec into the value that the pointer points to. The error is a

@@ -47,6 +47,9 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) 
 	if o == nil {
 		return nil, validate.Errorf("outbox", "is nil")
 	}
+	if err := o.refuses("relay of rows"); err != nil {
+		return nil, err
+	}
 	opts.ClaimLimit = cmp.Or(opts.ClaimLimit, DefaultClaimLimit)
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
 		Domain: workqueue.Domain[Delivery]{Table: o.table, Columns: (*Delivery).columns},

@@ -12,8 +12,9 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// A batch holds validated messages as rows, and the rules of those that are ordered by key.
+// A batch holds validated messages, also as rows, and the rules of those that are ordered by key.
 type batch struct {
+	msgs  []Message
 	rows  []workqueue.NewRow
 	rules []keyed.Rule
 }
@@ -25,7 +26,7 @@ func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int)
 	if err != nil {
 		return batch{}, err
 	}
-	b := batch{rows: make([]workqueue.NewRow, len(msgs))}
+	b := batch{msgs: msgs, rows: make([]workqueue.NewRow, len(msgs))}
 	seen := map[uuid.UUID]int{}
 	for i := range msgs {
 		m := &msgs[i]
@@ -34,7 +35,7 @@ func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int)
 			b.rules = append(b.rules, g)
 		}
 		b.rows[i] = row(m, roleOf(i), g)
-		err := cmp.Or(validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders), o.table.Check(&b.rows[i]),
+		err := cmp.Or(validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders), o.messages.Check(&b.rows[i]),
 			checkID(seen, i, m.ID))
 		if err != nil {
 			return batch{}, &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}

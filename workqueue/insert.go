@@ -124,6 +124,39 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, 
 	return inserted, err
 }
 
+// InsertBy is [Table.Insert] for rows that are stored elsewhere, such as in a log: it checks them, gives them ids, and
+// tells of them, and write stores them. The headers are as Insert would store them, nil for NULL.
+func (t *Table) InsertBy(ctx context.Context, rows []NewRow, write func(ctx context.Context, ids []uuid.UUID,
+	headers []*string) error) ([]Enqueued, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	batch, err := t.newInsert(rows)
+	if err != nil {
+		return nil, err
+	}
+	ctx, call := t.telemetry.Start(ctx, telemetry.Enqueue, len(rows))
+	trace, headers := telemetry.TraceHeaders(ctx), make([]*string, len(rows))
+	for i := 0; err == nil && i < len(rows); i++ {
+		var h string
+		h, err = header.Encode(rows[i].Headers, trace)
+		headers[i] = conn.OptionalText(h)
+	}
+	if err == nil {
+		err = write(ctx, batch.ids, headers)
+	}
+	e := telemetry.Event{Err: err}
+	var inserted []Enqueued
+	if err == nil {
+		for _, id := range batch.ids {
+			inserted = append(inserted, Enqueued{ID: id})
+		}
+		e.IDs, e.Rows = batch.ids, &sentRows{labels: t.labels.written, rows: rows, inserted: inserted}
+	}
+	call.End(e)
+	return inserted, err
+}
+
 // insert writes rows and looks up the rows that have their ids or hold their unique values. Such a row may be deleted
 // between the two; then both are free, and the row is written after all.
 func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *insertion) ([]Enqueued, []uuid.UUID, error) {

@@ -32,14 +32,15 @@ func (a *app) rolesOfSchema(ctx context.Context, o migrations.RoleOptions) (migr
 			return err
 		}
 		switch {
-		case len(has) == 0 || len(missing) == 0:
+		case len(has) == 0 || slices.Equal(has, migrations.DefaultDomains()):
 		case slices.Contains(missing, migrations.Reaper):
 			return fmt.Errorf("the schema has %s, but not reaper, which every process needs: %s", listDomains(has),
 				postgres.Migrate(a.schema, "leader"))
 		default:
-			o.Domains = has
-			fmt.Fprintf(a.stderr, "txwork: left out the domains that the schema does not have: %s\n",
-				listDomains(missing))
+			if o.Domains = has; len(missing) > 0 {
+				fmt.Fprintf(a.stderr, "txwork: left out the domains that the schema does not have: %s\n",
+					listDomains(missing))
+			}
 		}
 		return nil
 	})

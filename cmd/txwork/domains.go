@@ -2,9 +2,9 @@ package main
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
@@ -28,14 +28,16 @@ var domains = map[string]domain{
 	"timers_schedule": {schedules("timers_schedule"), []string{"name", "expr", "zone", "paused", "next_at"}},
 	"jobs":            {jobs.Spec, []string{"kind", "queue", "priority", "unique_key", "schedule", "progress"}},
 	"jobs_schedule":   {schedules("jobs_schedule"), []string{"name", "expr", "zone", "paused", "next_at"}},
+
+	"outbox_log_parked": {outbox.ParkedSpec, []string{"subscription", "topic", "key"}},
 }
 
 // programs are the known tables of each domain. Those of alarms and of the reaper's election are not the core's.
 func programs(schema string) map[migrations.Domain][]workqueue.Spec {
 	all := map[migrations.Domain][]workqueue.Spec{}
 	for table, d := range domains {
-		name, _, _ := strings.Cut(table, "_") // a table of schedules belongs to what they set or enqueue
-		all[migrations.Domain(name)] = append(all[migrations.Domain(name)], d.spec(schema))
+		name := migrations.Domain(postgres.DomainOf(table))
+		all[name] = append(all[name], d.spec(schema))
 	}
 	return all
 }

@@ -341,6 +341,7 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 // Rows of all tables of the migrations can be listed by state and shown, and each listed row fits on one line.
 func TestListKnowsEveryTable(t *testing.T) {
 	c := newMigratedCLI(t)
+	c.run("migrate", "up", "--domain", "log").ok()
 	c.greet(jobs.Insert{})
 	c.enqueue(outbox.Message{Topic: "t"})
 	c.run("timers", "set", "k", "--topic", "t", "--in", "1h").ok()

@@ -13,7 +13,7 @@ import (
 func TestASchemaOfJobsAlone(t *testing.T) {
 	c := newCLI(t)
 	c.run("migrate", "up", "--domain", "mail").exits(exitUsage).says("there are outbox, reaper, inbox, timers, " +
-		"alarms, jobs")
+		"alarms, jobs, log")
 	c.run("migrate", "up", "--domain", "jobs").ok().prints("applied 002_reaper", "applied 006_jobs")
 	c.run("migrate", "up").ok()
 	c.run("migrate", "validate").ok()
@@ -33,6 +33,17 @@ func TestASchemaOfJobsAlone(t *testing.T) {
 		"timers").exits(exitUsage).says("would take back 004_timers and drop its tables")
 	c.run("migrate", "down", "--domain", "timers", "--yes").ok().prints("took back 004_timers")
 	c.run("migrate", "validate").ok()
+}
+
+// A log is added by name, and the commands know it.
+func TestASchemaWithALog(t *testing.T) {
+	c := newCLI(t)
+	c.run("migrate", "up").ok()
+	c.run("migrate", "up", "--domain", "log").ok().prints("applied 007_log")
+	c.run("migrate", "validate").ok()
+	c.run("stats").ok().prints("outbox_log_parked")
+	c.run("doctor", "--ignore", "durability").ok()
+	c.run("roles").ok().prints(`"outbox_log_position"`, `"jobs"`)
 }
 
 func TestMigrationsAsFiles(t *testing.T) {

@@ -65,7 +65,7 @@ func (a *app) printValidated(v validated, asJSON bool) error {
 		return a.printJSON(v)
 	}
 	var b strings.Builder
-	if len(v.Absent) == len(migrations.Domains()) && v.Version == 0 {
+	if len(v.Absent) == len(migrations.DefaultDomains()) && v.Version == 0 {
 		_, err := fmt.Fprintf(a.stdout, "-- schema %s has none of the domains %s: run %s, with --domain for some of them\n",
 			v.Schema, listDomains(v.Absent), a.command("migrate", "up"))
 		return err

@@ -16,7 +16,7 @@ func newRolesCommand(a *app) *cobra.Command {
 		"Print the roles of the database and their rights as SQL", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
-	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all that it has, or without a database all)")
+	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all that it has, or without a database all but log)")
 	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:keys][:join][:topics]`, in the place "+
 		"of those that the migrations make; repeat for more")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -35,29 +35,36 @@ func ResumeTopic(schema, table, lane, topic string) (args []string, statement st
 var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": "timers", "alarms": "alarms",
 	"jobs": "jobs", "leader": "reaper"}
 
+// logTable begins the names of the domain log, which a schema has only if it was named.
+const logTable, logDomain = "outbox_log", "log"
+
+func isLog(name string) bool { return name == logTable || strings.HasPrefix(name, logTable+"_") }
+
 // migrated are the tables that the migrations make, without those beside another one.
 var migrated = []string{"outbox", "inbox", "timers", "timers_schedule", "alarms", "jobs", "jobs_schedule", "leader",
-	"process"}
+	"process", logTable, logTable + "_parked"}
 
-// domainOf returns the domain of a table, or an empty string for one that the migrations do not make.
-func domainOf(table string) string {
-	if !slices.Contains(migrated, table) {
+// DomainOf returns the domain of a table, or an empty string for one that the migrations do not make.
+func DomainOf(table string) string {
+	switch {
+	case !slices.Contains(migrated, table):
 		return ""
-	}
-	if table == "process" {
+	case table == "process":
 		return "reaper"
+	case isLog(table):
+		return logDomain
 	}
 	first, _, _ := strings.Cut(table, "_")
 	return domains[first]
 }
 
 // Migrated tells whether the migrations of the library make a table of that name.
-func Migrated(table string) bool { return domainOf(table) != "" }
+func Migrated(table string) bool { return DomainOf(table) != "" }
 
 // Migrate says what creates a table that is missing. A schema has the domains that were named when it was migrated, so
 // the domain is named: without it, nothing would be pending.
 func Migrate(schema, table string) string {
-	domain := domainOf(table)
+	domain := DomainOf(table)
 	if domain == "" {
 		return "run your own migration, which migrations.DDL returns for the table's Spec"
 	}
@@ -109,7 +116,7 @@ func (g Grantee) Grant(kind, schema string) string {
 	var has, own []string
 	for table := range strings.FieldsSeq(g.Tables) {
 		bare, _, _ := strings.Cut(table, ":")
-		if domain := domainOf(bare); domain == "" {
+		if domain := DomainOf(bare); domain == "" {
 			own = append(own, "--table", table)
 		} else if !slices.Contains(has, domain) {
 			has = append(has, domain)
@@ -118,7 +125,7 @@ func (g Grantee) Grant(kind, schema string) string {
 	var commands []string
 	if len(has) > 0 || len(own) == 0 {
 		line := slices.Clone(args)
-		if len(has) < len(domains) { // all of them need no flag
+		if len(has) < len(domains) || slices.Contains(has, logDomain) { // the default ones need no flag
 			for _, domain := range has {
 				line = append(line, "--domain", domain)
 			}
@@ -153,7 +160,11 @@ func create(pg *pgconn.PgError) string {
 		return "run your own migration, or `txwork migrate up`"
 	}
 	first, _, _ := strings.Cut(found[2], "_")
-	if domain := domains[first]; domain != "" {
+	domain := domains[first]
+	if isLog(found[2]) {
+		domain = logDomain
+	}
+	if domain != "" {
 		return migrate(found[1], domain) + "; or name the schema that has the tables"
 	}
 	return "run your own migration of schema " + found[1]

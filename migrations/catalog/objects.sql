@@ -1,10 +1,17 @@
 -- The objects of a schema, one row each. A fact that does not hold, or has no value, is absent. The session's settings
 -- influence how PostgreSQL prints expressions: see pin.sql. It locks nothing and needs no right but to connect.
+--
+-- Partitions have only their bounds: all else is their parent's. The shift of a log, which a rebase raises, counts as
+-- 0.
 WITH here AS (
     SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = $1
 ),
 relation AS (
     SELECT c.* FROM pg_class AS c JOIN here ON here.oid = c.relnamespace
+),
+shifted (xid, unshifted, guard, unguarded) AS (
+    VALUES ('(pg_current_xact_id\(\)\)::text\)::bigint \+) ''?[0-9]+''?(::bigint)?', '\1 0',
+        '(outbox_log_guard\()''[0-9]+''', '\1''0''')
 ),
 found (kind, parent, place, name, facts) AS (
     SELECT 'domain', '', 0, t.typname::text, jsonb_build_object(
@@ -44,12 +51,17 @@ found (kind, parent, place, name, facts) AS (
     SELECT 'table', '', 0, c.relname::text, jsonb_build_object(
         'kind', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
             WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END,
+        'partition key', pg_get_partkeydef(c.oid),
+        'partition of', (SELECT p.relname || ' ' || pg_get_expr(c.relpartbound, c.oid)
+            FROM pg_inherits AS i JOIN pg_class AS p ON p.oid = i.inhparent
+            WHERE c.relispartition AND i.inhrelid = c.oid),
         'UNLOGGED', CASE WHEN c.relpersistence = 'u' THEN 'yes' END,
         'replica identity', CASE WHEN c.relreplident = 'f' -- for a table with a primary key, operators choose it
             AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p')
             THEN 'FULL' END,
         'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9][^;]*)'),
-        'version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork (?:alarms|leader|process) ([0-9][^;]*)'),
+        'version', substring(obj_description(c.oid, 'pg_class')
+            FROM '^txwork (?:alarms|leader|log|process) ([0-9][^;]*)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
@@ -60,34 +72,40 @@ found (kind, parent, place, name, facts) AS (
         'collation', CASE WHEN a.attcollation <> t.typcollation THEN
             (SELECT quote_ident(l.collname) FROM pg_collation AS l WHERE l.oid = a.attcollation) END,
         'NOT NULL', CASE WHEN a.attnotnull THEN 'yes' END,
-        'default', CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+        'default', CASE WHEN a.attgenerated = '' THEN
+            regexp_replace(pg_get_expr(d.adbin, d.adrelid), s.xid, s.unshifted) END,
         'generation', CASE WHEN a.attgenerated <> '' THEN pg_get_expr(d.adbin, d.adrelid) END,
         'identity', CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END)
     FROM relation AS c
     JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type AS t ON t.oid = a.atttypid
     LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-    WHERE c.relkind IN ('r', 'p')
+    CROSS JOIN shifted AS s
+    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
 
     UNION ALL
     SELECT 'constraint', c.relname::text, 0, n.conname::text, jsonb_build_object(
-        'definition', regexp_replace(pg_get_constraintdef(n.oid), ' NOT VALID$', ''),
+        'definition', regexp_replace(regexp_replace(pg_get_constraintdef(n.oid), ' NOT VALID$', ''), s.xid,
+            s.unshifted),
         'NOT VALID', CASE WHEN NOT n.convalidated THEN 'yes' END,
         'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END)
     FROM relation AS c
     JOIN pg_constraint AS n ON n.conrelid = c.oid AND n.contype NOT IN ('n', 't') -- NOT NULL, constraint triggers
     LEFT JOIN pg_index AS i ON i.indexrelid = n.conindid AND n.contype IN ('p', 'u', 'x')
+    CROSS JOIN shifted AS s
+    WHERE NOT c.relispartition
 
     UNION ALL -- the constraints report their own indexes; storage parameters are the operators' choice
     SELECT 'index', '', 0, x.relname::text, jsonb_build_object(
         'table', c.relname,
         'UNIQUE', CASE WHEN i.indisunique THEN 'yes' END,
-        'definition', regexp_replace(pg_get_indexdef(x.oid), ' WITH [(][^()]*[)]', ''),
+        'definition', regexp_replace(regexp_replace(pg_get_indexdef(x.oid), ' WITH [(][^()]*[)]', ''), ' ON ONLY ',
+            ' ON '),
         'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END)
     FROM relation AS c
     JOIN pg_index AS i ON i.indrelid = c.oid
     JOIN pg_class AS x ON x.oid = i.indexrelid
-    WHERE c.relkind <> 't'
+    WHERE c.relkind <> 't' AND NOT c.relispartition
       AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conindid = x.oid AND n.contype IN ('p', 'u', 'x'))
 
     UNION ALL -- the body is compared with the migrations' own text
@@ -106,9 +124,11 @@ found (kind, parent, place, name, facts) AS (
 
     UNION ALL
     SELECT 'trigger', c.relname::text, 0, t.tgname::text, jsonb_build_object(
-        'definition', pg_get_triggerdef(t.oid),
+        'definition', regexp_replace(pg_get_triggerdef(t.oid), s.guard, s.unguarded),
         'disabled', CASE WHEN t.tgenabled NOT IN ('O', 'A') THEN 'yes' END)
     FROM relation AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+    CROSS JOIN shifted AS s
+    WHERE NOT c.relispartition
 
     UNION ALL
     SELECT 'rule', c.relname::text, 0, r.rulename::text, '{}'
@@ -119,4 +139,5 @@ SELECT f.kind, f.parent, f.name, jsonb_strip_nulls(f.facts)
 FROM found AS f
 ORDER BY array_position(ARRAY['domain', 'domain constraint', 'type', 'sequence', 'table', 'column', 'constraint',
         'index', 'function', 'trigger', 'rule'], f.kind),
+    f.kind = 'constraint' AND f.facts ->> 'definition' LIKE 'FOREIGN KEY %', -- behind what they refer to
     f.parent COLLATE "C", f.place, f.name COLLATE "C";

@@ -92,12 +92,13 @@ BEGIN
             WHERE a.atttypid = d.oid AND starts_with(d.typname, c.relname || '_') AND c.oid = ANY (ARRAY[
             {{.Literals .Relations}}
         ]::regclass[]))
-        UNION ALL -- what a fetch returns
+        UNION ALL -- what a fetch returns, and what a position of a log has seen
         SELECT format('ALTER TYPE %s OWNER TO {{.Role "owner"}}', t.oid::regclass)
         FROM pg_class AS t
         WHERE t.relkind = 'c' AND t.relowner <> '{{.Role "owner"}}'::regrole
           AND EXISTS (SELECT FROM pg_class AS c
-            WHERE c.relnamespace = t.relnamespace AND t.relname = (c.relname || '_fetched')::name
+            WHERE c.relnamespace = t.relnamespace AND t.relname IN ((c.relname || '_fetched')::name,
+                (c.relname || '_seen')::name)
               AND c.oid = ANY (ARRAY[
             {{.Literals .Relations}}
         ]::regclass[]))

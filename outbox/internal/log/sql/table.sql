@@ -27,6 +27,8 @@ CREATE TABLE {{.Log}} (
     payload bytea NOT NULL
 ) PARTITION BY LIST (slot);
 
+COMMENT ON TABLE {{.Log}} IS 'txwork log 1';
+
 CREATE INDEX {{.Own "xid_idx"}} ON {{.Log}} (xid, seq);
 {{range .EachSlot}}
 CREATE TABLE {{$.Slot .}} PARTITION OF {{$.Log}} FOR VALUES IN ({{.}});
@@ -37,11 +39,11 @@ CREATE TABLE {{$.Slot .}} PARTITION OF {{$.Log}} FOR VALUES IN ({{.}});
 CREATE TABLE {{.Named "state"}} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     shift bigint NOT NULL DEFAULT 0,
-    system bigint NOT NULL,
+    system bigint NOT NULL DEFAULT (pg_control_system()).system_identifier,
     gone bigint NOT NULL DEFAULT 0
 );
 
-INSERT INTO {{.Named "state"}} (system) SELECT c.system_identifier FROM pg_control_system() AS c;
+INSERT INTO {{.Named "state"}} DEFAULT VALUES;
 
 CREATE TABLE {{.Named "tick"}} (
     n bigint PRIMARY KEY,
@@ -125,6 +127,9 @@ BEGIN
     EXECUTE format('CREATE OR REPLACE TRIGGER {{.Own "guard"}} AFTER INSERT ON {{.Log}}
         FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L)', shift::text);
     UPDATE {{.Named "state"}} AS s SET shift = $1;
+    IF NOT FOUND THEN -- the table was lost, and made anew
+        INSERT INTO {{.Named "state"}} (shift) VALUES ($1);
+    END IF;
 END
 $txwork$;
 

@@ -1,0 +1,5031 @@
+-- A retry policy that cannot be computed would fail the reaper's whole batch. It is a domain because the server parses
+-- a CHECK of a table anew for every statement that writes to the table, and that of a domain once in a session. Delays
+-- are whole microseconds, and a jitter is 0 or large enough to matter: NaN would pass a comparison by >=, and numbers
+-- that are too large or too small make a multiplication fail. The types of each operator match its operands exactly, so
+-- that no operator in the caller's search_path fits better.
+CREATE DOMAIN "{{schema}}"."outbox_log_parked_retry" AS jsonb CONSTRAINT "outbox_log_parked_retry_check" CHECK (
+    VALUE IS NULL
+    OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'growth') = ANY (ARRAY['constant'::text, 'linear'::text, 'quadratic'::text, 'exponential'::text])
+        AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
+            OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
+);
+
+-- A time that the library can represent, so that every difference of two of them can be computed and printed. The
+-- server would accept an infinite time, and one such row would fail every statement that subtracts it from another. It
+-- is a domain for the same reason, and guards every column with times, in this table and in those that belong to it. A
+-- range costs less than two comparisons: each column of an insert, NULL or not, prepares the check.
+CREATE DOMAIN "{{schema}}"."outbox_log_parked_time" AS timestamptz CONSTRAINT "outbox_log_parked_time_check" CHECK (
+    VALUE <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange
+);
+
+CREATE TABLE "{{schema}}"."outbox_log_parked" (
+    id uuid PRIMARY KEY DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid,
+    due_at "{{schema}}"."outbox_log_parked_time" NOT NULL DEFAULT now(),
+    created_at "{{schema}}"."outbox_log_parked_time" NOT NULL DEFAULT now(),
+    max_attempts integer NOT NULL DEFAULT 130,
+    "seq" bigint NOT NULL,
+    "appended_at" "{{schema}}"."outbox_log_parked_time" NOT NULL,
+    "message_id" uuid NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    status smallint NOT NULL DEFAULT 0,
+    waiting boolean NOT NULL DEFAULT false,
+    locked_until "{{schema}}"."outbox_log_parked_time",
+    completed_at "{{schema}}"."outbox_log_parked_time",
+    owner_token uuid,
+    failed_at "{{schema}}"."outbox_log_parked_time",
+    cancelled_at "{{schema}}"."outbox_log_parked_time",
+    last_error text,
+    headers jsonb,
+    retry "{{schema}}"."outbox_log_parked_retry",
+    "subscription" text NOT NULL,
+    "topic" text NOT NULL,
+    "key" text,
+    "payload" bytea NOT NULL,
+    "concurrency_key" text,
+    "key_limit" integer,
+    "key_policy" smallint,
+    "key_rate" double precision,
+    "key_burst" integer,
+    "key_seq" bigint,
+    -- Which times each status has. It is short because every statement that writes parses the checks anew: a row in
+    -- progress has locked_until (1), a done one has completed_at, which counts twice (2), and a failed one has
+    -- completed_at and failed_at (3). A ready row is not cancelled: no claim would end it.
+    CONSTRAINT "outbox_log_parked_state_check" CHECK (
+        status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
+        AND CASE WHEN completed_at IS NOT NULL THEN locked_until IS NULL
+            ELSE failed_at IS NULL AND CASE WHEN locked_until IS NULL THEN cancelled_at IS NULL
+                ELSE owner_token IS NOT NULL AND NOT waiting END
+            END
+    ),
+    -- A Ready row without attempts left would fail every claim that finds it. A row in progress may be at its last
+    -- attempt. The status is subtracted because a sum would overflow in a row whose maximum is the greatest integer.
+    CONSTRAINT "outbox_log_parked_attempts_check"
+        CHECK (max_attempts > 0 AND attempts >= 0 AND attempts - status < max_attempts)
+) WITH (
+    fillfactor = 42,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+COMMENT ON TABLE "{{schema}}"."outbox_log_parked" IS 'txwork core 1';
+
+CREATE INDEX "outbox_log_parked_claim_idx" ON "{{schema}}"."outbox_log_parked" ("subscription", due_at, id)
+    WHERE completed_at IS NULL AND NOT waiting;
+
+CREATE INDEX "outbox_log_parked_waiting_idx" ON "{{schema}}"."outbox_log_parked" (id) WHERE completed_at IS NULL AND waiting;
+
+CREATE INDEX "outbox_log_parked_done_idx" ON "{{schema}}"."outbox_log_parked" (completed_at)
+    WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
+
+CREATE INDEX "outbox_log_parked_failed_idx" ON "{{schema}}"."outbox_log_parked" (failed_at, id) WHERE failed_at IS NOT NULL;
+
+-- Notifies workers, unless an announcer does so for this transaction. A trigger of another table, which no announcer
+-- watches, passes an argument so that it always notifies.
+--
+-- No search_path is pinned; every name is qualified instead. Setting and resetting it would cost the server a tenth of
+-- a transaction that inserts one row.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_announce"() RETURNS trigger
+LANGUAGE plpgsql
+AS $txwork$
+BEGIN
+    IF TG_NARGS OPERATOR(pg_catalog.>) 0 OR (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
+        ELSE true END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_announce"() FROM PUBLIC;
+
+CREATE TRIGGER "outbox_log_parked_announce" AFTER INSERT ON "{{schema}}"."outbox_log_parked"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_announce"();
+
+-- What {{schema}}.outbox_log_parked_fetch returns: rows, and one end. A later version appends columns at the end.
+CREATE TYPE "{{schema}}"."outbox_log_parked_fetched" AS (
+    entry text,
+    place integer,
+    id uuid,
+    locked_until timestamptz,
+    due_at timestamptz,
+    created_at timestamptz,
+    attempts integer,
+    max_attempts integer,
+    lost integer,
+    headers jsonb,
+    "subscription" text,
+    "message_id" uuid,
+    "seq" bigint,
+    "appended_at" timestamptz,
+    "topic" text,
+    "key" text,
+    "payload" bytea,
+    "concurrency_key" text,
+    again_in double precision,
+    more boolean,
+    held text,
+    cursor text
+);
+
+-- Ready -> InProgress for at most n rows of the lanes, which are read in the order of the arguments, each behind the
+-- place that the cursor names. Returns them in claim order, and then one end: whether there may be more, in how many
+-- seconds to fetch again if no notification comes, why rows may be left (held), and the next cursor.
+--
+-- heard are the payloads of the notifications since the previous fetch was sent: they move places back. A sweep reads
+-- from the start, and finds what no notification has announced. It comes when its time has come, unless sweep says
+-- otherwise, and takes at most one part in 40 of the time.
+--
+-- The function locks the rows that it returns and, of a table with topics, those that it sets aside. Its caller may
+-- stay in the transaction, so it bounds how long the session may be idle.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_fetch"(
+    owner_token uuid,
+    lease interval,
+    n integer,
+    "subscription" text[],
+    cursor text DEFAULT NULL,
+    heard text[] DEFAULT NULL,
+    sweep boolean DEFAULT NULL
+) RETURNS SETOF "{{schema}}"."outbox_log_parked_fetched"
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    lane1 text[];
+    batch integer := $3;
+    place timestamptz[];
+    place_id uuid[];
+    reached timestamptz[];
+    reached_id uuid[];
+    digest text;
+    fields text[];
+    sweep_at bigint := 0; -- like all times of a cursor in microseconds, as are lengths of time
+    sweep_took bigint := 0;
+    unswept integer := 1;
+    turn integer := 0;
+    lead integer := 1; -- the lane that is read first
+    heard_at timestamptz;
+    fronts boolean;
+    clock bigint;
+    took bigint;
+    is_sweep boolean;
+    is_refused boolean := false;
+    is_full boolean;
+    got integer := 0;
+    returned integer;
+    due_in double precision;
+    rule record;
+    result "{{schema}}"."outbox_log_parked_fetched";
+    began CONSTANT timestamptz := clock_timestamp();
+    s record;
+    taken tid[] := '{}';
+BEGIN
+    IF ($1 >= '00000000-0001-0000-0000-000000000000' AND $1::text LIKE '______________8%') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must be of version 8 and begin with the 48 bits of a process, which are not 0',
+            HINT = 'Make one for every claim: owner_token(process) does.';
+    END IF;
+    IF ($2 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
+            MESSAGE = 'n must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF (1 * cardinality($4) BETWEEN 1 AND 64 AND array_position($4, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'subscription',
+            MESSAGE = 'subscription must have values, none of them NULL, of at most 64 lanes',
+            HINT = 'Pass the lanes to fetch from, the most urgent first.';
+    END IF;
+    IF ($6 IS NULL OR cardinality($6) <= 10000
+        AND array_position($6, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'heard',
+            MESSAGE = 'heard must be at most 10000 payloads, none of them NULL',
+            HINT = 'Pass sweep => true instead of the payloads.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a fetch needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    SELECT array_agg(e1.value::text ORDER BY e1.ord)
+    INTO own.lane1
+    FROM unnest($4) WITH ORDINALITY AS e1 (value, ord)
+    WHERE array_position($4, e1.value) = e1.ord;
+    place := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.lane1)]);
+    place_id := array_fill(own.nobody, ARRAY[cardinality(own.lane1)]);
+
+    digest := left(encode(sha256(convert_to(jsonb_build_array('{{schema}}.outbox_log_parked', own.lane1)::text, 'UTF8')), 'hex'), 16);
+    IF $5 IS NOT NULL THEN
+        IF (octet_length($5) <= 8192 AND $5 ~ '^[0-9]{1,9} [0-9a-f]{16}( [^ ]+)*$') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what an earlier call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+        fields := string_to_array($5, ' ');
+        IF own.fields[1] = '1' AND own.fields[2] = own.digest THEN
+            IF ($5 ~ concat('^[0-9]+ [0-9a-f]{16} [0-9]{1,17} [0-9]{1,12} [01] [0-9]{1,6}( (-|-?[0-9]{1,17})/[0-9a-f]{32}){', cardinality(own.place), '}$')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what an earlier call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+            sweep_at := own.fields[3];
+            sweep_took := own.fields[4];
+            unswept := own.fields[5];
+            turn := own.fields[6];
+            FOR s IN
+                SELECT u.ord::integer AS ord,
+                    CASE split_part(u.text, '/', 1) WHEN '-' THEN '-infinity'
+                        ELSE 'epoch'::timestamptz + split_part(u.text, '/', 1)::bigint * interval '1 microsecond'
+                    END AS due,
+                    split_part(u.text, '/', 2)::uuid AS id,
+                    convert_from(decode(split_part(u.text, '/', 3), 'hex'), 'UTF8') AS topic
+                FROM unnest(own.fields[7:]) WITH ORDINALITY AS u (text, ord)
+            LOOP
+                place[own.s.ord] := own.s.due;
+                place_id[own.s.ord] := own.s.id;
+            END LOOP;
+        END IF;
+    END IF;
+    clock := extract(epoch FROM own.began) * 1000000;
+    is_sweep := coalesce($7, own.clock >= own.sweep_at OR own.sweep_at > own.clock + 60000000);
+    IF $6 IS NOT NULL THEN
+        SELECT 'epoch'::timestamptz + min(substring(h.payload FROM '^(?:fold:)?([0-9]{1,16})$')::bigint)
+                * interval '1 microsecond',
+            bool_or(starts_with(h.payload, 'front:'))
+        INTO own.heard_at, own.fronts
+        FROM unnest($6) AS h (payload);
+        FOR i IN 1..cardinality(own.place) LOOP
+            IF own.heard_at <= own.place[i] THEN
+                place[i] := own.heard_at;
+                place_id[i] := own.nobody;
+            END IF;
+        END LOOP;
+    END IF;
+    IF own.fronts THEN
+        BEGIN
+            FOR s IN
+                SELECT l.ord::integer AS ord, min((substr(h.payload, 7)::jsonb ->> left(encode(sha256(convert_to(jsonb_build_array(l.c1)::text, 'UTF8')), 'hex'), 16))::timestamptz) AS due
+                FROM unnest(own.lane1, own.place) WITH ORDINALITY
+                    AS l (c1, place, ord)
+                CROSS JOIN unnest($6) AS h (payload)
+                WHERE starts_with(h.payload, 'front:')
+                GROUP BY l.ord
+            LOOP
+                IF own.s.due <= own.place[own.s.ord] THEN
+                    place[own.s.ord] := own.s.due;
+                    place_id[own.s.ord] := own.nobody;
+                END IF;
+            END LOOP;
+        EXCEPTION WHEN data_exception THEN
+            is_sweep := true; -- every login may send anything
+        END;
+    END IF;
+    reached := own.place;
+    reached_id := own.place_id;
+    IF own.is_sweep THEN
+        reached := array_fill('-infinity'::timestamptz, ARRAY[cardinality(own.place)]);
+        reached_id := array_fill(own.nobody, ARRAY[cardinality(own.place)]);
+    END IF;
+
+    turn := (own.turn + 1) % 1000000;
+    IF own.turn % 8 = 0 AND cardinality(own.place) > 1 THEN
+        lead := cardinality(own.place) - own.turn / 8 % (cardinality(own.place) - 1);
+        place := own.place[own.lead] || own.place[:own.lead - 1] || own.place[own.lead + 1:];
+        place_id := own.place_id[own.lead] || own.place_id[:own.lead - 1] || own.place_id[own.lead + 1:];
+        reached := own.reached[own.lead] || own.reached[:own.lead - 1] || own.reached[own.lead + 1:];
+        reached_id := own.reached_id[own.lead] || own.reached_id[:own.lead - 1] || own.reached_id[own.lead + 1:];
+        lane1 := own.lane1[own.lead] || own.lane1[:own.lead - 1] || own.lane1[own.lead + 1:];
+    END IF;
+
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), $2)))::bigint::text,
+        true);
+    IF NOT own.is_refused THEN
+        FOR s IN
+            SELECT c.ord, array_agg(c.ctid) AS rows, (array_agg(c.due_at))[count(*)] AS due_at,
+                (array_agg(c.id))[count(*)] AS id
+            FROM (
+SELECT c.ctid, l.ord::integer AS ord, c.due_at, c.id
+    FROM unnest(own.reached::timestamptz[], own.reached_id::uuid[], own.lane1::text[])
+        WITH ORDINALITY AS l (after_due, after_id, c1, ord)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid, r.due_at, r.id
+        FROM "{{schema}}"."outbox_log_parked" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= own.began
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."subscription" = l.c1
+        ORDER BY r."subscription", r.due_at, r.id
+        LIMIT own.batch::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT own.batch::int) AS c
+            GROUP BY c.ord
+        LOOP
+            taken := own.taken || own.s.rows;
+            reached[own.s.ord] := own.s.due_at;
+            reached_id[own.s.ord] := own.s.id;
+        END LOOP;
+    END IF;
+    got := cardinality(own.taken);
+    is_full := own.got >= own.batch;
+
+    IF own.got > 0 THEN
+        RETURN QUERY
+        WITH changed AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (own.taken)
+RETURNING t.*
+        )
+        SELECT 'row', (row_number() OVER ())::integer, c.id, c.locked_until::timestamptz, c.due_at::timestamptz,
+            c.created_at::timestamptz, c.attempts, c.max_attempts, coalesce(pg_catalog."substring"(c.headers OPERATOR(pg_catalog.->>) 'txwork-lost-together', '^[0-9]{1,4}$')::bigint, 0)::integer, c.headers,
+            c."subscription",
+            c."message_id",
+            c."seq",
+            c."appended_at"::timestamptz,
+            c."topic",
+            c."key",
+            c."payload",
+            c."concurrency_key",
+            NULL::double precision, NULL::boolean, NULL, NULL
+        FROM (
+            SELECT c.*
+            FROM changed AS c
+            JOIN unnest(own.lane1) WITH ORDINALITY
+                AS l (c1, ord)
+                ON c."subscription" = l.c1
+            ORDER BY l.ord, c.due_at, c.id) AS c;
+        GET DIAGNOSTICS returned = ROW_COUNT;
+        IF own.returned <> own.got THEN
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = format('%s of %s rows were not claimed', own.got - own.returned, own.got),
+                HINT = 'A trigger of the table suppresses updates: it has to let claims pass.';
+        END IF;
+    END IF;
+
+    FOR i IN 1..cardinality(own.place) LOOP
+        IF own.reached[i] <> '-infinity' THEN
+            place[i] := own.reached[i];
+            place_id[i] := own.reached_id[i];
+        END IF;
+    END LOOP;
+    IF own.lead > 1 THEN
+        place := own.place[2:own.lead] || own.place[1] || own.place[own.lead + 1:];
+        place_id := own.place_id[2:own.lead] || own.place_id[1] || own.place_id[own.lead + 1:];
+    END IF;
+    IF NOT own.is_refused THEN
+        unswept := (NOT own.is_sweep OR own.is_full)::integer;
+    END IF;
+    result.entry := 'end';
+    result.more := own.is_full AND NOT own.is_refused;
+    IF NOT own.is_refused AND NOT own.result.more THEN
+        SELECT d.seconds INTO own.due_in
+        FROM (
+SELECT own.began AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds,
+    min(d.due_at) AS due_at
+FROM unnest(own.lane1::text[])
+    AS l (c1)
+CROSS JOIN LATERAL (
+    SELECT r.due_at
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 0
+      AND r.due_at > least(own.began::timestamptz, own.began)
+      AND r."subscription" = l.c1
+    ORDER BY r."subscription", r.due_at, r.id
+    LIMIT 1
+) AS d) AS d;
+    END IF;
+
+    clock := extract(epoch FROM clock_timestamp()) * 1000000;
+    IF own.is_sweep AND NOT own.is_refused THEN -- one may be slow by accident, so the quicker of two counts
+        took := own.clock - extract(epoch FROM own.began) * 1000000;
+        sweep_at := own.clock
+            + least(greatest(40 * least(own.took, own.sweep_took), 10000), 60000000);
+        sweep_took := own.took;
+    END IF;
+    -- While a limit holds jobs back, a settle of another process announces nothing.
+    result.again_in := 0;
+    IF NOT own.result.more THEN
+        result.again_in := least(60, CASE WHEN own.due_in IS NOT NULL THEN greatest(own.due_in, 0) END,
+            CASE WHEN own.unswept = 1 AND NOT own.is_refused
+                THEN greatest((own.sweep_at - own.clock) / 1000000.0, 0.25) END);
+    END IF;
+    result.cursor := concat_ws(' ', '1', own.digest, own.sweep_at, own.sweep_took, own.unswept,
+        own.turn, (
+        SELECT string_agg(concat(CASE WHEN u.due = '-infinity' THEN '-'
+            ELSE (extract(epoch FROM u.due) * 1000000)::bigint::text END, '/', replace(u.id::text, '-', '')), ' ' ORDER BY u.ord)
+        FROM unnest(own.place, own.place_id) WITH ORDINALITY AS u (due, id, ord)));
+    RETURN NEXT own.result;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_fetch"(uuid, interval, integer, text[], text, text[], boolean) FROM PUBLIC;
+
+-- Settles rows with one outcome, in the order of their ids, which are sorted and of which none is repeated. It returns
+-- the result of each row that did not become what is usual, see settle_one.sql. All settles of the other functions are
+-- made here, so each statement is there once. With strict, ids that the claim does not hold are an error.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_settle_rows"(outcome text, ids uuid[], tokens uuid[], delays bigint[], times timestamptz[], errors text[], strict boolean) RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    changed uuid[];
+    answers jsonb := '{}';
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    CASE $1
+    WHEN 'ack' THEN
+        IF $3[1] = ALL ($3) THEN -- the rows are of one claim
+        WITH settled AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+WHERE t.id = ANY ($2::uuid[]) AND t.owner_token = $3[1]::uuid AND coalesce(t.status = 1, false)
+RETURNING t.id
+)
+        SELECT coalesce(array_agg(c.id), '{}')
+        INTO own.changed
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+        ELSE
+        WITH settled AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id
+)
+        SELECT coalesce(array_agg(c.id), '{}')
+        INTO own.changed
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (2) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'done') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+        END IF;
+    WHEN 'retry' THEN
+        WITH settled AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'snooze' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'wait_until' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), s.delay) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($5::timestamptz[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'leave' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        waiting = t.waiting,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'release' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM min(changed.back)) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'fail' THEN
+        WITH settled AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($6::text[]), unnest(array_fill(false, ARRAY[cardinality($2)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'failed'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'failed') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'cancel' THEN
+        WITH settled AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest(ARRAY(SELECT 'cancelled: ' || coalesce(u.e, 'no reason given') FROM unnest($6) AS u (e))::text[]), unnest(array_fill(true, ARRAY[cardinality($2)])::boolean[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, error, cancelled)
+WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'cancelled'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'cancelled') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    WHEN 'unavailable' THEN
+        WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + (interval '10000 ms') * (1 - 0.2 * random()) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END,
+        last_error = CASE
+            WHEN s.error IS NULL OR t.cancelled_at IS NOT NULL OR starts_with(t.last_error, s.error || ' since ')
+            THEN t.last_error
+            ELSE s.error || ' since ' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::bigint[]), unnest($6::text[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, token, delay, error)
+    WHERE t.id = ANY ($2::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+), settled AS (
+SELECT changed.id, changed.status, changed.cancelled, NULL::text AS begun FROM changed)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END) FILTER (WHERE CASE WHEN c.status = 0 THEN 'ready' WHEN c.cancelled THEN 'cancelled' ELSE 'failed' END <> 'ready'), '{}')
+        INTO own.changed, own.answers
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality($2) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (0, 3) THEN 'repeated' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'ready') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest($2::uuid[]), unnest($3::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY ($2::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    END CASE;
+    IF $7 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone', 'repeated');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'ids',
+                MESSAGE = format('ids names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN own.answers;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_settle_rows"(text, uuid[], uuid[], bigint[], timestamptz[], text[], boolean) FROM PUBLIC;
+
+-- Settles rows with an outcome for each, kind by kind. It tells what each row became: see settle_one.sql. What an
+-- element says is checked before anything is written or locked.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_settle"(outcomes jsonb, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    refused record;
+    all_ids uuid[];
+    all_tokens uuid[];
+    all_kinds text[];
+    all_delays bigint[];
+    all_times timestamptz[];
+    all_errors text[];
+    sorted uuid[];
+    tokens uuid[];
+    delays bigint[];
+    times timestamptz[];
+    errors text[];
+    kind text;
+    answers jsonb := '{}';
+BEGIN
+    IF (CASE WHEN jsonb_typeof($1) = 'array' THEN jsonb_array_length($1) <= 10000 END) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes must be an array of at most 10000 objects',
+            HINT = 'Call once for each part of a longer array.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    SELECT e.place, e.wrong INTO own.refused
+    FROM (
+        SELECT u.place, CASE
+            WHEN jsonb_typeof(u.o) <> 'object' THEN 'is no object'
+            WHEN jsonb_typeof(u.o -> 'id') IS DISTINCT FROM 'string' THEN 'has no id, which is a string'
+            WHEN jsonb_typeof(u.o -> 'token') IS DISTINCT FROM 'string' THEN 'has no token, which is a string'
+            WHEN u.o - CASE u.o ->> 'outcome'
+                WHEN 'ack' THEN ARRAY['id', 'token', 'outcome']
+                WHEN 'retry' THEN ARRAY['id', 'token', 'outcome', 'delay', 'error']
+                WHEN 'snooze' THEN ARRAY['id', 'token', 'outcome', 'delay', 'error']
+                WHEN 'wait_until' THEN ARRAY['id', 'token', 'outcome', 'at', 'error']
+                WHEN 'leave' THEN ARRAY['id', 'token', 'outcome', 'delay', 'error']
+                WHEN 'release' THEN ARRAY['id', 'token', 'outcome']
+                WHEN 'fail' THEN ARRAY['id', 'token', 'outcome', 'error']
+                WHEN 'cancel' THEN ARRAY['id', 'token', 'outcome', 'error']
+                WHEN 'unavailable' THEN ARRAY['id', 'token', 'outcome', 'error']
+                END <> '{}' IS NOT FALSE THEN 'has an unknown outcome, or a field that its outcome does not take'
+            WHEN NOT u.o ?& CASE u.o ->> 'outcome'
+                WHEN 'ack' THEN ARRAY[]::text[]
+                WHEN 'retry' THEN ARRAY[]::text[]
+                WHEN 'snooze' THEN ARRAY['delay']::text[]
+                WHEN 'wait_until' THEN ARRAY['at']::text[]
+                WHEN 'leave' THEN ARRAY['delay']::text[]
+                WHEN 'release' THEN ARRAY[]::text[]
+                WHEN 'fail' THEN ARRAY['error']::text[]
+                WHEN 'cancel' THEN ARRAY['error']::text[]
+                WHEN 'unavailable' THEN ARRAY[]::text[]
+                END THEN 'lacks a field that its outcome needs'
+            WHEN jsonb_typeof(u.o -> 'delay') <> 'number' THEN 'has a delay that is no number of seconds'
+            WHEN (u.o ->> 'delay')::numeric NOT BETWEEN 0 AND 315360000
+                THEN 'has a delay that is not between 0 and 315360000 seconds'
+            WHEN jsonb_typeof(u.o -> 'at') <> 'string' THEN 'has an at that is no string'
+            WHEN jsonb_typeof(u.o -> 'error') <> 'string' THEN 'has an error that is no string'
+            END AS wrong
+        FROM jsonb_array_elements($1) WITH ORDINALITY AS u (o, place)) AS e
+    WHERE e.wrong IS NOT NULL
+    ORDER BY e.place
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
+    END IF;
+    BEGIN
+        SELECT array_agg(e.id), array_agg(e.token), array_agg(e.outcome), array_agg((e.delay * 1000000)::bigint),
+            array_agg(e.at), array_agg(nullif(e.error, ''))
+        INTO own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors
+        FROM (
+            SELECT u.*
+            FROM jsonb_to_recordset($1)
+                AS u (id uuid, token uuid, outcome text, delay numeric, at timestamptz, error text)
+            ORDER BY u.id) AS e;
+    EXCEPTION WHEN data_exception THEN -- an id, a token or a time that is none
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || NULL || ' ', SQLERRM),
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
+    END;
+    SELECT min(u.place) AS place, CASE WHEN count(*) > 1 THEN 'names a row that another element names'
+        ELSE 'has an at that is not between the years 1 and 9999' END AS wrong
+    FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, at timestamptz)) WITH ORDINALITY AS u (id, at, place)
+    GROUP BY u.id
+    HAVING count(*) > 1 OR bool_or(NOT u.at <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange)
+    ORDER BY 1
+    LIMIT 1
+    INTO own.refused;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'outcomes',
+            MESSAGE = 'outcomes has an element that is refused: ' || concat('number ' || own.refused.place || ' ', own.refused.wrong),
+            HINT = 'retry takes delay and error, if you like; fail and cancel error; snooze and leave delay, wait_until at,'
+                ' and all three error, if you like; unavailable takes error, if you like; ack and release nothing.';
+    END IF;
+    FOR i IN 1..coalesce(cardinality(own.all_ids), 0) LOOP
+        IF octet_length(own.all_errors[i]) > 8192 THEN
+            all_errors[i] := left(nullif(all_errors[i], ''), 8192); WHILE octet_length(all_errors[i]) > 8192 LOOP all_errors[i] := left(all_errors[i], -greatest((octet_length(all_errors[i]) - 8192) / 4, 1)); END LOOP;
+        END IF;
+    END LOOP;
+    FOREACH own.kind IN ARRAY '{ack, retry, snooze, wait_until, leave, release, fail, cancel, unavailable}'::text[] LOOP
+        IF own.kind = ANY (own.all_kinds) THEN
+            SELECT array_agg(u.id), array_agg(u.token), array_agg(u.delay), array_agg(u.at), array_agg(u.error)
+            FROM unnest(own.all_ids, own.all_tokens, own.all_kinds, own.all_delays, own.all_times, own.all_errors)
+                AS u (id, token, kind, delay, at, error)
+            WHERE u.kind = own.kind
+            INTO own.sorted, own.tokens, own.delays, own.times, own.errors;
+            own.answers := own.answers
+                || "{{schema}}"."outbox_log_parked_settle_rows"(own.kind, own.sorted, own.tokens, own.delays, own.times, own.errors, false);
+        END IF;
+    END LOOP;
+    IF $2 THEN
+        SELECT count(*) AS n, min(a.key || ' is ' || a.value) AS sample INTO own.refused
+        FROM jsonb_each_text(own.answers) AS a
+        WHERE a.value IN ('lost', 'gone', 'repeated');
+        IF own.refused.n > 0 THEN
+            RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'outcomes',
+                MESSAGE = format('outcomes names %s rows that the claim does not hold: %s', own.refused.n,
+                    own.refused.sample),
+                HINT = 'Roll back: another worker has such a row, or it has ended.';
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, CASE u.outcome
+        WHEN 'ack' THEN 'done'
+        WHEN 'retry' THEN 'ready'
+        WHEN 'snooze' THEN 'ready'
+        WHEN 'wait_until' THEN 'ready'
+        WHEN 'leave' THEN 'ready'
+        WHEN 'release' THEN 'ready'
+        WHEN 'fail' THEN 'failed'
+        WHEN 'cancel' THEN 'cancelled'
+        WHEN 'unavailable' THEN 'ready'
+        END)
+    FROM ROWS FROM (jsonb_to_recordset($1) AS (id uuid, outcome text)) WITH ORDINALITY AS u (id, outcome, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_settle"(jsonb, boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_ack"(owner_token uuid, ids uuid[], strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    answers jsonb;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    answers := "{{schema}}"."outbox_log_parked_settle_rows"('ack', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, NULL, NULL, $3);
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'done')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_ack"(uuid, uuid[], boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_retry"(owner_token uuid, ids uuid[], delay interval DEFAULT NULL, error text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    answers jsonb;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay',
+            MESSAGE = 'delay must be between 0 and 87600 hours',
+            HINT = 'NULL is the table''s own backoff.';
+    END IF;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    answers := "{{schema}}"."outbox_log_parked_settle_rows"('retry', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)]), NULL, array_fill($4, ARRAY[cardinality(own.sorted)]), $5);
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_retry"(uuid, uuid[], interval, text, boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_snooze"(owner_token uuid, ids uuid[], delay interval, reason text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    answers jsonb;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'delay',
+            MESSAGE = 'delay must be between 0 and 87600 hours',
+            HINT = 'Say for how long the rows are to wait.';
+    END IF;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    answers := "{{schema}}"."outbox_log_parked_settle_rows"('snooze', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        array_fill((extract(epoch FROM $3) * 1000000)::bigint, ARRAY[cardinality(own.sorted)]), NULL, array_fill($4, ARRAY[cardinality(own.sorted)]), $5);
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_snooze"(uuid, uuid[], interval, text, boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_wait_until"(owner_token uuid, ids uuid[], at timestamptz, reason text DEFAULT NULL, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    answers jsonb;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 <@ '[0001-01-01 00:00:00+00, 9999-12-31 00:00:00+00]'::tstzrange) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
+            MESSAGE = 'at must be between the years 1 and 9999',
+            HINT = 'Say until when the rows are to wait.';
+    END IF;
+    reason := left(nullif(reason, ''), 8192); WHILE octet_length(reason) > 8192 LOOP reason := left(reason, -greatest((octet_length(reason) - 8192) / 4, 1)); END LOOP;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    answers := "{{schema}}"."outbox_log_parked_settle_rows"('wait_until', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, array_fill($3, ARRAY[cardinality(own.sorted)]), array_fill($4, ARRAY[cardinality(own.sorted)]), $5);
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_wait_until"(uuid, uuid[], timestamptz, text, boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_release"(owner_token uuid, ids uuid[], strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    answers jsonb;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    answers := "{{schema}}"."outbox_log_parked_settle_rows"('release', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, NULL, NULL, $3);
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'ready')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_release"(uuid, uuid[], boolean) FROM PUBLIC;
+
+-- Settles rows of one claim with one outcome, and tells what each row became: done, ready, failed or cancelled;
+-- repeated if an earlier call with this token did it; lost if the claim does not hold the row any more; gone if it is
+-- deleted.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_fail"(owner_token uuid, ids uuid[], error text, strict boolean DEFAULT false) RETURNS TABLE (place integer, id uuid, result text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    answers jsonb;
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'error',
+            MESSAGE = 'error must not be NULL',
+            HINT = 'Say why the rows failed.';
+    END IF;
+    error := left(nullif(error, ''), 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'strict',
+            MESSAGE = 'strict must not be NULL',
+            HINT = 'Leave it out for false.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    answers := "{{schema}}"."outbox_log_parked_settle_rows"('fail', own.sorted, array_fill($1, ARRAY[cardinality(own.sorted)]),
+        NULL, NULL, array_fill($3, ARRAY[cardinality(own.sorted)]), $4);
+    RETURN QUERY
+    SELECT u.place::integer, u.id, coalesce(own.answers ->> u.id::text, 'failed')
+    FROM unnest($2) WITH ORDINALITY AS u (id, place);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_fail"(uuid, uuid[], text, boolean) FROM PUBLIC;
+
+-- Renews leases, and tells of each row whether that was done: extended; cancelled, which is extended, too, but a cancel
+-- has been asked for; busy if another transaction has the row locked, such as its own settle; lost or gone.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_extend"(owner_token uuid, ids uuid[], lease interval, within interval DEFAULT NULL) RETURNS TABLE (place integer, id uuid, result text, locked_until timestamptz)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    sorted uuid[];
+    changed uuid[];
+    until timestamptz; -- of the row whose lease ends first
+    answers jsonb := '{}';
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF (coalesce(array_ndims($2), 1) = 1 AND cardinality($2) <= 10000 AND array_position($2, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    IF ($3 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead worker may hold its rows for, and extend it while they run.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'within',
+            MESSAGE = 'within must be between 0 and 87600 hours',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    sorted := ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id);
+    WITH settled AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET locked_until = clock_timestamp() + $3::interval,
+    headers = CASE
+        WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object'
+            OR coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) AND coalesce(s.within::text = split_part((t.headers ->> 'txwork-running'), ' ', 2), true)
+        THEN t.headers
+        ELSE coalesce(t.headers, '{}'::jsonb) || jsonb_build_object('txwork-running', concat(
+            CASE WHEN coalesce(split_part((t.headers ->> 'txwork-running'), ' ', 3) = t.owner_token::text, false) THEN split_part((t.headers ->> 'txwork-running'), ' ', 1)
+                ELSE (extract(epoch FROM coalesce(t.locked_until - NULL::interval, clock_timestamp()))
+                    * 1000000)::bigint::text END,
+            ' ', s.within, ' ', t.owner_token)) END
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), unnest(array_fill((extract(epoch FROM $4) * 1000000)::bigint, ARRAY[cardinality(own.sorted)])::bigint[]),
+        generate_subscripts('{}'::int[], 1)) AS s (id, token, within)
+WHERE t.id = ANY (ARRAY(
+    SELECT r.id
+    FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS h (id, token)
+    JOIN "{{schema}}"."outbox_log_parked" AS r ON r.id = h.id
+    WHERE r.id = ANY (own.sorted::uuid[]) AND r.owner_token = h.token AND coalesce(r.status = 1, false)
+    FOR NO KEY UPDATE OF r SKIP LOCKED))
+  AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled, t.locked_until::timestamptz
+)
+        SELECT coalesce(array_agg(c.id), '{}'),
+            own.answers
+                || coalesce(jsonb_object_agg(c.id, CASE WHEN c.cancelled THEN 'cancelled' ELSE 'extended' END) FILTER (WHERE CASE WHEN c.cancelled THEN 'cancelled' ELSE 'extended' END <> 'extended'), '{}'), min(c.locked_until)
+        INTO own.changed, own.answers, own.until
+        FROM settled AS c;
+        IF cardinality(own.changed) < cardinality(own.sorted) THEN
+            SELECT jsonb_object_agg(k.id, CASE WHEN NOT k.found THEN 'gone'
+                    WHEN k.ours AND k.status IN (1) THEN 'busy' ELSE 'lost' END)
+                || coalesce((SELECT jsonb_object_agg(u.id, 'extended') FROM unnest(own.changed) AS u (id)), '{}')
+                || own.answers
+            INTO own.answers
+            FROM (
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours,
+       coalesce(t.status, 0) AS status, t.cancelled_at IS NOT NULL AS cancelled
+FROM ROWS FROM (unnest(own.sorted::uuid[]), unnest(array_fill($1, ARRAY[cardinality(own.sorted)])::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = ANY (own.sorted::uuid[]) AND t.id = s.id) AS k;
+        END IF;
+    RETURN QUERY
+    SELECT u.place::integer, u.id, u.result, CASE WHEN u.result IN ('extended', 'cancelled') THEN own.until END
+    FROM (
+        SELECT v.place, v.id, coalesce(own.answers ->> v.id::text, 'extended') AS result
+        FROM unnest($2) WITH ORDINALITY AS v (id, place)) AS u;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_extend"(uuid, uuid[], interval, interval) FROM PUBLIC;
+
+-- The ack of one row in the transaction of its effects: an error unless the claim holds the row, so that the effects
+-- are rolled back, too. A repetition is one: what an earlier transaction did with this token has its effects.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_complete"(owner_token uuid, id uuid) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for every claim, and the claim''s for its rows.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Name the row that is completed.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked_ack"($1, ARRAY[$2], true);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_complete"(uuid, uuid) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer, dead_letters jsonb)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    RETURN QUERY
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+    ORDER BY r."subscription", r.due_at, r.id
+    LIMIT $1::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), beside AS MATERIALIZED (
+    SELECT r.ctid, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE EXISTS (SELECT FROM taken)
+      AND r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND substring(uuid_send(r.owner_token) FROM 1 FOR 6) = ANY (ARRAY(SELECT k.process FROM taken AS k))
+      AND r.id <> ALL (ARRAY(SELECT k.id FROM taken AS k))
+), left_alone AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET headers = coalesce(t.headers, '{}'::jsonb)
+        || jsonb_build_object('txwork-lost-beside', t.owner_token::text)
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM "{{schema}}"."outbox_log_parked" AS r
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT (array_agg(b.ctid))[1] FROM beside AS b GROUP BY b.process HAVING count(*) = 1))
+          AND r.status = 1
+          AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object'
+          AND r.headers ->> 'txwork-lost-beside' IS DISTINCT FROM r.owner_token::text
+        FOR NO KEY UPDATE SKIP LOCKED))
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted OR k.process = ANY (ARRAY(SELECT b.process FROM beside AS b)) AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."subscription", t."topic")) END AS dead_letter
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_stats"() RETURNS TABLE (ready bigint, scheduled bigint, in_progress bigint, expired bigint, waiting bigint, failed bigint, cancelled bigint, oldest_ready_seconds double precision, partial boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()) AS ready,
+       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()) AS scheduled,
+       count(*) FILTER (WHERE r.status = 1) AS in_progress,
+       count(*) FILTER (WHERE r.status = 1 AND r.locked_until < now()) AS expired,
+       (SELECT count(*) FROM "{{schema}}"."outbox_log_parked" AS w WHERE w.completed_at IS NULL AND w.waiting) AS waiting,
+       (SELECT count(*) FROM "{{schema}}"."outbox_log_parked" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL) AS failed,
+       (SELECT count(*) FROM "{{schema}}"."outbox_log_parked" AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NOT NULL) AS cancelled,
+       coalesce(extract(epoch FROM now() - min(r.due_at) FILTER (WHERE r.status = 0 AND r.due_at <= now())), 0)::float8
+           AS oldest_ready_seconds,
+       row_security_active('"{{schema}}"."outbox_log_parked"'::regclass) AS partial
+FROM "{{schema}}"."outbox_log_parked" AS r
+WHERE r.completed_at IS NULL AND NOT r.waiting;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_stats"() FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_run_now"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET due_at = now()::timestamptz
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 0
+      AND (t.due_at > now()::timestamptz OR t.due_at < now()::timestamptz AND NOT true::boolean)
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.waiting THEN 'waiting' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 0 AND t.waiting THEN 'it is due, and waits for its key, a join or its topic'
+           WHEN t.status = 0 THEN 'it is due already' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_run_now"(uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_reschedule"(ids uuid[], at timestamptz) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
+            MESSAGE = 'at must be a time between the years 1 and 9999',
+            HINT = 'Give the time, or call run_now.';
+    END IF;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET due_at = $2::timestamptz
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 0
+      AND (t.due_at > $2::timestamptz OR t.due_at < $2::timestamptz AND NOT false::boolean)
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.waiting THEN 'waiting' WHEN $2 > clock_timestamp() THEN 'scheduled' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 0 THEN 'it is due at that time already' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_reschedule"(uuid[], timestamptz) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_redrive"(ids uuid[], actor text DEFAULT NULL) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    actor := left(nullif(actor, ''), 1024);
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = 0,
+        waiting = t."concurrency_key" IS NOT NULL,
+        attempts = 0,
+        due_at = clock_timestamp(),
+        completed_at = NULL,
+        failed_at = NULL,
+        cancelled_at = NULL,
+        owner_token = NULL,
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
+            ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
+            'txwork-redriven-by', coalesce($2::text, session_user::text),
+            'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t."concurrency_key" IS NOT NULL THEN 'waiting' ELSE 'ready' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_redrive"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_cancel"(ids uuid[], reason text) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
+            MESSAGE = 'reason must not be NULL',
+            HINT = 'Say why; an empty text says nothing.';
+    END IF;
+    reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET cancelled_at = clock_timestamp(),
+        status = CASE WHEN t.status = 0 THEN 3 ELSE t.status END,
+        completed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+        failed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
+        owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
+        last_error = $2::text
+    WHERE t.id = ANY ($1::uuid[]) AND t.status IN (0, 1) AND t.cancelled_at IS NULL
+    RETURNING t.id, t.status
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN bool_or(changed.status = 1) THEN pg_notify('{{schema}}.outbox_log_parked', 'cancel') IS NOT NULL ELSE true END
+), hit AS (
+SELECT unnest(told.ids) AS id FROM told
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE WHEN t.status = 0 THEN 'cancelled' ELSE 'in_progress' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 1 THEN 'its cancel was asked for before' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_cancel"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_discard"(ids uuid[], reason text) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
+            MESSAGE = 'reason must not be NULL',
+            HINT = 'Say why; an empty text says nothing.';
+    END IF;
+    reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    RETURN QUERY
+WITH hit AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t
+SET cancelled_at = clock_timestamp(),
+    key_policy = CASE WHEN t.key_policy > 0 THEN 0 ELSE t.key_policy END,
+    last_error = left(concat_ws('; ', $2::text, t.last_error), 2048)
+WHERE t.id = ANY ($1::uuid[]) AND t.status = 3 AND t.cancelled_at IS NULL
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN 'cancelled' ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status IN (0, 1) THEN 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END || ': cancel it' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_discard"(uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_delete"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR UPDATE;
+    RETURN QUERY
+WITH hit AS (
+DELETE FROM "{{schema}}"."outbox_log_parked" AS t
+WHERE t.id = ANY ($1::uuid[]) AND t.status IN (2, 3)
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN 'deleted' ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status IN (0, 1) THEN 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END || ': cancel it first' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_delete"(uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_unblock"(ids uuid[]) RETURNS TABLE (place integer, id uuid, changed boolean, result text, why text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF (coalesce(array_ndims($1), 1) = 1 AND cardinality($1) <= 10000 AND array_position($1, NULL) IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
+            HINT = 'Leave out NULL, and call once for each part of a longer array.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
+    RETURN QUERY
+WITH hit AS (
+UPDATE "{{schema}}"."outbox_log_parked" AS t SET key_policy = 0
+WHERE t.id = ANY ($1::uuid[]) AND t.failed_at IS NOT NULL AND t.key_policy > 0
+RETURNING t.id
+), named AS (
+    SELECT s.id, s.place, bool_or(s.place IS NULL) OVER (PARTITION BY s.id) AS changed
+    FROM (
+        SELECT u.id, u.place FROM unnest($1) WITH ORDINALITY AS u (id, place)
+        UNION ALL SELECT h.id, NULL FROM hit AS h
+    ) AS s
+)
+SELECT n.place::integer, n.id, n.changed,
+       CASE WHEN t.id IS NULL THEN 'gone' WHEN n.changed THEN CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END ELSE CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END,
+       CASE WHEN n.changed THEN NULL WHEN t.id IS NULL THEN 'there is no such row'
+           WHEN t.status = 3 AND t.key_policy = 0 THEN 'the rows of its key do not wait for it'
+           WHEN t.status = 3 THEN 'it has no ordered key' ELSE 'it is ' || CASE
+           WHEN t.status = 0 AND t.waiting THEN 'waiting'
+           WHEN t.status = 0 AND t.due_at > clock_timestamp() THEN 'scheduled'
+           WHEN t.status = 0 THEN 'ready'
+           WHEN t.status = 1 THEN 'in_progress'
+           WHEN t.status = 2 THEN 'done'
+           WHEN t.cancelled_at IS NULL THEN 'failed'
+           ELSE 'cancelled' END END
+FROM named AS n
+LEFT JOIN "{{schema}}"."outbox_log_parked" AS t ON t.id = n.id
+WHERE n.place IS NOT NULL
+ORDER BY n.place;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_unblock"(uuid[]) FROM PUBLIC;
+
+-- Nothing -> Ready, in the caller's transaction: one row, as Table.Insert writes it, for programs in any language. It
+-- runs with its caller's rights, so the rights on the table's columns and row-level security apply as to an INSERT.
+--
+-- An id that is not given is a UUID version 7, so that keys grow with time. For a row with unique values that are
+-- taken, it returns the row that is there. If that is deleted meanwhile, the values are free, and it tries again.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns. Parameters are written as $1, $2, ....
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(
+    "subscription" text,
+    "message_id" uuid,
+    "seq" bigint,
+    "appended_at" timestamptz,
+    "topic" text,
+    "payload" bytea,
+    "key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    INOUT "id" uuid DEFAULT NULL,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := coalesce($13, encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid);
+BEGIN
+    IF ($11 IS NULL OR jsonb_typeof($11) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be a JSON object',
+            HINT = 'Give an object of texts, or NULL for none.';
+    END IF;
+    IF ($10 IS NULL OR $10 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must be between 1970 and 9999',
+            HINT = 'NULL and a time in the past mean now.';
+    END IF;
+    IF ($12 IS NULL OR $12 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_attempts',
+            MESSAGE = 'max_attempts must be between 1 and 1000000',
+            HINT = 'NULL is the table''s own.';
+    END IF;
+    IF ($9 IN ('block', 'park', 'skip')) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'on_failure',
+            MESSAGE = 'on_failure must be block, park or skip',
+            HINT = 'Leave it out for block.';
+    END IF;
+    IF ($8 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ordered',
+            MESSAGE = 'ordered must be true or false',
+            HINT = 'Leave it out for true.';
+    END IF;
+    IF (octet_length($1) BETWEEN 1 AND 48) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'subscription',
+            MESSAGE = 'subscription must have 1 to 48 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'message_id',
+            MESSAGE = 'message_id must not be NULL',
+            HINT = 'The table has no row without one.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'seq',
+            MESSAGE = 'seq must not be NULL',
+            HINT = 'The table has no row without one.';
+    END IF;
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'appended_at',
+            MESSAGE = 'appended_at must not be NULL',
+            HINT = 'The table has no row without one.';
+    END IF;
+    IF (octet_length($5) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF ($7 IS NULL OR octet_length($7) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key',
+            MESSAGE = 'key must have at most 255 bytes',
+            HINT = 'NULL is none.';
+    END IF;
+    IF (octet_length($6) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'payload',
+            MESSAGE = 'payload must have at most 1048576 bytes, and must not be NULL',
+            HINT = 'Such a row could not be stored.';
+    END IF;
+    IF (CASE WHEN $8 THEN nullif($7, '') END) IS NOT NULL THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    duplicate := false;
+    id := own;
+        INSERT INTO "{{schema}}"."outbox_log_parked" (id, due_at, max_attempts, headers, "subscription", "message_id", "seq", "appended_at", "topic", "key", "payload", "concurrency_key", "key_limit", "key_policy")
+        VALUES (id,
+            greatest($10, now()),
+            coalesce($12, 130),
+            nullif($11 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'),
+            $1,
+            $2,
+            $3,
+            $4,
+            $5,
+            $7,
+            $6,
+            CASE WHEN $8 THEN nullif($7, '') END,
+            CASE WHEN CASE WHEN $8 THEN nullif($7, '') END IS NOT NULL THEN 0 END,
+            CASE WHEN CASE WHEN $8 THEN nullif($7, '') END IS NOT NULL THEN CASE $9 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END);
+    IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                MESSAGE = '{{schema}}.outbox_log_parked took a row and stored none: does a trigger, a rule or a policy of the '
+                    'table suppress it, or hide the row that has its unique values?';
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(text, uuid, bigint, timestamptz, text, bytea, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(
+    "subscription" text,
+    "message_id" uuid,
+    "seq" bigint,
+    "appended_at" timestamptz,
+    "topic" text,
+    "payload" text,
+    "key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    INOUT "id" uuid DEFAULT NULL,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."outbox_log_parked_enqueue"($1, $2, $3, $4, $5, convert_to($6, 'UTF8'), $7, $8, $9, $10, $11, $12, $13) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(text, uuid, bigint, timestamptz, text, text, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(
+    "subscription" text,
+    "message_id" uuid,
+    "seq" bigint,
+    "appended_at" timestamptz,
+    "topic" text,
+    "payload" json,
+    "key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    INOUT "id" uuid DEFAULT NULL,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."outbox_log_parked_enqueue"($1, $2, $3, $4, $5, convert_to($6::text, 'UTF8'), $7, $8, $9, $10, $11, $12, $13) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(text, uuid, bigint, timestamptz, text, json, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- The same for a payload of another type, which is stored as text in UTF-8.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(
+    "subscription" text,
+    "message_id" uuid,
+    "seq" bigint,
+    "appended_at" timestamptz,
+    "topic" text,
+    "payload" jsonb,
+    "key" text DEFAULT NULL,
+    "ordered" boolean DEFAULT true,
+    "on_failure" text DEFAULT 'block',
+    "scheduled_at" timestamptz DEFAULT NULL,
+    "headers" jsonb DEFAULT NULL,
+    "max_attempts" integer DEFAULT NULL,
+    INOUT "id" uuid DEFAULT NULL,
+    OUT duplicate boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    SELECT w.id, w.duplicate
+    INTO id, duplicate
+    FROM "{{schema}}"."outbox_log_parked_enqueue"($1, $2, $3, $4, $5, convert_to($6::text, 'UTF8'), $7, $8, $9, $10, $11, $12, $13) AS w;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_enqueue"(text, uuid, bigint, timestamptz, text, jsonb, text, boolean, text, timestamptz, jsonb, integer, uuid) FROM PUBLIC;
+
+-- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
+-- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
+-- order. All objects are checked before a row is written, and nothing is locked before.
+--
+-- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
+-- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.
+--
+-- Ids that are not given are UUIDs version 7 that grow in the order of the objects: behind the time, 14 bits count.
+--
+-- The arrays are made in the order of a subquery. No aggregate beside them has an order of its own: PostgreSQL 16 and
+-- later sort the rows of all aggregates for one that has.
+--
+-- #variable_conflict: the names in ON CONFLICT are columns.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_enqueue_many"("rows" jsonb)
+RETURNS TABLE (place integer, id uuid, duplicate boolean, replaced boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    began CONSTANT text := lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0');
+    a1 text[];
+    a2 uuid[];
+    a3 bigint[];
+    a4 timestamptz[];
+    a5 text[];
+    a6 bytea[];
+    a7 text[];
+    a8 boolean[];
+    a9 text[];
+    a10 timestamptz[];
+    a11 jsonb[];
+    a12 integer[];
+    a13 uuid[];
+    size integer;
+    bad bigint;
+    keyed boolean;
+    holds boolean;
+    locks bigint[];
+    alone boolean[];
+    done uuid[];
+    holders uuid[];
+    written boolean[];
+    replaces boolean[];
+    one record;
+    i integer;
+BEGIN
+    IF (jsonb_typeof($1) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must be an array of objects',
+            HINT = 'Give a JSON array with an object for each row.';
+    END IF;
+    IF (jsonb_array_length($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = 'rows must have at most 10000 elements',
+            HINT = 'Write them by several calls.';
+    END IF;
+    SELECT min(e.ord) INTO bad
+    FROM jsonb_array_elements($1) WITH ORDINALITY AS e (value, ord)
+    WHERE CASE jsonb_typeof(e.value) WHEN 'object' THEN e.value - ARRAY['subscription', 'message_id', 'seq', 'appended_at', 'topic', 'payload', 'payload_text', 'payload_base64', 'key', 'ordered', 'on_failure', 'scheduled_at', 'headers', 'max_attempts', 'id'] <> '{}' OR (e.value ? 'payload')::int + (e.value ? 'payload_text')::int + (e.value ? 'payload_base64')::int > 1 ELSE true END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('%s, it must be an object with known fields: %s', 'rows has a wrong element ' || bad,
+                left($1 ->> (bad - 1)::integer, 100)),
+            HINT = 'Fields are subscription, message_id, seq, appended_at, topic, payload, payload_text, payload_base64, key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    BEGIN
+        SELECT count(*)::integer, min(r.ord * 1000 + CASE
+                WHEN (r.c11 IS NULL OR jsonb_typeof(r.c11) = 'object') IS NOT TRUE THEN 1
+                WHEN (r.c10 IS NULL OR r.c10 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN 2
+                WHEN (r.c12 IS NULL OR r.c12 BETWEEN 1 AND 1000000) IS NOT TRUE THEN 3
+                WHEN (r.c9 IN ('block', 'park', 'skip')) IS NOT TRUE THEN 4
+                WHEN (r.c8 IS NOT NULL) IS NOT TRUE THEN 5
+                WHEN (octet_length(r.c1) BETWEEN 1 AND 48) IS NOT TRUE THEN 6
+                WHEN (r.c2 IS NOT NULL) IS NOT TRUE THEN 7
+                WHEN (r.c3 IS NOT NULL) IS NOT TRUE THEN 8
+                WHEN (r.c4 IS NOT NULL) IS NOT TRUE THEN 9
+                WHEN (octet_length(r.c5) BETWEEN 1 AND 255) IS NOT TRUE THEN 10
+                WHEN (r.c7 IS NULL OR octet_length(r.c7) <= 255) IS NOT TRUE THEN 11
+                WHEN (octet_length(r.c6) <= 1048576) IS NOT TRUE THEN 12 END),
+            bool_or((CASE WHEN r.c8 THEN nullif(r.c7, '') END) IS NOT NULL), bool_or(false),
+            array_agg(CASE WHEN (CASE WHEN r.c8 THEN nullif(r.c7, '') END) IS NOT NULL THEN hashtextextended('{{schema}}.outbox_log_parked ' || (CASE WHEN r.c8 THEN nullif(r.c7, '') END), 1) END),
+            array_agg(false),
+            array_agg(r.c1),
+            array_agg(r.c2),
+            array_agg(r.c3),
+            array_agg(r.c4),
+            array_agg(r.c5),
+            array_agg(r.c6),
+            array_agg(r.c7),
+            array_agg(r.c8),
+            array_agg(r.c9),
+            array_agg(r.c10),
+            array_agg(r.c11),
+            array_agg(r.c12),
+            array_agg(r.id)
+        INTO size, bad, keyed, holds, locks, alone, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13
+        FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                f.f2 AS c2,
+                f.f3 AS c3,
+                f.f4 AS c4,
+                f.f5 AS c5,
+                coalesce(convert_to(f.f6::text, 'UTF8'), convert_to(f.f7, 'UTF8'), decode(f.f8, 'base64')) AS c6,
+                f.f9 AS c7,
+                coalesce(f.f10, true) AS c8,
+                coalesce(f.f11, 'block') AS c9,
+                f.f12 AS c10,
+                f.f13 AS c11,
+                f.f14 AS c12,
+                coalesce(f.f15, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset($1) AS ("subscription" text, "message_id" uuid, "seq" bigint, "appended_at" timestamptz, "topic" text, "payload" jsonb, "payload_text" text, "payload_base64" text, "key" text, "ordered" boolean, "on_failure" text, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, ord)
+            OFFSET 0) AS r;
+    EXCEPTION WHEN data_exception THEN
+        FOR bad IN 1..jsonb_array_length($1) LOOP -- which one is it?
+            BEGIN
+                PERFORM r.* FROM (
+            SELECT f.ord,
+                f.f1 AS c1,
+                f.f2 AS c2,
+                f.f3 AS c3,
+                f.f4 AS c4,
+                f.f5 AS c5,
+                coalesce(convert_to(f.f6::text, 'UTF8'), convert_to(f.f7, 'UTF8'), decode(f.f8, 'base64')) AS c6,
+                f.f9 AS c7,
+                coalesce(f.f10, true) AS c8,
+                coalesce(f.f11, 'block') AS c9,
+                f.f12 AS c10,
+                f.f13 AS c11,
+                f.f14 AS c12,
+                coalesce(f.f15, (began || '7' || lpad(to_hex(f.ord >> 2), 3, '0') || to_hex(8 + (f.ord & 3)) || substr(gen_random_uuid()::text, 21))::uuid) AS id
+            FROM ROWS FROM (jsonb_to_recordset(jsonb_build_array($1 -> bad - 1)) AS ("subscription" text, "message_id" uuid, "seq" bigint, "appended_at" timestamptz, "topic" text, "payload" jsonb, "payload_text" text, "payload_base64" text, "key" text, "ordered" boolean, "on_failure" text, "scheduled_at" timestamptz, "headers" jsonb, "max_attempts" integer, "id" uuid))
+                WITH ORDINALITY AS f (f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, ord)) AS r;
+            EXCEPTION WHEN data_exception THEN
+                RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                    MESSAGE = format('%s, a value is not of its field''s type: %s', 'rows has a wrong element ' || bad, SQLERRM),
+                    HINT = 'Fields are subscription, message_id, seq, appended_at, topic, payload, payload_text, payload_base64, key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+            END;
+        END LOOP;
+        RAISE;
+    END;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+            MESSAGE = format('%s: %s', 'rows has a wrong element ' || bad / 1000, (ARRAY[
+                'headers must be a JSON object',
+                'scheduled_at must be between 1970 and 9999',
+                'max_attempts must be between 1 and 1000000',
+                'on_failure must be block, park or skip',
+                'ordered must be true or false',
+                'subscription must have 1 to 48 bytes, and must not be NULL',
+                'message_id must not be NULL',
+                'seq must not be NULL',
+                'appended_at must not be NULL',
+                'topic must have 1 to 255 bytes, and must not be NULL',
+                'key must have at most 255 bytes',
+                'payload must have at most 1048576 bytes, and must not be NULL'])[bad % 1000]),
+            HINT = 'Fields are subscription, message_id, seq, appended_at, topic, payload, payload_text, payload_base64, key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+    END IF;
+    IF size = 0 THEN
+        RETURN;
+    END IF;
+    IF keyed THEN
+        PERFORM WHERE CASE WHEN pg_catalog.texteq(pg_catalog.current_setting('session_replication_role'), 'replica') THEN pg_catalog.concat('txwork refuses the session: session_replication_role is ', pg_catalog.current_setting('session_replication_role'))::int END IS NULL;
+    END IF;
+    -- In the same order in every transaction, to avoid deadlocks. More of them than a transaction may take are not
+    -- taken: the insert then refuses them with a message.
+    locks := ARRAY(SELECT DISTINCT k.lock FROM unnest(locks) AS k (lock) WHERE k.lock IS NOT NULL ORDER BY 1);
+    IF cardinality(locks) > 1 AND cardinality(locks) <= current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+        PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(locks) AS k (lock);
+    END IF;
+    IF keyed AND true = ANY (alone) THEN -- rows of a key keep their order
+        alone := array_fill(true, ARRAY[size]);
+    END IF;
+        WITH w AS (
+            INSERT INTO "{{schema}}"."outbox_log_parked" (id, due_at, max_attempts, headers, "subscription", "message_id", "seq", "appended_at", "topic", "key", "payload", "concurrency_key", "key_limit", "key_policy")
+            SELECT s.id, greatest(s.c10, now()), coalesce(s.c12, 130), nullif(s.c11 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c2, s.c3, s.c4, s.c5, s.c7, s.c6, CASE WHEN s.c8 THEN nullif(s.c7, '') END, CASE WHEN CASE WHEN s.c8 THEN nullif(s.c7, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c8 THEN nullif(s.c7, '') END IS NOT NULL THEN CASE s.c9 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END
+            FROM unnest(
+                a13::uuid[],
+                a1::text[],
+                a2::uuid[],
+                a3::bigint[],
+                a4::timestamptz[],
+                a5::text[],
+                a6::bytea[],
+                a7::text[],
+                a8::boolean[],
+                a9::text[],
+                a10::timestamptz[],
+                a11::jsonb[],
+                a12::integer[],
+                alone::boolean[]
+            ) WITH ORDINALITY AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, alone, ord)
+            WHERE NOT s.alone
+            ORDER BY s.ord
+            RETURNING id
+        )
+        SELECT array_agg(w.id) INTO done FROM w;
+
+    IF cardinality(done) = cardinality(a13) THEN
+        written := array_fill(true, ARRAY[cardinality(done)]);
+        holders := a13;
+    ELSE
+        SELECT array_agg(g.written ORDER BY g.ord) INTO written
+        FROM (
+            SELECT u.ord, bool_or(u.ord IS NULL) OVER (PARTITION BY u.id) AS written
+            FROM (SELECT s.id, s.ord FROM unnest(a13) WITH ORDINALITY AS s (id, ord)
+                UNION ALL SELECT w.id, NULL FROM unnest(done) AS w (id)) AS u) AS g
+        WHERE g.ord IS NOT NULL;
+        SELECT array_agg(CASE WHEN s.written THEN s.id ELSE NULL END ORDER BY s.ord) INTO holders
+        FROM unnest(a13, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, written, alone) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, written, alone, ord);
+        FOR i IN
+            SELECT s.ord FROM unnest(a13, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, holders) WITH ORDINALITY
+            AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, holders, ord)
+            WHERE s.holders IS NULL ORDER BY s.ord
+        LOOP
+            SELECT w.* INTO one
+            FROM "{{schema}}"."outbox_log_parked_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i]) AS w;
+            holders[i] := one.id;
+            written[i] := NOT one.duplicate;
+        END LOOP;
+    END IF;
+    RETURN QUERY
+    SELECT s.ord::integer, s.id, NOT s.written, false
+    FROM unnest(holders, written) WITH ORDINALITY
+        AS s (id, written, ord)
+    ORDER BY s.ord;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_enqueue_many"(jsonb) FROM PUBLIC;
+
+-- One transaction of the procedure fold: each fold of the table once. The cursor says how far each fold came, so that
+-- notes that are deleted but not yet vacuumed are not read again, and when the next pass from the start is due, which
+-- finds notes that older transactions have written behind the cursor: after forty times as long as the last pass took,
+-- and after between a second and a minute. A cursor of another table counts as none, and so does a pass that is further
+-- ahead than that, as it is after a failover. The numbers are microseconds.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_fold_step"(
+    max_notes integer, INOUT cursor text, INOUT folded integer, OUT again_in double precision, OUT busy boolean,
+    OUT more boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    started constant timestamptz := clock_timestamp();
+    own constant text := left(md5('{{schema}}.outbox_log_parked'), 8);
+    said text[] := regexp_match(cursor, '^fold1 ([0-9a-f]{8}) ([0-9]{1,17}) ([0-9,]{0,99})$');
+    places bigint[] := array_fill(NULL::bigint, ARRAY[1]);
+    next_pass timestamptz;
+    whole boolean := true;
+    f record;
+BEGIN
+    IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF (cursor IS NULL OR said IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'cursor',
+            MESSAGE = 'cursor is not what an earlier call has returned',
+            HINT = 'Pass the cursor of your last call that committed, or NULL to begin anew.';
+    END IF;
+    IF said[1] = own THEN
+        places := string_to_array(said[3], ',', '')::bigint[];
+        next_pass := 'epoch'::timestamptz + said[2]::bigint * interval '1 microsecond';
+        whole := started NOT BETWEEN next_pass - interval '1 minute' AND next_pass;
+    END IF;
+    folded := coalesce(folded, 0);
+    again_in := 60;
+    busy := false;
+    more := false;
+    SELECT r.folded, r.again, (extract(epoch FROM r.upto) * 1000000)::bigint AS upto INTO f
+    FROM "{{schema}}"."outbox_log_parked_key_fold"(max_notes, CASE WHEN whole OR places[1] IS NULL THEN '-infinity'
+        ELSE 'epoch'::timestamptz + places[1] * interval '1 microsecond' END) AS r;
+    IF f.folded IS NULL THEN
+        busy := true;
+    ELSE
+        folded := folded + f.folded;
+        more := more OR f.folded > 0 AND f.again <= 0;
+        again_in := least(again_in, CASE WHEN f.again IS NOT NULL THEN greatest(f.again, 0) END);
+        places[1] := CASE WHEN f.folded > 0 AND f.again <= 0 THEN f.upto
+            ELSE greatest(f.upto, places[1]) END;
+    END IF;
+    IF whole AND NOT busy THEN
+        next_pass := clock_timestamp()
+            + greatest(interval '1 second', least(40 * (clock_timestamp() - started), interval '1 minute'));
+    END IF;
+    again_in := CASE WHEN more THEN 0
+        ELSE least(again_in, greatest(extract(epoch FROM next_pass - clock_timestamp()), 0)) END;
+    IF busy THEN
+        again_in := greatest(again_in, 1);
+    END IF;
+    cursor := format('fold1 %s %s %s', own, coalesce((extract(epoch FROM next_pass) * 1000000)::bigint, 0),
+        array_to_string(places, ',', ''));
+END
+$txwork$;
+
+-- Applies the notes that triggers have written, until none is due. It commits after each step, so that a caller who
+-- stays in a transaction afterwards holds no lock that keeps others from folding; in a caller's transaction PostgreSQL
+-- refuses it (2D000). It cannot pin a search_path: every name is qualified, and no operator is used. If a crash undoes
+-- a fold, its notes are still there, so its commits do not wait for the log.
+CREATE PROCEDURE "{{schema}}"."outbox_log_parked_fold"(
+    INOUT cursor text DEFAULT NULL, INOUT folded integer DEFAULT NULL, INOUT again_in double precision DEFAULT NULL,
+    INOUT busy boolean DEFAULT NULL
+)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    more pg_catalog.bool;
+BEGIN
+    SELECT 0 INTO folded;
+    FOR round IN 1..10000 LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+        SET LOCAL synchronous_commit TO off;
+        SELECT s.cursor, s.folded, s.again_in, s.busy, s.more INTO cursor, folded, again_in, busy, more
+        FROM "{{schema}}"."outbox_log_parked_fold_step"(1000, cursor, folded) AS s;
+        EXIT WHEN more IS NOT TRUE;
+    END LOOP;
+    COMMIT;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_fold_step"(integer, text, integer) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_parked_fold"(text, integer, double precision, boolean) FROM PUBLIC;
+
+-- Does one kind of maintenance although rows are in its way, such as a row that a foreign key of the application keeps
+-- from being deleted: the part of the rows that failed is halved until the row is by itself, and skipped. The next part
+-- is twice as large as one that succeeded. Each part is a subtransaction, so n rows cost at most about three each, and
+-- a few bad rows some tens together. A part waits little for locks, because the next ones wait for it.
+--
+-- If nothing succeeds, the rows are not the cause, and the error is raised: one about rights or names at once, another
+-- after 16 rows.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_each"(
+    kind text, max_rows integer, age interval, except_ids uuid[],
+    OUT done integer, OUT failed integer, OUT cancelled integer, OUT dead_letters jsonb, OUT skipped uuid[],
+    OUT problems text[]
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET lock_timeout = '50ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    ids uuid[];
+    part uuid[];
+    beside uuid[]; -- rows that are not the only one of their process
+    place integer := 1;
+    size integer;
+    changed record;
+    state text;
+    said text;
+BEGIN
+    IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    done := 0;
+    failed := 0;
+    cancelled := 0;
+    skipped := '{}';
+    problems := '{}';
+    CASE $1
+    WHEN 'reap_expired' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id <> ALL ($4)
+    ORDER BY r."subscription", r.due_at, r.id
+    LIMIT $2::int);
+        beside := ARRAY(
+            SELECT p.id
+            FROM (
+                SELECT r.id, count(*) OVER (PARTITION BY substring(uuid_send(r.owner_token) FROM 1 FOR 6)) AS rows
+                FROM "{{schema}}"."outbox_log_parked" AS r
+                WHERE r.completed_at IS NULL
+                  AND NOT r.waiting
+                  AND r.status = 1
+                  AND r.due_at <= now()) AS p
+            WHERE p.rows > 1);
+    WHEN 'purge_done' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.completed_at
+    LIMIT $2::int);
+    WHEN 'purge_failed' THEN
+        ids := ARRAY(
+    SELECT r.id
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id <> ALL ($4)
+    ORDER BY r.failed_at, r.id
+    LIMIT $2::int);
+    END CASE;
+    size := cardinality(ids);
+    WHILE place <= cardinality(ids) LOOP
+        part := ids[place:place + size - 1];
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                FOR changed IN
+WITH taken AS MATERIALIZED (
+    SELECT r.ctid, r.id, substring(uuid_send(r.owner_token) FROM 1 FOR 6) AS process,
+        r.headers ->> 'txwork-lost-beside' IS NOT DISTINCT FROM r.owner_token::text OR r.id = ANY (own.beside) AS noted,
+        r.max_attempts > 1 AND r.attempts > 0
+            AND jsonb_typeof(coalesce(r.headers, '{}'::jsonb)) = 'object' AS returnable,
+        coalesce(substring(r.headers ->> 'txwork-lost-alone' FROM '^[0-9]{1,4}$')::int, 0) AS alone,
+        coalesce(substring(r.headers ->> 'txwork-lost-together' FROM '^[0-9]{1,4}$')::int, 0) AS together
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 1
+      AND r.due_at <= now()
+      AND r.locked_until < now()
+      AND r.id = ANY (own.part)
+    ORDER BY r."subscription", r.due_at, r.id
+    LIMIT own.size::int
+    FOR NO KEY UPDATE SKIP LOCKED
+), lost AS MATERIALIZED (
+    SELECT k.ctid, k.alone, k.together, s.shared,
+        s.shared AND k.returnable AND k.alone = 0 AND k.together < 5 AS returned
+    FROM (
+        SELECT l.*, count(*) OVER (PARTITION BY l.process) AS rows FROM taken AS l) AS k
+    CROSS JOIN LATERAL (
+        SELECT k.rows > 1 OR k.noted AS shared) AS s
+), changed AS (
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN NOT l.returned AND (t.attempts >= t.max_attempts OR NOT l.shared AND 1 + l.alone >= 10 AND t.max_attempts = 130) OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        attempts = CASE WHEN l.returned AND t.cancelled_at IS NULL THEN t.attempts - 1 ELSE t.attempts END,
+        headers = CASE WHEN jsonb_typeof(coalesce(t.headers, '{}'::jsonb)) <> 'object' THEN t.headers
+            ELSE coalesce(t.headers, '{}'::jsonb) - ARRAY['txwork-lost-beside', 'txwork-running'] || jsonb_build_object(
+                CASE WHEN l.shared THEN 'txwork-lost-together' ELSE 'txwork-lost-alone' END,
+                (1 + CASE WHEN l.shared THEN l.together ELSE l.alone END)::text,
+                'txwork-lost-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' ||
+            to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts
+            || CASE WHEN l.returned THEN ', which does not count: other rows of its process were lost with it'
+                WHEN NOT l.shared AND l.alone > 0
+                    THEN ', lost alone ' || 1 + l.alone || ' times: it may end its process'
+                ELSE '' END END
+    FROM lost AS l
+    WHERE t.ctid = l.ctid
+    RETURNING t.status, t.cancelled_at, CASE WHEN t.status = 3 AND t.cancelled_at IS NULL THEN jsonb_build_object(
+        'id', t.id, 'attempt', t.attempts, 'max_attempts', t.max_attempts, 'error', t.last_error,
+        'labels', jsonb_build_array(t."subscription", t."topic")) END AS dead_letter
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled,
+       jsonb_agg(changed.dead_letter) FILTER (WHERE changed.dead_letter IS NOT NULL) AS dead_letters
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.outbox_log_parked', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END
+                LOOP
+                    done := done + changed.requeued;
+                    failed := failed + changed.failed;
+                    cancelled := cancelled + changed.cancelled;
+                    dead_letters := coalesce(dead_letters, '[]') || coalesce(changed.dead_letters, '[]');
+                END LOOP;
+            WHEN 'purge_done' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."outbox_log_parked" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.completed_at
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            WHEN 'purge_failed' THEN
+                WITH purged AS (
+DELETE FROM "{{schema}}"."outbox_log_parked" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+      AND r.id = ANY (own.part)
+    ORDER BY r.failed_at, r.id
+    LIMIT own.size::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id)
+                SELECT done + count(*) INTO done FROM purged;
+            END CASE;
+            place := place + size;
+            size := size * 2;
+        EXCEPTION WHEN others THEN
+            GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, said = MESSAGE_TEXT;
+            IF size > 1 THEN
+                size := size / 2;
+            ELSE
+                skipped := skipped || ids[place];
+                problems := problems || (said || ' (SQLSTATE ' || state || ')');
+                place := place + 1;
+                IF done + failed = 0
+                    AND (cardinality(skipped) >= 16 OR place > cardinality(ids) AND state LIKE '42%') THEN
+                    RAISE EXCEPTION '%', said USING ERRCODE = state;
+                END IF;
+            END IF;
+        END;
+    END LOOP;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_each"(text, integer, interval, uuid[]) FROM PUBLIC;
+
+-- Deletes rows that ended longer ago than their retention: the caller's, or the table's own by default. A NULL
+-- retention keeps rows for ever. Cancelled rows are kept and counted like done ones.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_purge"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+) RETURNS TABLE (done integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF ($2 IS NULL OR $2 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    RETURN QUERY
+    WITH purged_done AS (
+DELETE FROM "{{schema}}"."outbox_log_parked" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $2::interval
+    ORDER BY r.completed_at
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    ), purged_failed AS (
+DELETE FROM "{{schema}}"."outbox_log_parked" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."outbox_log_parked" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+    ORDER BY r.failed_at, r.id
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    )
+    SELECT (SELECT count(*)::integer FROM purged_done), (SELECT count(*)::integer FROM purged_failed);
+END
+$txwork$;
+
+-- One transaction of one kind of maintenance. It returns what kept it from doing all instead of raising it, so that the
+-- other kinds still get their turn. crowded says that it did as much as it may, so that much is left. If it fails, and
+-- while there are rows that it has skipped, it does the rows that it can with the function each. A sweep or a fold that
+-- fails is left as it is. A role that does not see all rows is refused, so that the procedure does not record that it
+-- ran.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_maintain_step"(
+    kind text, most integer, retention interval, failed_retention interval, INOUT skipped uuid[], INOUT problem text,
+    OUT more boolean, OUT crowded boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $txwork$
+DECLARE
+    n integer;
+    e record;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    more := false;
+    crowded := false;
+    IF cardinality(skipped) = 0 THEN
+        BEGIN
+            CASE $1
+            WHEN 'reap_expired' THEN
+                n := (SELECT r.requeued + r.failed FROM "{{schema}}"."outbox_log_parked_reap_expired"($2) AS r);
+            WHEN 'key_sweep' THEN
+                n := (SELECT "{{schema}}"."outbox_log_parked_key_sweep"($2));
+            WHEN 'purge_done' THEN
+                n := (SELECT p.done FROM "{{schema}}"."outbox_log_parked_purge"($2, $3, NULL) AS p);
+            WHEN 'purge_failed' THEN
+                n := (SELECT p.failed FROM "{{schema}}"."outbox_log_parked_purge"($2, NULL, $4) AS p);
+            WHEN 'fold' THEN
+                n := (SELECT f.folded FROM "{{schema}}"."outbox_log_parked_fold_step"($2, NULL, 0) AS f);
+            END CASE;
+            more := n > 0;
+            crowded := n >= $2;
+            RETURN;
+        EXCEPTION WHEN others THEN
+            problem := $1 || ': ' || SQLERRM;
+        END;
+    END IF;
+    IF $1 NOT IN ('reap_expired', 'purge_done', 'purge_failed') OR cardinality(skipped) >= 5000 THEN
+        RETURN;
+    END IF;
+    BEGIN
+        SELECT * INTO e
+        FROM "{{schema}}"."outbox_log_parked_each"($1, $2, CASE $1 WHEN 'purge_done' THEN $3 WHEN 'purge_failed' THEN $4 END, skipped);
+    EXCEPTION WHEN others THEN
+        problem := $1 || ': ' || SQLERRM;
+        RETURN;
+    END;
+    n := e.done + e.failed + cardinality(e.skipped);
+    more := n > 0;
+    crowded := n >= $2;
+    skipped := skipped || e.skipped;
+    IF cardinality(skipped) = 0 AND more THEN -- if nothing was done, the failure has another cause than rows
+        problem := NULL;
+    ELSIF cardinality(e.skipped) > 0 THEN
+        problem := format('%s skipped %s rows, such as %s: %s', $1, cardinality(skipped), e.skipped[1], e.problems[1]);
+    END IF;
+END
+$txwork$;
+
+-- All maintenance of the table, until nothing is left. A kind that has much to do lets the others have their turn after
+-- 100 transactions, so that a long deletion does not keep expired leases from being requeued. It commits, so
+-- a call cannot be part of a transaction, and it cannot pin a search_path: every name is qualified instead, and no
+-- operator is used. At the end it records when it ran and what it left undone, for the check that looks for tables
+-- without maintenance. It skips that if the schema has no table for the record, such as a schema with only an
+-- application's own tables, or if the role may not write to it. Then it raises what it left undone.
+CREATE PROCEDURE "{{schema}}"."outbox_log_parked_maintain"(
+    max_rows integer DEFAULT 1000,
+    retention interval DEFAULT interval '168 hours',
+    failed_retention interval DEFAULT NULL
+)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    kind pg_catalog.text;
+    more boolean;
+    crowded boolean;
+    unfinished boolean;
+    skipped pg_catalog.uuid[];
+    said pg_catalog.text;
+    problem pg_catalog.text;
+BEGIN
+    FOR round IN 1..10000 LOOP
+        SELECT false, NULL INTO unfinished, problem;
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
+            SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
+            FOR step IN 1..100 LOOP
+                COMMIT;
+                SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+                SELECT s.more, s.crowded, s.skipped, s.problem INTO more, crowded, skipped, said
+                FROM "{{schema}}"."outbox_log_parked_maintain_step"(kind, max_rows, retention, failed_retention, skipped, said) AS s;
+                EXIT WHEN more IS NOT TRUE;
+            END LOOP;
+            IF crowded THEN
+                SELECT true INTO unfinished;
+            END IF;
+            IF said IS NOT NULL THEN
+                RAISE WARNING '%', said;
+                SELECT pg_catalog.concat_ws('; ', problem, said) INTO problem;
+            END IF;
+        END LOOP;
+        EXIT WHEN NOT unfinished;
+    END LOOP;
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    BEGIN
+        PERFORM "{{schema}}"."leader_note"('{{schema}}.outbox_log_parked', problem);
+    EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
+        NULL;
+    END;
+    COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_purge"(integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_maintain_step"(text, integer, interval, interval, uuid[], text) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_parked_maintain"(integer, interval, interval) FROM PUBLIC;
+
+-- Keyed rows of "{{schema}}"."outbox_log_parked": rows with a concurrency_key wait outside the claim index until their key lets them through.
+--
+-- Every change that may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive,
+-- a deletion. Writing a note reads nothing and waits for no lock, except that the writers of an ordered key take turns.
+-- key_fold applies notes later, in a short transaction of its own, one folder at a time: it releases as many waiting
+-- rows as the keys of its notes have room for. docs/model/fold.pml checks the protocol.
+--
+-- The table may have domain columns of any name. The functions therefore resolve a name that is both a variable and a
+-- column to the variable, and qualify every column with its table.
+--
+-- key_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
+-- they commit and draw key_seq under it. The committed rows of a key are therefore a prefix of its order, and the
+-- waiting row with the smallest key_seq is next.
+--
+-- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back
+-- for a retry gives up its place. A rate counts releases, which are starts unless the row is put back before it has
+-- started. If it stays where it is, it stays released. If it is left to other workers until later, its place and its
+-- start are the next row's.
+CREATE SEQUENCE "{{schema}}"."outbox_log_parked_key_seq";
+
+-- Folds compute with rates, and one that cannot be computed would stop all keys of the table.
+CREATE DOMAIN "{{schema}}"."outbox_log_parked_key_rate" AS double precision CONSTRAINT "outbox_log_parked_key_check" CHECK (
+    VALUE BETWEEN 1e-09::double precision AND 1e+09::double precision
+);
+
+ALTER TABLE "{{schema}}"."outbox_log_parked" ALTER COLUMN key_rate TYPE "{{schema}}"."outbox_log_parked_key_rate";
+
+-- at is when a fold should look at the key: the start of the transaction that wrote the note, or a later time. ended is
+-- how many released rows of the key have ended or gone back. place and due are the key_seq and the due time of a row
+-- that has begun to wait. unused is how many microseconds of the key's rate were taken by releases and not used. A note
+-- whose ended is NULL asks the fold to count the key anew. The ordered rows of a key and
+-- its limited rows are independent of each other. If SQL has taken the key or the limit from a row that has a place,
+-- the row's note names no key, and folds drop it: the settle must not fail. The table has no CHECK: the server parses a
+-- CHECK anew for every statement that writes, and every settle of a keyed row writes here.
+CREATE TABLE "{{schema}}"."outbox_log_parked_key_note" (
+    at "{{schema}}"."outbox_log_parked_time" NOT NULL,
+    concurrency_key text,
+    limited boolean,
+    ended integer,
+    place bigint,
+    due timestamptz,
+    unused double precision
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- Without a replica identity, PostgreSQL refuses to delete notes as soon as a publication contains the table, even if
+-- that is an unrelated one FOR ALL TABLES.
+ALTER TABLE "{{schema}}"."outbox_log_parked_key_note" REPLICA IDENTITY FULL;
+
+CREATE INDEX "outbox_log_parked_key_note_idx" ON "{{schema}}"."outbox_log_parked_key_note" (at);
+
+-- Notes that a later fold will subtract from the number of released rows in key_state. A fold that counts a key anew
+-- sees that these rows have ended already, so it adds the pending notes to its count.
+CREATE INDEX "outbox_log_parked_key_ended_idx" ON "{{schema}}"."outbox_log_parked_key_note" (concurrency_key) WHERE ended > 0 AND limited;
+
+-- What folds know about keys with many rows. To count the released rows of a key, or to find its first waiting row, an
+-- index scan passes all rows of the key that have ended since vacuum last cleaned up; while a transaction stays open,
+-- there are more and more of them. Folds carry the result on from note to note instead. This table is only an
+-- optimisation: a key without a row here is counted.
+--
+-- For an ordered key: no row before place waits or is released, unless a note says so; and no open transaction holds
+-- the lock of the key's writers with an earlier place. place may lag behind, so it is written for one row in
+-- 8 only, the rows of marked places.
+--
+-- For a limited key, after each fold: taken is the number of released rows, or NULL if no fold has counted them; due
+-- has an element for each priority, and no row of it waits whose due time is earlier; next_at is when the next row may
+-- start if the burst of a rate is used up (the theoretical arrival time of the generic cell rate algorithm). Such a row
+-- is updated a bounded number of times.
+--
+-- After that many updates, and for each new place, a row with a larger n replaces it: a scan for the largest n finds
+-- the valid row before all dead versions.
+CREATE TABLE "{{schema}}"."outbox_log_parked_key_state" (
+    concurrency_key text NOT NULL,
+    limited boolean NOT NULL,
+    n bigint NOT NULL,
+    place bigint,
+    taken integer,
+    due timestamptz[] NOT NULL DEFAULT '{}',
+    next_at "{{schema}}"."outbox_log_parked_time",
+    updates integer NOT NULL DEFAULT 0,
+    at "{{schema}}"."outbox_log_parked_time" NOT NULL,
+    PRIMARY KEY (concurrency_key, limited, n)
+) WITH (fillfactor = 50);
+
+-- Where the next sweep continues.
+CREATE TABLE "{{schema}}"."outbox_log_parked_key_cursor" (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    ordered_key text NOT NULL DEFAULT '',
+    limited_key text NOT NULL DEFAULT '',
+    swept_at timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 10);
+
+INSERT INTO "{{schema}}"."outbox_log_parked_key_cursor" DEFAULT VALUES;
+
+-- Waiting rows by key: rows of ordered keys by key_seq, rows of limited keys by due time.
+CREATE INDEX "outbox_log_parked_key_wait_idx" ON "{{schema}}"."outbox_log_parked" (concurrency_key, key_seq)
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit = 0 THEN waiting END;
+CREATE INDEX "outbox_log_parked_key_queue_idx" ON "{{schema}}"."outbox_log_parked" (concurrency_key, due_at, key_seq)
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit > 0 THEN waiting END;
+
+-- Released rows. The index is not unique, although an ordered key has only one released row: a unique index would
+-- compare each row that is released with all rows that have ended since vacuum last cleaned up.
+CREATE INDEX "outbox_log_parked_key_live_idx" ON "{{schema}}"."outbox_log_parked" (concurrency_key, key_seq)
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL THEN NOT waiting END;
+
+-- Dead letters that block the rows behind them.
+CREATE INDEX "outbox_log_parked_key_fail_idx" ON "{{schema}}"."outbox_log_parked" (concurrency_key, key_seq)
+    WHERE CASE WHEN failed_at IS NOT NULL AND cancelled_at IS NULL THEN key_policy > 0 END;
+
+-- Draws a place behind all other rows of the key. It also reads the table because the sequence may lag behind it, for
+-- instance after logical replication, which does not copy sequences. It reads only places at or after the sequence's,
+-- since a key may have had any number of rows.
+--
+-- It runs with its owner's rights: a writer from whom row-level security hides rows of its key would otherwise draw a
+-- place before them. It returns nothing but a place. Under FORCE ROW LEVEL SECURITY the owner may not see all rows
+-- either, and then the row is refused.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_place"(k text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+DECLARE
+    next constant bigint := nextval('"{{schema}}"."outbox_log_parked_key_seq"');
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    RETURN greatest(
+        next,
+        1 + (SELECT t.key_seq FROM "{{schema}}"."outbox_log_parked" AS t
+            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
+        1 + (SELECT t.key_seq FROM "{{schema}}"."outbox_log_parked" AS t
+            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN NOT t.waiting END AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
+        1 + (SELECT t.key_seq FROM "{{schema}}"."outbox_log_parked" AS t
+            WHERE t.concurrency_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.key_policy > 0 END AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1));
+END
+$txwork$;
+
+-- A row enters its key when it is inserted, and always waits at first: only a fold releases rows. A row that is
+-- inserted with a key_seq, as by a restored dump or a COPY, keeps it.
+--
+-- The rule is checked here and not by a CHECK: the server parses a CHECK anew for every statement that writes to the
+-- table, even if its rows have no key.
+--
+-- The functions that write notes of rows run with their owner's rights, so that no role that enqueues or settles needs
+-- any on the notes: it could write notes of others' keys. They touch notes only, and never rows.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_enter"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    restored constant boolean := NEW.key_seq IS NOT NULL; -- the row may have been released before
+BEGIN
+    IF (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+        AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN 1e-09 AND 1e+09
+            AND NEW.key_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
+            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
+                'a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 '
+                'and a burst together, with a limit',
+                left(NEW.concurrency_key, 40));
+    END IF;
+    IF restored AND NEW.key_seq > 4611686018427387904 THEN -- behind the last bigint no later row of the key has a place
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key_seq',
+            MESSAGE = 'key_seq must be at most 4611686018427387904',
+            HINT = 'Restore the rows of a key with lower places, in the same order.';
+    END IF;
+    IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
+        RETURN NEW; -- the row has ended, or waits for something else first, such as a join
+    END IF;
+    IF NEW.key_seq IS NULL AND NEW.key_limit = 0 THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log_parked ' || NEW.concurrency_key, 1));
+        NEW.key_seq := "{{schema}}"."outbox_log_parked_key_place"(NEW.concurrency_key);
+        IF NEW.key_seq % 512 = 0 THEN -- a separate IF: an IF with a query is slow to evaluate for each row
+            IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory')
+                > current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+                RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded',
+                    MESSAGE = format('this transaction has written more than %s ordered keys: '
+                        'each holds one of the locks that the whole server shares', current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4),
+                    HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+            END IF;
+        END IF;
+    ELSIF NEW.key_seq IS NULL THEN
+        NEW.key_seq := nextval('"{{schema}}"."outbox_log_parked_key_seq"');
+    END IF;
+    IF NEW.status = 0 THEN
+        NEW.waiting := true;
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+            NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
+        IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox_log_parked' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        END IF;
+    ELSE -- a restored row in progress is released already
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited)
+        VALUES (now(), NEW.concurrency_key, NEW.key_limit > 0);
+    END IF;
+    RETURN NEW;
+END
+$txwork$;
+
+-- A row enters its key later: a join has released it, or it is redriven and ended before it entered.
+--
+-- This and the next function are AFTER triggers with an UPDATE of their own. With a BEFORE UPDATE trigger, every
+-- statement that updates the table would lock each row first, claims and acks of rows without a key included. Their
+-- UPDATE runs with the caller's rights, and fires key_wait, which writes the note.
+--
+-- The row draws its place without the lock of the key's writers, one of whom may hold an earlier place and not have
+-- committed. The place must therefore not become the known place in key_state, so it skips marked places.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_come"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+DECLARE
+    place bigint := "{{schema}}"."outbox_log_parked_key_place"(NEW.concurrency_key);
+BEGIN
+    WHILE hashint8(place) & 7 = 0 LOOP
+        place := place + 1;
+    END LOOP;
+    UPDATE "{{schema}}"."outbox_log_parked" AS t SET waiting = true, key_seq = place
+    WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
+    RETURN NULL;
+END
+$txwork$;
+
+-- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze, or was left to others. What
+-- puts a row back where it was does not assign due_at, so that the row keeps its place.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_back"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+BEGIN
+    UPDATE "{{schema}}"."outbox_log_parked" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
+-- left to others before it had started: its start is the next row's. Only the statements that leave rows assign waiting
+-- as they make a row in progress Ready, and that which sets it aside, where it keeps its start. Like key_note, the
+-- function tests what the update was.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_wait"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.key_rate IS NOT NULL THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, unused)
+        VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) NEW.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) NEW.key_rate END);
+        RETURN NULL;
+    ELSIF OLD.status <> 0 OR NEW.status <> 0 OR NOT (NEW.waiting) THEN
+        RETURN NULL;
+    ELSIF OLD.key_seq IS NULL THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END,
+            NEW.concurrency_key, NEW.key_limit > 0, 0, NEW.key_seq, NEW.due_at);
+    ELSIF NEW.key_limit > 0 AND NOT OLD.waiting THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, due)
+        VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
+        IF NEW.due_at > now() THEN
+            INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, due)
+            VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        END IF;
+    ELSE
+        RETURN NULL;
+    END IF;
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox_log_parked' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Notes a change of the key: it may have room, or a row may be due earlier, or have another priority, where folds may
+-- have passed its due time. If a row comes back, such as a redriven one, the fold counts the key anew, since rows
+-- before it may have come back too. A row that ends before it has started gives its start to the next.
+--
+-- The function tests what the update was, and the trigger only keeps it from being called for rows without a key and
+-- for releases: each statement that ends a row reads the trigger's condition anew. No search_path is pinned; every name
+-- is qualified instead, because setting and resetting it for each row costs more than writing the note.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_note"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+AS $txwork$
+BEGIN
+    IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' OR NEW.completed_at IS NOT NULL AND (
+        OLD.completed_at IS NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)
+        OR OLD.key_policy OPERATOR(pg_catalog.>) 0 AND NEW.key_policy OPERATOR(pg_catalog.=) 0) THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, unused)
+        VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NOT NULL THEN 0 WHEN OLD.waiting THEN 0 ELSE 1 END,
+            CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND NOT OLD.waiting THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
+    ELSIF NEW.completed_at IS NULL AND (OLD.completed_at IS NOT NULL
+        OR NEW.waiting AND NEW.key_limit OPERATOR(pg_catalog.>) 0
+            AND (NEW.due_at OPERATOR(pg_catalog.<) OLD.due_at)) THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, place, due)
+        VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
+        IF NEW.key_limit OPERATOR(pg_catalog.>) 0 AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
+            INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, due)
+            VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        END IF;
+    ELSE
+        RETURN NULL;
+    END IF;
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox_log_parked' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- A Ready row has changed its key, or whether the key is ordered, by a Replace or by SQL: it is gone from the old key,
+-- whose next row gets its start. It enters the new key at its end, or goes on without a key, as if a join released it:
+-- the second UPDATE fires key_come. A Replace has locked the writers of the new key before. It runs with its owner's
+-- rights, because who may replace a row may not release it, and touches no other row.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_move"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+BEGIN
+    IF NEW.concurrency_key IS NOT NULL
+        AND (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+        AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN 1e-09 AND 1e+09
+            AND NEW.key_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check',
+            MESSAGE = format('the rule of key %s is not valid: it needs a key of 1 to 255 bytes, '
+                'a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 '
+                'and a burst together, with a limit',
+                left(NEW.concurrency_key, 40));
+    END IF;
+    IF OLD.key_seq IS NOT NULL THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, unused)
+        VALUES (now(), OLD.concurrency_key, OLD.key_limit > 0, CASE WHEN OLD.waiting THEN 0 ELSE 1 END,
+            CASE WHEN OLD.status OPERATOR(pg_catalog.=) 0 AND OLD.key_limit OPERATOR(pg_catalog.>) 0 AND NOT OLD.waiting THEN CASE WHEN OLD.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) OLD.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) OLD.key_rate END END);
+        IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.outbox_log_parked' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.outbox_log_parked announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        END IF;
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_parked" AS t SET waiting = true, key_seq = NULL WHERE t.id = NEW.id;
+    UPDATE "{{schema}}"."outbox_log_parked" AS t SET waiting = false WHERE t.id = NEW.id;
+    RETURN NULL;
+END
+$txwork$;
+
+-- The rows or the notes were truncated, as tests do. Everything in key_state is then unknown, except how far the rates
+-- are used up.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_forget"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    DELETE FROM "{{schema}}"."outbox_log_parked_key_state" WHERE next_at IS NULL;
+    UPDATE "{{schema}}"."outbox_log_parked_key_state" SET taken = NULL, due = '{}';
+    RETURN NULL;
+END
+$txwork$;
+
+-- Applies notes: releases as many waiting rows as their keys have room for. One folder runs at a time: it takes an
+-- advisory lock before it reads, and each later statement sees what the previous folder committed. It never waits for a
+-- lock: a row that another session holds locked is tried again in half a second, and an ordered key never passes it
+-- over.
+--
+-- The notes are deleted in the transaction that applies them, so a crash undoes both or neither.
+--
+-- A released row gets a due time that the claims' cursors have not passed. Without fronts that is now, and the row
+-- queues up behind all due rows. fronts tells where the cursor of each lane is, so that a row keeps its due time if the
+-- cursor has not passed it.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_fold"(
+    max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}'
+) RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    started constant timestamptz := clock_timestamp();
+    -- The notes that this fold took, merged into one for each key. These are arrays of values, and not one array of the
+    -- table's row type, which would no longer match once an operator adds a column to the table.
+    note_keys text[];
+    note_limited boolean[];
+    note_ended integer[];
+    note_place bigint[];
+    note_due timestamptz[];
+    note_unused double precision[];
+    ordered boolean := false;
+    limited boolean := false;
+    n integer;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (max_notes BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_notes',
+            MESSAGE = 'max_notes must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log_parked key_fold', 0)) THEN
+        RETURN NEXT; -- all NULL: another session folds, or this transaction could not see what others committed
+        RETURN;
+    END IF;
+
+    folded := 0;
+    LOOP
+        WITH taken AS (
+            DELETE FROM "{{schema}}"."outbox_log_parked_key_note" AS d
+            WHERE d.ctid = ANY (ARRAY(
+                SELECT r.ctid FROM "{{schema}}"."outbox_log_parked_key_note" AS r
+                WHERE r.at >= greatest(since, upto) AND r.at <= started
+                ORDER BY r.at
+                LIMIT max_notes
+                FOR UPDATE SKIP LOCKED))
+            RETURNING d.at, d.concurrency_key, d.limited, d.ended, d.place, d.due, d.unused
+        ), merged AS (
+            SELECT m.concurrency_key, m.limited,
+                CASE WHEN NOT bool_or(m.ended IS NULL) THEN
+                    least(greatest(sum(m.ended), 0), 1000000000)::integer END AS ended, -- SQL may have written any
+                min(m.place) AS place, min(m.due) AS due,
+                least(coalesce(sum(least(m.unused, 1e17)) FILTER (WHERE m.unused > 1e-6), 0), 1e17) AS unused
+            FROM (
+                SELECT t.concurrency_key, t.limited, t.ended, t.place, t.due, t.unused FROM taken AS t
+                UNION ALL
+                SELECT * FROM unnest(note_keys, note_limited, note_ended, note_place, note_due, note_unused)
+            ) AS m (concurrency_key, limited, ended, place, due, unused)
+            GROUP BY m.concurrency_key, m.limited
+        )
+        SELECT (SELECT count(*) FROM taken), greatest(upto, (SELECT nullif(max(t.at), '-infinity') FROM taken AS t)),
+            bool_or(NOT m.limited), bool_or(m.limited), array_agg(m.concurrency_key), array_agg(m.limited),
+            array_agg(m.ended), array_agg(m.place), array_agg(m.due), array_agg(m.unused)
+        INTO n, upto, ordered, limited, note_keys, note_limited, note_ended, note_place, note_due, note_unused
+        FROM merged AS m;
+        folded := folded + n;
+        -- Many notes of few keys are cheap to take, so this fold goes on taking them: they would only delay later ones.
+        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * cardinality(note_keys) > max_notes;
+    END LOOP;
+
+    released := 0;
+    IF ordered THEN
+        released := "{{schema}}"."outbox_log_parked_key_next"(note_keys, note_limited, note_ended, note_place, fronts);
+    END IF;
+    IF limited THEN
+        released := released
+            + "{{schema}}"."outbox_log_parked_key_fill"(note_keys, note_limited, note_ended, note_due, note_unused, started, fronts);
+    END IF;
+    IF released > 0 THEN
+        IF fronts <> '{}' THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('front:', fronts));
+        END IF;
+        PERFORM pg_catalog.pg_notify('{{schema}}.outbox_log_parked', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    again := CASE WHEN n = max_notes THEN 0 ELSE (
+        SELECT extract(epoch FROM n.at - clock_timestamp())
+        FROM "{{schema}}"."outbox_log_parked_key_note" AS n
+        WHERE n.at > started
+        ORDER BY n.at
+        LIMIT 1) END;
+    RETURN NEXT;
+END
+$txwork$;
+
+-- Releases the first row of each ordered key, unless the key has a released row already or a dead letter blocks it.
+-- Only key_fold calls it.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_next"(
+    note_keys text[], note_limited boolean[], note_ended integer[], note_place bigint[], fronts jsonb
+) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+    keys text[]; -- those whose row in key_state changes
+    places bigint[];
+    numbers bigint[];
+    before tid[];
+    parked text[];
+    obstacles uuid[];
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    WITH k AS MATERIALIZED (
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound,
+            m.ended IS NULL AND s.place IS NOT NULL AS anew,
+            CASE WHEN m.ended IS NOT NULL AND s.place IS NOT NULL THEN least(s.place, m.place) ELSE 0 END AS place
+        FROM unnest(note_keys, note_limited, note_ended, note_place) AS m (concurrency_key, limited, ended, place)
+        LEFT JOIN LATERAL (
+            SELECT g.ctid, g.n, g.place FROM "{{schema}}"."outbox_log_parked_key_state" AS g
+            WHERE g.concurrency_key = m.concurrency_key AND NOT g.limited
+            ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
+            LIMIT 1) AS s ON true
+        WHERE NOT m.limited
+    ), head AS MATERIALIZED (
+        SELECT k.*, live.is AS live, h.ctid, h.key_seq, o.id AS behind, o.key_policy
+        FROM k
+        LEFT JOIN LATERAL ( -- no NOT EXISTS: an anti-join may read all live rows of the table
+            SELECT true AS is FROM "{{schema}}"."outbox_log_parked" AS l
+            WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit = 0 AND l.key_seq >= k.place
+            LIMIT 1) AS live ON true
+        LEFT JOIN LATERAL (
+            SELECT r.ctid, r.key_seq FROM "{{schema}}"."outbox_log_parked" AS r
+            WHERE live.is IS NULL AND r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END AND r.key_seq >= k.place
+            ORDER BY r.concurrency_key, r.key_seq
+            LIMIT 1) AS h ON true
+        LEFT JOIN LATERAL (
+            SELECT f.id, f.key_policy FROM "{{schema}}"."outbox_log_parked" AS f
+            WHERE f.concurrency_key = k.key AND CASE WHEN f.failed_at IS NOT NULL AND f.cancelled_at IS NULL THEN f.key_policy > 0 END AND f.key_seq < h.key_seq
+            ORDER BY f.concurrency_key, f.key_seq
+            LIMIT 1) AS o ON true
+    ), through AS MATERIALIZED (
+        UPDATE "{{schema}}"."outbox_log_parked" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."subscription")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()))
+        WHERE t.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM head AS h
+            CROSS JOIN LATERAL (
+                SELECT w.ctid FROM "{{schema}}"."outbox_log_parked" AS w
+                WHERE w.ctid = h.ctid AND w.key_seq = h.key_seq -- unless it has just changed its key
+                  AND CASE WHEN w.completed_at IS NULL THEN w.waiting END -- it implies no index's condition
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            WHERE h.behind IS NULL))
+        RETURNING t.concurrency_key
+    ), seen AS MATERIALIZED (
+        SELECT s.*, CASE
+            WHEN s.through AND hashint8(s.key_seq) & 7 = 0 THEN s.key_seq
+            WHEN s.anew AND s.live THEN 0
+            WHEN s.anew THEN least(s.key_seq, s.bound)
+            WHEN s.place < s.bound THEN s.place END AS known_from
+        FROM (SELECT h.*, h.key IN (SELECT t.concurrency_key FROM through AS t) AS through
+            FROM head AS h
+            OFFSET 0) AS s -- without OFFSET, the hashed subplan of IN would be built once for each use of s.through
+    ), later AS (
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended)
+        SELECT clock_timestamp() + interval '500 milliseconds', s.key, false, 0
+        FROM seen AS s
+        WHERE s.ctid IS NOT NULL AND s.behind IS NULL AND NOT s.through
+    )
+    SELECT (SELECT count(*) FROM through),
+        array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
+        array_agg(s.key) FILTER (WHERE s.key_policy = 2), array_agg(s.behind) FILTER (WHERE s.key_policy = 2)
+    INTO n, keys, places, numbers, before, parked, obstacles
+    FROM seen AS s;
+
+    IF keys IS NOT NULL THEN
+        DELETE FROM "{{schema}}"."outbox_log_parked_key_state" AS g
+        WHERE g.ctid = ANY (ARRAY(
+            SELECT b.ctid FROM "{{schema}}"."outbox_log_parked_key_state" AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_state" (concurrency_key, limited, n, place, at)
+        SELECT u.key, false,
+            greatest(CASE WHEN u.n < 4611686018427387904 THEN u.n + 1 END, nextval('"{{schema}}"."outbox_log_parked_key_seq"')), u.place, now()
+        FROM unnest(keys, places, numbers) AS u (key, place, n);
+    END IF;
+    FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
+        PERFORM "{{schema}}"."outbox_log_parked_key_park"(parked[i], obstacles[i]);
+    END LOOP;
+    RETURN n;
+END
+$txwork$;
+
+-- Fills the free places of limited keys, by due time. A row of a key with a rate is released with the due time at which
+-- the rate allows it, by the generic cell rate algorithm. The rows of the next 250ms are released in advance, so
+-- that the rate is met between two folds. As many rows as have left their start unused start at once, and the rate does
+-- not count them. What no row takes up moves the key's next time back. Only key_fold calls it.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_fill"(
+    note_keys text[], note_limited boolean[], note_ended integer[], note_due timestamptz[],
+    note_unused double precision[], started timestamptz, fronts jsonb
+) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    WITH k AS MATERIALIZED (
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
+            CASE WHEN m.ended IS NOT NULL THEN s.due END AS due, m.due AS noted, coalesce(m.unused, 0) AS unused,
+            CASE WHEN s.taken + m.ended::bigint IS NOT NULL THEN greatest(s.taken::bigint - m.ended, 0) END AS taken
+        FROM unnest(note_keys, note_limited, note_ended, note_due, note_unused)
+            AS m (concurrency_key, limited, ended, due, unused)
+        LEFT JOIN LATERAL (
+            SELECT g.ctid, g.n, g.taken, g.due, g.next_at, g.updates FROM "{{schema}}"."outbox_log_parked_key_state" AS g
+            WHERE g.concurrency_key = m.concurrency_key AND g.limited
+            ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
+            LIMIT 1) AS s ON true
+        WHERE m.limited
+    ), head AS MATERIALIZED (
+        SELECT h.*, greatest(h.next_at, started) AS first,
+            CASE WHEN h.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) h.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) h.key_rate END AS gap, floor(h.unused / CASE WHEN h.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) h.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) h.key_rate END + 0.001) AS extra,
+            CASE WHEN h.known_taken IS NULL AND h.key_limit <> 2147483647 THEN (
+                SELECT count(*) FROM "{{schema}}"."outbox_log_parked" AS l
+                WHERE l.concurrency_key = h.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
+                SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."outbox_log_parked_key_note" AS p
+                WHERE p.concurrency_key = h.key AND p.limited AND p.ended > 0) ELSE h.known_taken END AS taken
+        FROM (
+            SELECT k.key, k.known, k.n, k.updates, k.next_at, k.unused, k.taken AS known_taken,
+                coalesce(h1.key_limit) IS NOT NULL AS waits,
+                ARRAY[coalesce(h1.due_at, started)] AS due,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_limit END AS key_limit,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_rate END AS key_rate,
+                CASE WHEN h1.due_at IS NOT NULL THEN h1.key_burst END AS key_burst
+            FROM k
+            LEFT JOIN LATERAL (
+                SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."outbox_log_parked" AS r
+                WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END
+                  AND r.due_at >= CASE WHEN k.due[1] IS NOT NULL THEN least(k.due[1], k.noted) ELSE '-infinity' END
+                  AND r.due_at <= started
+                ORDER BY r.concurrency_key, r.due_at, r.key_seq
+                LIMIT 1) AS h1 ON true
+            OFFSET 0) AS h -- without OFFSET, its expressions would be computed once for each use
+    ), room AS MATERIALIZED (
+        SELECT p.*, '{1}'::smallint[] AS levels, least(p.places, floor(least(p.extra + greatest(
+                extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst, 0),
+                1000))::integer) AS rows
+        FROM (
+            SELECT h.*, CASE
+                WHEN h.key_limit = 2147483647 THEN 1000
+                ELSE least(h.key_limit - h.taken, 1000) END AS places
+            FROM head AS h) AS p
+        WHERE p.waits
+    ), free AS MATERIALIZED (
+        SELECT f.ctid, room.key, CASE WHEN (nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap IS NOT NULL THEN greatest(least(room.first + greatest(least((nullif(greatest(row_number() OVER (PARTITION BY room.key ORDER BY f.turn, f.due_at, f.key_seq)
+                - room.extra, 0), 0) - room.key_burst) * room.gap, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END AS at
+        FROM room
+        CROSS JOIN LATERAL ( -- the levels in turn, until there is no more room: no row is locked in vain
+            SELECT r.ctid, l.turn, r.due_at, r.key_seq
+            FROM unnest(room.levels) WITH ORDINALITY AS l (level, turn)
+            CROSS JOIN LATERAL (
+                SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."outbox_log_parked" AS r
+                WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END
+                  AND r.due_at >= room.due[l.level] AND r.due_at <= started
+                ORDER BY r.concurrency_key, r.due_at, r.key_seq
+                LIMIT greatest(room.rows, 0)
+                FOR NO KEY UPDATE SKIP LOCKED) AS r
+            LIMIT greatest(room.rows, 0)) AS f
+    ), through AS MATERIALIZED (
+        UPDATE "{{schema}}"."outbox_log_parked" AS t
+        SET waiting = false,
+            due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."subscription")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
+        FROM free AS f
+        WHERE t.ctid = f.ctid
+        RETURNING t.concurrency_key, t.key_seq
+    ), done AS MATERIALIZED (
+        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked,
+            CASE WHEN h.taken IS NOT NULL THEN least(h.taken + coalesce(t.released, 0), 2147483647) END AS running
+        FROM head AS h
+        LEFT JOIN room ON room.key = h.key
+        LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or(hashint8(r.key_seq) & 7 = 0) AS marked
+            FROM through AS r GROUP BY r.concurrency_key) AS t ON t.concurrency_key = h.key
+    ), later AS (
+        -- These keys need another fold: one whose rows another session holds locked, one that got as many rows as a
+        -- fold may release, and one with a rate, when half of the time ahead is used up or the next row may start.
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended)
+        SELECT CASE
+            WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
+            WHEN d.key_rate IS NULL THEN clock_timestamp()
+            ELSE greatest(
+                CASE WHEN (d.released - d.key_burst + 1) * d.gap - d.unused IS NOT NULL THEN greatest(least(d.first + greatest(least((d.released - d.key_burst + 1) * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END - interval '250 milliseconds' / 2,
+                started + interval '5 milliseconds') END,
+            d.key, true, 0
+        FROM done AS d
+        WHERE d.rows > 0 AND d.released = 0
+           OR d.rows >= 1000 AND d.released > 0
+           OR d.key_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
+    ), mine AS MATERIALIZED (
+        SELECT g.n FROM "{{schema}}"."outbox_log_parked_key_state" AS g
+        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h))
+        FOR UPDATE SKIP LOCKED
+    ), kept AS MATERIALIZED (
+        UPDATE "{{schema}}"."outbox_log_parked_key_state" AS g
+        SET taken = d.running, due = d.due, updates = g.updates + 1, at = now(),
+            next_at = coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN greatest(least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN greatest(least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END END, g.next_at)
+        FROM done AS d
+        WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
+          AND d.n IN (SELECT m.n FROM mine AS m)
+        RETURNING g.concurrency_key
+    ), fresh AS (
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
+        SELECT d.key, true, greatest(CASE WHEN d.n < 4611686018427387904 THEN d.n + 1 END, nextval('"{{schema}}"."outbox_log_parked_key_seq"')),
+            d.running, d.due,
+            coalesce(CASE WHEN d.gap IS NOT NULL THEN CASE WHEN d.released * d.gap - d.unused IS NOT NULL THEN greatest(least(d.first + greatest(least(d.released * d.gap - d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END WHEN d.unused > 0 AND d.next_at IS NOT NULL THEN CASE WHEN -d.unused IS NOT NULL THEN greatest(least(d.next_at + greatest(least(-d.unused, 1e17), -1e17) * interval '1 microsecond', '9999-12-31 00:00:00+00'), '0001-01-01 00:00:00+00') END END, d.next_at), now()
+        FROM done AS d
+        WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
+          AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
+    ), gone AS (
+        DELETE FROM "{{schema}}"."outbox_log_parked_key_state" AS g
+        WHERE g.ctid = ANY (ARRAY(
+            SELECT h.known FROM head AS h
+            WHERE h.updates >= 64 AND h.n IN (SELECT m.n FROM mine AS m)))
+    )
+    SELECT count(*) INTO n FROM through;
+    RETURN n;
+END
+$txwork$;
+
+-- Ready -> Failed for rows that wait behind a dead letter whose policy is Park. A fold parks a bounded number of rows.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_park"(k text, behind uuid) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_parked" AS t
+    SET status = 3,
+        completed_at = clock_timestamp(),
+        failed_at = clock_timestamp(),
+        last_error = 'parked behind ' || behind
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM "{{schema}}"."outbox_log_parked" AS r
+        WHERE r.concurrency_key = k AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END AND r.key_seq > (
+            SELECT f.key_seq FROM "{{schema}}"."outbox_log_parked" AS f -- the dead letter may have been redriven since the fold read it
+            WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.key_policy = 2)
+        ORDER BY r.concurrency_key, r.key_seq
+        LIMIT 1000
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_parked" AS t
+        WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END) THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended)
+        VALUES (
+            clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END,
+            k, false, 0);
+    END IF;
+END
+$txwork$;
+
+-- Repairs the effects of changes that bypassed the triggers: writes a note for every key that has waiting rows, for at
+-- most 1000 ordered and 1000 limited keys. It begins where the last sweep ended, at most every five
+-- seconds. It also deletes the rows of key_state whose keys are not in use, and returns how many it deleted.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_sweep"(max_rows integer) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    place record;
+    n integer;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (max_rows BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."outbox_log_parked_key_cursor" AS c FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_parked_key_cursor") THEN -- the table was truncated
+            INSERT INTO "{{schema}}"."outbox_log_parked_key_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING;
+        END IF;
+        RETURN 0; -- another session sweeps
+    ELSIF place.swept_at BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp() THEN
+        RETURN 0;
+    END IF;
+    place.ordered_key := "{{schema}}"."outbox_log_parked_key_look"(true, place.ordered_key, least(max_rows, 1000));
+    place.limited_key := "{{schema}}"."outbox_log_parked_key_look"(false, place.limited_key, least(max_rows, 1000));
+    UPDATE "{{schema}}"."outbox_log_parked_key_cursor" AS c
+    SET ordered_key = place.ordered_key, limited_key = place.limited_key, swept_at = clock_timestamp();
+
+    DELETE FROM "{{schema}}"."outbox_log_parked_key_state" AS b
+    WHERE b.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM "{{schema}}"."outbox_log_parked_key_state" AS r
+        WHERE r.at < now() - interval '1 minute' AND (r.next_at < now() - interval '1 minute') IS NOT FALSE
+          AND NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_parked_key_state" AS o -- an older row would otherwise become the last one
+            WHERE o.concurrency_key = r.concurrency_key AND o.limited = r.limited AND o.n < r.n)
+        LIMIT 10 * max_rows
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END
+$txwork$;
+
+-- Writes notes for up to most keys after the given one that have waiting rows; ordered keys with a live row need none.
+-- Returns the key after which the next call continues.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_look"(ordered boolean, behind text, most integer) RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    last text := behind;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_note"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked_key_cursor"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_parked or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF (most BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    FOR i IN 1..most LOOP
+        IF ordered THEN
+            SELECT t.concurrency_key INTO last FROM "{{schema}}"."outbox_log_parked" AS t
+            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END AND t.concurrency_key > last
+            ORDER BY t.concurrency_key, t.key_seq LIMIT 1;
+        ELSE
+            SELECT t.concurrency_key INTO last FROM "{{schema}}"."outbox_log_parked" AS t
+            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit > 0 THEN t.waiting END AND t.concurrency_key > last
+            ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
+        END IF;
+        IF last IS NULL THEN
+            RETURN ''; -- the next call starts over
+        END IF;
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited)
+        SELECT now(), last, NOT ordered
+        WHERE NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_parked" AS t
+            WHERE ordered AND t.concurrency_key = last AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN NOT t.waiting END AND t.key_limit = 0);
+    END LOOP;
+    RETURN last;
+END
+$txwork$;
+
+-- Hides notes and the state of keys from everybody who does not see all rows, if the table has row-level security, and
+-- shows them if it has none. Only folds and sweeps need them. For the owner of the tables, who calls it after each
+-- change of that.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_policies"() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF (SELECT c.relrowsecurity FROM pg_class AS c WHERE c.oid = '"{{schema}}"."outbox_log_parked"'::regclass) THEN
+        ALTER TABLE "{{schema}}"."outbox_log_parked_key_note" ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_log_parked_key_state" ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_log_parked_key_cursor" ENABLE ROW LEVEL SECURITY;
+    ELSE
+        ALTER TABLE "{{schema}}"."outbox_log_parked_key_note" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_log_parked_key_state" DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE "{{schema}}"."outbox_log_parked_key_cursor" DISABLE ROW LEVEL SECURITY;
+    END IF;
+END
+$txwork$;
+
+CREATE TRIGGER "outbox_log_parked_key_enter" BEFORE INSERT ON "{{schema}}"."outbox_log_parked"
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL)
+EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_enter"();
+
+CREATE TRIGGER "outbox_log_parked_key_come" AFTER UPDATE OF waiting ON "{{schema}}"."outbox_log_parked"
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND NEW.status = 0
+    AND (OLD.waiting AND NOT NEW.waiting OR OLD.status = 3))
+EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_come"();
+
+CREATE TRIGGER "outbox_log_parked_key_back" AFTER UPDATE OF due_at ON "{{schema}}"."outbox_log_parked"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
+EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_back"();
+
+CREATE TRIGGER "outbox_log_parked_key_wait" AFTER UPDATE OF waiting ON "{{schema}}"."outbox_log_parked"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (NEW.waiting OR OLD.status = 1))
+EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_wait"();
+
+CREATE TRIGGER "outbox_log_parked_key_move" AFTER UPDATE OF concurrency_key, key_limit ON "{{schema}}"."outbox_log_parked"
+FOR EACH ROW WHEN ((OLD.key_seq IS NOT NULL OR NOT OLD.waiting) AND OLD.status = 0 AND NEW.status = 0 AND (NEW.concurrency_key IS DISTINCT FROM OLD.concurrency_key OR (NEW.key_limit = 0) IS DISTINCT FROM (OLD.key_limit = 0)))
+EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_move"();
+
+CREATE TRIGGER "outbox_log_parked_key_note"
+AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."outbox_log_parked"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL
+    AND (NEW.waiting OR NEW.completed_at IS NOT NULL OR OLD.completed_at IS NOT NULL))
+EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_note"();
+
+CREATE TRIGGER "outbox_log_parked_key_gone_all" AFTER TRUNCATE ON "{{schema}}"."outbox_log_parked"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_forget"();
+
+CREATE TRIGGER "outbox_log_parked_key_lost_all" AFTER TRUNCATE ON "{{schema}}"."outbox_log_parked_key_note"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_forget"();
+
+CREATE TRIGGER "outbox_log_parked_key_gone" AFTER DELETE ON "{{schema}}"."outbox_log_parked"
+FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL))
+EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_note"();
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_enter"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_come"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_back"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_wait"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_note"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_move"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_forget"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_place"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_next"(text[], boolean[], integer[], bigint[], jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_fill"(text[], boolean[], integer[], timestamptz[], double precision[], timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_park"(text, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_sweep"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_look"(boolean, text, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_key_policies"() FROM PUBLIC;
+
+-- The log of an outbox: messages that are written once and never updated, for any number of subscriptions. ADR 0079
+-- has the protocol.
+CREATE SEQUENCE "{{schema}}"."outbox_log_seq";
+
+-- What had ended when a snapshot was taken, in transaction ids plus the shift: all below low, none from high on, and
+-- of those between all but open. n counts the ticks. seq is the last number that was drawn: it only sizes batches.
+CREATE TYPE "{{schema}}"."outbox_log_seen" AS (
+    n bigint,
+    low bigint,
+    high bigint,
+    open bigint[],
+    seq bigint
+);
+
+-- xid is the writer's top-level transaction id plus the shift, seq a draw of the row's own: see {{schema}}.outbox_log_shift. The
+-- slot follows from the clock, and the slots are a ring: a slot that has not been emptied when its turn comes again
+-- just has more rows. Whatever the table takes, the table of parked messages takes, too.
+CREATE TABLE "{{schema}}"."outbox_log" (
+    xid bigint NOT NULL,
+    seq bigint NOT NULL DEFAULT nextval('"{{schema}}"."outbox_log_seq"'),
+    id uuid NOT NULL DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    slot smallint NOT NULL DEFAULT floor(extract(epoch FROM clock_timestamp()) / 86400) % 8,
+    topic text NOT NULL,
+    key text,
+    headers jsonb,
+    payload bytea NOT NULL
+) PARTITION BY LIST (slot);
+
+COMMENT ON TABLE "{{schema}}"."outbox_log" IS 'txwork log 1';
+
+CREATE INDEX "outbox_log_xid_idx" ON "{{schema}}"."outbox_log" (xid, seq);
+
+CREATE TABLE "{{schema}}"."outbox_log_0" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (0);
+CREATE TABLE "{{schema}}"."outbox_log_1" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (1);
+CREATE TABLE "{{schema}}"."outbox_log_2" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (2);
+CREATE TABLE "{{schema}}"."outbox_log_3" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (3);
+CREATE TABLE "{{schema}}"."outbox_log_4" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (4);
+CREATE TABLE "{{schema}}"."outbox_log_5" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (5);
+CREATE TABLE "{{schema}}"."outbox_log_6" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (6);
+CREATE TABLE "{{schema}}"."outbox_log_7" PARTITION OF "{{schema}}"."outbox_log" FOR VALUES IN (7);
+
+-- The one row of what holds for the whole log. shift is what ids of transactions are raised by, system the cluster that
+-- they belong to, and gone a tick that has seen all messages that have been removed.
+CREATE TABLE "{{schema}}"."outbox_log_state" (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    shift bigint NOT NULL DEFAULT 0,
+    system bigint NOT NULL DEFAULT (pg_control_system()).system_identifier,
+    gone bigint NOT NULL DEFAULT 0
+);
+
+INSERT INTO "{{schema}}"."outbox_log_state" DEFAULT VALUES;
+
+CREATE TABLE "{{schema}}"."outbox_log_tick" (
+    n bigint PRIMARY KEY,
+    at timestamptz NOT NULL, -- after the snapshot was taken
+    seen "{{schema}}"."outbox_log_seen" NOT NULL
+);
+
+-- topics and prefixes are NULL together: then the subscription has all topics.
+CREATE TABLE "{{schema}}"."outbox_log_subscription" (
+    name text PRIMARY KEY,
+    topics text[],
+    prefixes text[],
+    headers jsonb,
+    lanes smallint NOT NULL,
+    paused boolean NOT NULL DEFAULT false,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- All that a position has seen is settled. The other columns are about the batch in hand, which ends with what upto has
+-- seen: it is settled up to the number done; the page in hand ends with the number page; whole says that the batch ends
+-- with the page; withheld are the numbers of the page that were not handed out, and are parked when they are settled.
+-- A lane is leased while locked_until is set. The token stays when a batch ends, so that a settle can be repeated.
+CREATE TABLE "{{schema}}"."outbox_log_position" (
+    subscription text NOT NULL REFERENCES "{{schema}}"."outbox_log_subscription" ON DELETE CASCADE,
+    lane smallint NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    done bigint NOT NULL DEFAULT 0,
+    page bigint,
+    owner_token uuid,
+    locked_until timestamptz,
+    whole boolean NOT NULL DEFAULT false,
+    seen "{{schema}}"."outbox_log_seen" NOT NULL,
+    upto "{{schema}}"."outbox_log_seen",
+    withheld bigint[] NOT NULL DEFAULT '{}',
+    PRIMARY KEY (subscription, lane)
+) WITH (fillfactor = 20);
+
+-- Parked messages that keep others of their key from being handed out.
+CREATE INDEX "outbox_log_parked_blocks_idx" ON "{{schema}}"."outbox_log_parked" (subscription, concurrency_key)
+    WHERE (completed_at IS NULL OR failed_at IS NOT NULL AND cancelled_at IS NULL AND key_policy > 0);
+
+-- Refuses messages that no batch would ever have: their transaction has an id that the newest tick calls ended, as in a
+-- cluster in which ids began again. It runs with its owner's rights, so that producers need none on ticks, and none of
+-- them is kept from seeing the newest. It pins no search_path, which would cost each statement of producers as much as
+-- all the rest: every name is qualified.
+CREATE FUNCTION "{{schema}}"."outbox_log_guard"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+AS $txwork$
+DECLARE
+    own pg_catalog.int8 := pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text::pg_catalog.int8
+        OPERATOR(pg_catalog.+) TG_ARGV[0]::pg_catalog.int8;
+BEGIN
+    IF (SELECT own OPERATOR(pg_catalog.<) (t.seen).high AND own OPERATOR(pg_catalog.<>) ALL ((t.seen).open)
+        FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_guard"() FROM PUBLIC;
+
+-- Sets the shift: in the default of xid, in the rules that no row may be copied or invented, and in the guard. The
+-- rules are not validated, since they hold of a row only while it is written. Logical replication and restores write as
+-- session_replication_role = replica, or before the rules are there.
+CREATE FUNCTION "{{schema}}"."outbox_log_shift"(shift bigint) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    EXECUTE format('ALTER TABLE "{{schema}}"."outbox_log"
+        ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %1$s),
+        DROP CONSTRAINT IF EXISTS "outbox_log_own_xid",
+        DROP CONSTRAINT IF EXISTS "outbox_log_own_seq",
+        ADD CONSTRAINT "outbox_log_own_xid" CHECK (xid = pg_current_xact_id()::text::bigint + %1$s
+            OR current_setting(''session_replication_role'') = ''replica'') NOT VALID,
+        ADD CONSTRAINT "outbox_log_own_seq" CHECK (current_setting(''session_replication_role'') = ''replica''
+            OR seq = currval(''"{{schema}}"."outbox_log_seq"'')) NOT VALID', shift);
+    EXECUTE format('CREATE OR REPLACE TRIGGER "outbox_log_guard" AFTER INSERT ON "{{schema}}"."outbox_log"
+        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L)', shift::text);
+    UPDATE "{{schema}}"."outbox_log_state" AS s SET shift = $1;
+    IF NOT FOUND THEN -- the table was lost, and made anew
+        INSERT INTO "{{schema}}"."outbox_log_state" (shift) VALUES ($1);
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_shift"(bigint) FROM PUBLIC;
+
+SELECT "{{schema}}"."outbox_log_shift"(0);
+
+-- Writes a message. The writers of a key take turns, and each draws its number under their lock: so the messages of a
+-- key are in the order of their commits, by number and by tick. Who writes by INSERT or COPY takes that lock in an
+-- earlier statement; without it, messages of a key are delivered in any order.
+CREATE FUNCTION "{{schema}}"."outbox_log_append"(
+    topic text, payload bytea, key text DEFAULT NULL, headers jsonb DEFAULT NULL, id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+        PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
+        'hex')::uuid
+) RETURNS uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
+            MESSAGE = 'topic must have 1 to 255 bytes',
+            HINT = 'Name what the message is about.';
+    END IF;
+    IF (octet_length($2) <= 1048576) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'payload',
+            MESSAGE = 'payload must not be NULL, and have at most 1048576 bytes',
+            HINT = 'Keep larger content elsewhere, and its address in the message.';
+    END IF;
+    IF (octet_length(coalesce($3, '')) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'key',
+            MESSAGE = 'key must have at most 255 bytes',
+            HINT = 'NULL is no key.';
+    END IF;
+    IF ($5 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'id',
+            MESSAGE = 'id must not be NULL',
+            HINT = 'Leave it out for a new one.';
+    END IF;
+    IF nullif($3, '') IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log ' || $3, 1));
+    END IF;
+    INSERT INTO "{{schema}}"."outbox_log" (id, topic, key, headers, payload) VALUES ($5, $1, nullif($3, ''), $4, $2);
+    RETURN $5;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid) FROM PUBLIC;
+
+-- The transaction of the procedure tick. It takes the lock of the tickers, and the snapshot in a later statement: so a
+-- tick has seen all that an earlier tick has. It stores a tick if a message has come that the newest tick has not seen
+-- end. It asks the index and not the sequence: a number that was drawn before the last tick may be committed after it.
+-- The ids between those that are open are asked for, gap by gap: a million rows of an open transaction are passed over.
+CREATE FUNCTION "{{schema}}"."outbox_log_tick_step"(OUT newest bigint, OUT stored boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET plan_cache_mode = force_custom_plan
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET lock_timeout = '10s'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    seen pg_snapshot;
+    last "{{schema}}"."outbox_log_seen";
+    now "{{schema}}"."outbox_log_seen";
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed'
+        OR pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a tick needs a READ COMMITTED transaction of its own on the primary',
+            HINT = 'CALL {{schema}}.outbox_log_tick() outside of transactions.';
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log tick', 0));
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+
+    SELECT (t.seen).* INTO own.last FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
+    stored := own.last.n IS NULL;
+    IF stored THEN -- the first tick, or all were deleted
+        SELECT 0, 0, 0, '{}', 0 INTO own.last;
+    END IF;
+    SELECT pg_current_snapshot() INTO own.seen;
+    SELECT own.last.n + 1, pg_snapshot_xmin(own.seen)::text::bigint + s.shift,
+        pg_snapshot_xmax(own.seen)::text::bigint + s.shift,
+        ARRAY(SELECT x::text::bigint + s.shift FROM pg_snapshot_xip(own.seen) AS x),
+        (SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM "{{schema}}"."outbox_log_seq" AS q)
+    INTO own.now
+    FROM "{{schema}}"."outbox_log_state" AS s;
+    newest := own.last.n;
+
+    stored := stored OR EXISTS (
+        SELECT FROM unnest(own.last.open) AS x
+        CROSS JOIN LATERAL (SELECT FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = x LIMIT 1) AS m
+        WHERE x <> ALL (own.now.open));
+    stored := stored OR EXISTS (
+        SELECT FROM (
+            SELECT b.x AS after, lead(b.x) OVER (ORDER BY b.x) AS before
+            FROM unnest(ARRAY[own.last.high - 1, own.now.high] || own.now.open) AS b (x)
+            WHERE b.x >= own.last.high - 1) AS gap
+        CROSS JOIN LATERAL (
+            SELECT FROM "{{schema}}"."outbox_log" AS m WHERE m.xid > gap.after AND m.xid < gap.before LIMIT 1) AS m
+        WHERE gap.before > gap.after + 1);
+    IF stored THEN
+        -- Positions may have seen ticks that were deleted since, and look for later ones only.
+        SELECT greatest(own.now.n, 1 + max(greatest((p.seen).n, (p.upto).n))) INTO own.now.n
+        FROM "{{schema}}"."outbox_log_position" AS p;
+        INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, seen) VALUES (own.now.n, clock_timestamp(), own.now);
+        newest := own.now.n;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_tick_step"() FROM PUBLIC;
+
+-- Stores a tick if there is news. It commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so
+-- nobody keeps the lock of the tickers. A crash may undo a tick, and the next one sees the same and more: so its commit
+-- does not wait for the log. It cannot pin a search_path: every name is qualified, and no operator is used.
+CREATE PROCEDURE "{{schema}}"."outbox_log_tick"(INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL)
+LANGUAGE plpgsql
+AS $txwork$
+BEGIN
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    SET LOCAL synchronous_commit TO off;
+    SELECT s.newest, s.stored INTO newest, stored FROM "{{schema}}"."outbox_log_tick_step"() AS s;
+    COMMIT;
+END
+$txwork$;
+
+REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean) FROM PUBLIC;
+
+-- Makes a subscription. It begins with the newest tick that was made until start: 'infinity' is now, so tick before;
+-- '-infinity' is the beginning of what the log has. Topics are names, or beginnings of names with a * at the end. The
+-- row of the state is locked against the removal of what the subscription has yet to read, and only against that.
+CREATE FUNCTION "{{schema}}"."outbox_log_subscribe"(
+    name text, topics text[] DEFAULT NULL, headers jsonb DEFAULT NULL, start timestamptz DEFAULT 'infinity',
+    lanes integer DEFAULT 1
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    seen "{{schema}}"."outbox_log_seen";
+    gone bigint;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($1 ~ '^[a-z0-9_]{1,48}$') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = 'name must have 1 to 48 characters a-z, 0-9 and _',
+            HINT = 'Choose another name.';
+    END IF;
+    IF ($2 IS NULL OR array_ndims($2) = 1 AND cardinality($2) <= 100
+        AND array_position($2, NULL) IS NULL AND array_position($2, '') IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topics',
+            MESSAGE = 'topics must be NULL, or have 1 to 100 topics of which none is NULL or empty',
+            HINT = 'NULL is all topics.';
+    END IF;
+    IF ($3 IS NULL OR jsonb_typeof($3) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be an object',
+            HINT = 'Give the headers that messages must have.';
+    END IF;
+    IF ($4 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
+            MESSAGE = 'start must not be NULL',
+            HINT = 'infinity is now, and -infinity the beginning.';
+    END IF;
+    IF ($5 BETWEEN 1 AND 64) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lanes',
+            MESSAGE = 'lanes must be between 1 and 64',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a subscription needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    SELECT s.gone INTO own.gone FROM "{{schema}}"."outbox_log_state" AS s FOR SHARE;
+
+    SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.at <= $4 ORDER BY t.n DESC LIMIT 1;
+    IF own.seen.n IS NULL THEN
+        seen := ROW(0, 0, 0, '{}', 0);
+    END IF;
+    IF isfinite($4) AND own.seen.n < own.gone THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
+            MESSAGE = format('start %s is before the messages that are kept', $4),
+            HINT = 'Start later, or at -infinity: with the oldest message that is kept.';
+    END IF;
+    INSERT INTO "{{schema}}"."outbox_log_subscription" (name, topics, prefixes, headers, lanes)
+    SELECT $1,
+        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
+        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END,
+        $3, $5;
+    INSERT INTO "{{schema}}"."outbox_log_position" (subscription, lane, seen)
+    SELECT $1, l, own.seen FROM generate_series(0, $5 - 1) AS l;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer) FROM PUBLIC;
+
+-- What {{schema}}.outbox_log_fetch returns: rows, and one end. A later version appends columns at the end.
+CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
+    entry text,
+    place integer,
+    lane integer,
+    attempts integer,
+    locked_until timestamptz,
+    seq bigint,
+    id uuid,
+    created_at timestamptz,
+    topic text,
+    key text,
+    headers jsonb,
+    payload bytea,
+    upto bigint,
+    more boolean,
+    held text
+);
+
+-- Claims a lane of the subscription that has a batch, or goes on with the lane that the token holds, and returns the
+-- next page of its batch: rows in order, and then one end. Commit before you handle the rows. Then settle up to the
+-- end's upto, which may be behind the last row: messages whose key is blocked are withheld, and settle parks them.
+--
+-- As long as the page is in hand, the same call returns the same page. A page without messages is settled by the fetch
+-- itself. more says that there may be another page at once, held why not: all lanes are busy, or it is paused.
+--
+-- The position is locked before it is read. Everything that follows is of that position, in one statement.
+CREATE FUNCTION "{{schema}}"."outbox_log_fetch"(subscription text, owner_token uuid, lease interval, n integer)
+RETURNS SETOF "{{schema}}"."outbox_log_fetched"
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    p "{{schema}}"."outbox_log_position";
+    b "{{schema}}"."outbox_log_seen";
+    late bigint[];
+    held boolean; -- by this token, before the call
+    again boolean; -- the page is in hand
+    most bigint;
+    parked boolean;
+    newest bigint;
+    result "{{schema}}"."outbox_log_fetched";
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for each batch, and keep it until the batch ends.';
+    END IF;
+    IF ($3 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead consumer may hold the lane for, and extend it meanwhile.';
+    END IF;
+    IF ($4 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'n',
+            MESSAGE = 'n must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a fetch needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), $3)))::bigint::text,
+        true);
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+            MESSAGE = format('subscription %s is unknown', $1),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;
+    result.entry := 'end';
+    result.place := 1;
+    result.more := false;
+    SELECT t.n INTO own.newest FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
+
+    SELECT p.* INTO own.p FROM "{{schema}}"."outbox_log_position" AS p
+    WHERE p.subscription = $1 AND p.owner_token = $2
+    FOR UPDATE;
+    held := FOUND;
+    IF (NOT (own.held AND own.p.locked_until IS NULL)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token was used for a batch that has ended',
+            HINT = 'Use a fresh token for each batch.';
+    END IF;
+    IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
+        UPDATE "{{schema}}"."outbox_log_position" AS t SET locked_until = NULL, owner_token = NULL
+        WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
+        result.held := 'paused';
+        RETURN NEXT own.result;
+        RETURN;
+    END IF;
+    IF NOT own.held THEN
+        SELECT p.* INTO own.p FROM "{{schema}}"."outbox_log_position" AS p
+        WHERE p.subscription = $1
+          AND (p.locked_until IS NULL OR p.locked_until < clock_timestamp())
+          AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)
+        ORDER BY (p.seen).n, p.lane
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_position" AS p
+                WHERE p.subscription = $1 AND ((p.upto).n IS NOT NULL OR (p.seen).n < own.newest)) THEN
+                result.held := 'busy';
+            END IF;
+            RETURN NEXT own.result;
+            RETURN;
+        END IF;
+        -- The page of another token is not this one's: what is withheld is decided anew.
+        p.page := NULL;
+        p.whole := false;
+        p.withheld := '{}';
+        p.attempts := own.p.attempts + 1;
+    END IF;
+
+    -- The batch in hand, or else up to the last tick within 5000 numbers, or else to the next one.
+    b := own.p.upto;
+    IF own.b.n IS NULL THEN
+        SELECT (t.seen).* INTO own.b
+        FROM (
+            SELECT t.n, t.seen FROM "{{schema}}"."outbox_log_tick" AS t
+            WHERE t.n > (own.p.seen).n
+            ORDER BY t.n LIMIT 200) AS t
+        WHERE (t.seen).seq <= (own.p.seen).seq + 5000
+        ORDER BY t.n DESC LIMIT 1;
+        IF own.b.n IS NULL THEN
+            SELECT (t.seen).* INTO own.b FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n > (own.p.seen).n ORDER BY t.n LIMIT 1;
+        END IF;
+        IF own.b.n IS NULL THEN
+            RETURN NEXT own.result; -- the ticks were deleted meanwhile
+            RETURN;
+        END IF;
+    END IF;
+    late := ARRAY(
+        SELECT x FROM unnest((own.p.seen).open) AS x
+        WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
+    again := own.p.page IS NOT NULL;
+    most := CASE WHEN own.again THEN 9223372036854775807 ELSE $4 END;
+    parked := EXISTS (SELECT FROM "{{schema}}"."outbox_log_parked" AS q
+        WHERE q.subscription = $1 AND q.concurrency_key IS NOT NULL AND (q.completed_at IS NULL OR q.failed_at IS NOT NULL AND q.cancelled_at IS NULL AND q.key_policy > 0));
+
+    RETURN QUERY
+    WITH page AS MATERIALIZED (
+        SELECT m.*, CASE
+            WHEN own.again THEN m.seq = ANY (own.p.withheld)
+            WHEN NOT own.parked OR m.key IS NULL THEN false
+            ELSE EXISTS (SELECT FROM "{{schema}}"."outbox_log_parked" AS q
+                WHERE q.subscription = $1
+                  AND q.concurrency_key = CASE WHEN octet_length($1 || ':' || m.key) <= 255 THEN $1 || ':' || m.key
+                    ELSE $1 || '#' || encode(sha256(convert_to(m.key, 'UTF8')), 'hex') END
+                  AND (q.completed_at IS NULL OR q.failed_at IS NOT NULL AND q.cancelled_at IS NULL AND q.key_policy > 0))
+            END AS is_withheld
+        FROM (
+            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            FROM (
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                UNION ALL
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid = ANY (own.late)) AS m
+            WHERE m.seq > own.p.done
+              AND (own.s.lanes = 1
+                OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
+              AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
+              AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+              AND (NOT own.again OR m.seq <= own.p.page)
+            ORDER BY m.seq
+            FETCH FIRST (own.most) ROWS WITH TIES) AS m
+    ), told AS (
+        SELECT count(*) AS rows, max(g.seq) AS last,
+            coalesce(array_agg(g.seq ORDER BY g.seq) FILTER (WHERE g.is_withheld), '{}') AS withheld,
+            CASE WHEN own.again THEN own.p.whole ELSE count(*) < $4 END AS whole
+        FROM page AS g
+    ), moved AS (
+        UPDATE "{{schema}}"."outbox_log_position" AS t
+        SET seen = CASE WHEN o.rows = 0 AND o.whole THEN own.b ELSE t.seen END,
+            upto = CASE WHEN o.rows = 0 AND o.whole THEN NULL ELSE own.b END,
+            -- what was in hand is gone only if somebody has deleted it: the rest of the batch is still there
+            done = CASE WHEN o.rows > 0 THEN t.done WHEN o.whole THEN 0 ELSE own.p.page END,
+            page = o.last,
+            whole = o.rows > 0 AND o.whole,
+            withheld = o.withheld,
+            attempts = CASE WHEN o.rows > 0 THEN own.p.attempts ELSE 0 END,
+            owner_token = CASE WHEN o.rows > 0 THEN $2 END,
+            locked_until = CASE WHEN o.rows > 0 THEN clock_timestamp() + $3 END
+        FROM told AS o
+        WHERE t.subscription = $1 AND t.lane = own.p.lane
+        RETURNING t.lane::integer AS lane, t.attempts, t.locked_until, t.page,
+            o.rows > 0 OR NOT o.whole OR own.b.n < own.newest OR EXISTS (
+                SELECT FROM "{{schema}}"."outbox_log_position" AS q
+                WHERE q.subscription = $1
+                  AND q.lane <> own.p.lane
+                  AND (q.locked_until IS NULL OR q.locked_until < clock_timestamp())
+                  AND ((q.upto).n IS NOT NULL OR (q.seen).n < own.newest)) AS more
+    )
+    SELECT 'row', (row_number() OVER ())::integer, own.p.lane::integer, own.p.attempts, NULL::timestamptz, g.seq, g.id,
+        g.created_at, g.topic::text, g.key::text, g.headers, g.payload::bytea, NULL::bigint, NULL::boolean, NULL
+    FROM (SELECT * FROM page AS g WHERE NOT g.is_withheld ORDER BY g.seq) AS g
+    UNION ALL
+    SELECT 'end', 1 + (SELECT count(*) FROM page AS g WHERE NOT g.is_withheld)::integer, m.lane, m.attempts,
+        m.locked_until, NULL, NULL, NULL, NULL, NULL, NULL, NULL, m.page, m.more, NULL
+    FROM moved AS m;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer) FROM PUBLIC;
+
+-- The messages of the page in hand are settled up to a number, and those that failed are parked: as rows of
+-- {{schema}}.outbox_log_parked, which the core runs again, in the order of their keys. failed is an array of objects with seq and,
+-- optionally, error and delay in seconds. The rest of the key of a failed message must not be handled: what the page
+-- has of it is parked as well. Messages that the fetch withheld are parked when they are settled.
+--
+-- Returns settled, ended (the batch has ended, and the lane is free), repeated (an earlier call did it), or lost: then
+-- nothing was changed, and another consumer has the lane, or the subscription is gone.
+--
+-- The position and what is parked are one transaction. The position is locked first, so that nobody else parks messages
+-- of its keys.
+CREATE FUNCTION "{{schema}}"."outbox_log_settle"(
+    subscription text, owner_token uuid, upto bigint, failed jsonb DEFAULT '[]', lease interval DEFAULT NULL
+) RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    p "{{schema}}"."outbox_log_position";
+    b "{{schema}}"."outbox_log_seen";
+    late bigint[];
+    seqs bigint[];
+    named integer; -- failures of the page
+    rest bigint[]; -- withheld, behind upto
+    is_end boolean;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
+            MESSAGE = 'owner_token must not be NULL',
+            HINT = 'Use a fresh token for each batch, and keep it until the batch ends.';
+    END IF;
+    IF ($3 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'upto',
+            MESSAGE = 'upto must not be NULL',
+            HINT = 'Give the number up to which all messages are handled.';
+    END IF;
+    IF (jsonb_typeof($4) = 'array') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed',
+            MESSAGE = 'failed must be an array of objects',
+            HINT = 'Name the messages that failed by seq, with error and delay.';
+    END IF;
+    IF (NOT EXISTS (
+        SELECT FROM jsonb_array_elements($4) AS e (value)
+        WHERE CASE WHEN jsonb_typeof(e.value) = 'object' THEN
+            (e.value ->> 'seq' ~ '^[0-9]{1,18}$') IS NOT TRUE
+            OR (coalesce(e.value ->> 'delay', '0') ~ '^[0-9]{1,8}([.][0-9]{1,9})?$') IS NOT TRUE
+            OR e.value - '{seq,error,delay}'::text[] <> '{}'
+            ELSE true END)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed',
+            MESSAGE = 'failed must have objects with seq, error and delay only, where delay is a number of seconds',
+            HINT = 'Name each message that failed once.';
+    END IF;
+    IF ($5 IS NULL OR $5 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'NULL leaves it as it is.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a settle needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
+    SELECT p.* INTO own.p FROM "{{schema}}"."outbox_log_position" AS p
+    WHERE p.subscription = $1 AND p.owner_token = $2
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'lost';
+    ELSIF own.p.locked_until IS NULL OR $3 <= own.p.done THEN
+        RETURN 'repeated';
+    END IF;
+    IF ($3 <= own.p.page) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'upto',
+            MESSAGE = 'upto is behind the page in hand',
+            HINT = 'Settle up to the number that the end of the fetch has, or to that of one of its rows.';
+    END IF;
+
+    b := own.p.upto;
+    late := ARRAY(
+        SELECT x FROM unnest((own.p.seen).open) AS x
+        WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
+    SELECT coalesce(array_agg((e ->> 'seq')::bigint), '{}') INTO own.seqs FROM jsonb_array_elements($4) AS e;
+    IF own.seqs <> '{}' OR own.p.withheld[1] <= $3 THEN
+        WITH page AS MATERIALIZED (
+            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            FROM (
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                UNION ALL
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid = ANY (own.late)) AS m
+            WHERE m.seq > own.p.done
+              AND (own.s.lanes = 1
+                OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
+              AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
+              AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+              AND m.seq <= own.p.page
+        ), failing AS (
+            SELECT g.key::text AS key, min(g.seq) AS first
+            FROM page AS g
+            WHERE g.seq = ANY (own.seqs) AND g.key IS NOT NULL
+            GROUP BY 1
+        ), listed AS (
+            SELECT g.*, e.value AS failure
+            FROM page AS g
+            LEFT JOIN failing AS f ON f.key = g.key
+            LEFT JOIN LATERAL (
+                SELECT e.value FROM jsonb_array_elements($4) AS e (value)
+                WHERE g.seq = ANY (own.seqs) AND g.seq = (e.value ->> 'seq')::bigint) AS e ON true
+            WHERE g.seq = ANY (own.seqs) OR g.seq = ANY (own.p.withheld) OR g.seq > f.first
+        ), parked AS (
+            INSERT INTO "{{schema}}"."outbox_log_parked" (due_at, attempts, last_error, headers, subscription, message_id, seq, appended_at,
+                topic, key, payload, concurrency_key, key_limit, key_policy)
+            SELECT clock_timestamp() + CASE WHEN l.failure IS NULL THEN interval '0'
+                    ELSE coalesce((l.failure ->> 'delay')::float8, 1) * interval '1 second' END,
+                (l.failure IS NOT NULL)::integer,
+                left(CASE WHEN l.failure IS NOT NULL THEN coalesce(l.failure ->> 'error', '') END, 10000),
+                l.headers, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
+                CASE WHEN octet_length($1 || ':' || l.key) <= 255 THEN $1 || ':' || l.key
+                    ELSE $1 || '#' || encode(sha256(convert_to(l.key, 'UTF8')), 'hex') END, CASE WHEN l.key IS NOT NULL THEN 0 END, CASE WHEN l.key IS NOT NULL THEN 1 END
+            FROM (SELECT * FROM listed AS l WHERE l.seq <= $3 ORDER BY l.seq) AS l
+        )
+        SELECT (SELECT count(DISTINCT l.seq) FROM listed AS l WHERE l.failure IS NOT NULL AND l.seq <= $3),
+            (SELECT coalesce(array_agg(l.seq ORDER BY l.seq), '{}') FROM listed AS l WHERE l.seq > $3)
+        INTO own.named, own.rest;
+        IF (own.named = cardinality(own.seqs)) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed',
+            MESSAGE = 'failed must name messages of the page in hand, each once, none behind upto',
+            HINT = 'Name a message that failed in the settle that passes it.';
+    END IF;
+    ELSE
+        rest := own.p.withheld;
+    END IF;
+
+    is_end := own.p.whole AND $3 >= own.p.page;
+    UPDATE "{{schema}}"."outbox_log_position" AS t
+    SET seen = CASE WHEN own.is_end THEN own.b ELSE t.seen END,
+        upto = CASE WHEN own.is_end THEN NULL ELSE t.upto END,
+        done = CASE WHEN own.is_end THEN 0 ELSE $3 END,
+        page = CASE WHEN $3 < own.p.page THEN t.page END,
+        whole = $3 < own.p.page AND t.whole,
+        withheld = own.rest,
+        attempts = CASE WHEN own.is_end THEN 0 ELSE t.attempts END,
+        locked_until = CASE WHEN NOT own.is_end THEN greatest(t.locked_until, clock_timestamp() + $5) END
+    WHERE t.subscription = $1 AND t.lane = own.p.lane;
+    RETURN CASE WHEN own.is_end THEN 'ended' ELSE 'settled' END;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval) FROM PUBLIC;
+
+-- Renews the lease of the lane that the token holds, and says whether it still does.
+CREATE FUNCTION "{{schema}}"."outbox_log_extend"(subscription text, owner_token uuid, lease interval) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($3 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lease',
+            MESSAGE = 'lease must be between 1 and 86400 seconds',
+            HINT = 'Take a lease that a dead consumer may hold the lane for, and extend it meanwhile.';
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_position" AS p SET locked_until = greatest(p.locked_until, clock_timestamp() + $3)
+    WHERE p.subscription = $1 AND p.owner_token = $2 AND p.locked_until IS NOT NULL;
+    RETURN FOUND;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval) FROM PUBLIC;
+
+-- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction
+-- of the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have.
+-- Transactions that are open elsewhere keep nothing.
+--
+-- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
+-- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
+CREATE FUNCTION "{{schema}}"."outbox_log_trim_slot"(slot regclass, retention interval) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET lock_timeout = '20ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    least "{{schema}}"."outbox_log_seen";
+    is_passed boolean;
+    is_old boolean;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must not be negative',
+            HINT = 'Give how long messages are kept that all have passed.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a trim needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
+            HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
+    END IF;
+    FOR step IN 1..2 LOOP
+        SELECT (l.seen).* INTO own.least
+        FROM (
+            SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p
+            UNION ALL
+            (SELECT t.seen FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)) AS l
+        ORDER BY (l.seen).n LIMIT 1;
+        EXECUTE format('SELECT max(m.xid) < $1 AND NOT EXISTS (SELECT FROM %1$s AS m WHERE m.xid = ANY ($2))
+            FROM %1$s AS m', $1)
+        INTO own.is_passed USING own.least.high, own.least.open;
+        IF own.is_passed IS NOT TRUE THEN
+            RETURN false;
+        END IF;
+        EXIT WHEN step = 2;
+        EXECUTE format('SELECT max(m.created_at) < clock_timestamp() - $1 FROM %s AS m', $1) INTO own.is_old USING $2;
+        IF own.is_old IS NOT TRUE THEN
+            RETURN false;
+        END IF;
+        PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', $1);
+    END LOOP;
+    UPDATE "{{schema}}"."outbox_log_state" AS s SET gone = greatest(s.gone, own.least.n);
+    EXECUTE format('TRUNCATE %s', $1);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false; -- a later call gets it
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, interval) FROM PUBLIC;
+
+-- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions have passed, and deletes
+-- the ticks that are older than the retention, all but the newest: positions have their own copies. It commits after
+-- each slot, so that no caller keeps its locks, and cannot pin a search_path: every name is qualified, and no operator
+-- is used.
+CREATE PROCEDURE "{{schema}}"."outbox_log_trim"(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    slot pg_catalog.regclass;
+    was_emptied pg_catalog.bool;
+BEGIN
+    SELECT 0 INTO emptied;
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    PERFORM "{{schema}}"."outbox_log_tick_step"();
+    FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::pg_catalog.regclass[] LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+        SELECT "{{schema}}"."outbox_log_trim_slot"(slot, retention) INTO was_emptied;
+        IF was_emptied THEN
+            SELECT emptied OPERATOR(pg_catalog.+) 1 INTO emptied;
+        END IF;
+    END LOOP;
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    DELETE FROM "{{schema}}"."outbox_log_tick" AS t
+    WHERE t.at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) retention)
+      AND t.n OPERATOR(pg_catalog.<) (SELECT pg_catalog.max(l.n) FROM "{{schema}}"."outbox_log_tick" AS l);
+    COMMIT;
+END
+$txwork$;
+
+REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM PUBLIC;
+
+-- Continues a log in a cluster whose transaction ids began again, as after a restore or a logical replication: ids are
+-- raised so that those of all transactions that may still write come after all that the log has. A tick says that
+-- everything before has ended, which is so: it was in another cluster. Returns the shift. Elsewhere it changes nothing.
+CREATE FUNCTION "{{schema}}"."outbox_log_rebase"() RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    base bigint;
+    drawn bigint;
+    moved bigint;
+    newest bigint;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a rebase needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    LOCK TABLE "{{schema}}"."outbox_log" IN ACCESS EXCLUSIVE MODE;
+    PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log tick', 0));
+    PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
+    SELECT s.shift INTO own.moved FROM "{{schema}}"."outbox_log_state" AS s;
+    IF (SELECT s.system <> c.system_identifier
+            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
+                < (SELECT (t.seen).high FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)
+        FROM "{{schema}}"."outbox_log_state" AS s, pg_control_system() AS c) IS NOT TRUE THEN
+        RETURN own.moved;
+    END IF;
+    SELECT greatest(0, (SELECT max(m.xid) FROM "{{schema}}"."outbox_log" AS m),
+            (SELECT max((t.seen).high) FROM "{{schema}}"."outbox_log_tick" AS t),
+            (SELECT max(greatest((p.seen).high, (p.upto).high)) FROM "{{schema}}"."outbox_log_position" AS p)),
+        greatest((SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM "{{schema}}"."outbox_log_seq" AS q), (SELECT max(m.seq) FROM "{{schema}}"."outbox_log" AS m)),
+        greatest((SELECT max(t.n) FROM "{{schema}}"."outbox_log_tick" AS t),
+            (SELECT max(greatest((p.seen).n, (p.upto).n)) FROM "{{schema}}"."outbox_log_position" AS p), 0)
+    INTO own.base, own.drawn, own.newest;
+    PERFORM setval('"{{schema}}"."outbox_log_seq"', greatest(own.drawn, 1), own.drawn > 0);
+    SELECT greatest(own.moved, own.base + 1 - pg_snapshot_xmin(pg_current_snapshot())::text::bigint) INTO own.moved;
+    INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, seen)
+    VALUES (own.newest + 1, clock_timestamp(),
+        ROW(own.newest + 1, own.base + 1, own.base + 1, '{}'::bigint[], own.drawn)::"{{schema}}"."outbox_log_seen");
+    PERFORM "{{schema}}"."outbox_log_shift"(own.moved);
+    UPDATE "{{schema}}"."outbox_log_state" AS s SET system = (SELECT c.system_identifier FROM pg_control_system() AS c);
+    RETURN own.moved;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
+
+-- How far each lane is behind: in numbers that were drawn since its position, of which not all became messages for it,
+-- and in seconds since its oldest message was written that is not settled. It asks the log and not the ticks, so it is
+-- right while nobody ticks. A message of a batch that is settled in part counts until the batch ends.
+CREATE FUNCTION "{{schema}}"."outbox_log_lag"()
+RETURNS TABLE (subscription text, lane integer, numbers bigint, seconds double precision, parked bigint)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    RETURN QUERY
+    SELECT p.subscription, p.lane::integer,
+        CASE WHEN o.at IS NULL THEN 0
+            ELSE greatest((SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM "{{schema}}"."outbox_log_seq" AS q) - greatest((p.seen).seq, p.done), 1) END,
+        coalesce(extract(epoch FROM clock_timestamp() - o.at), 0)::float8,
+        (SELECT count(*) FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = p.subscription AND k.completed_at IS NULL)
+    FROM "{{schema}}"."outbox_log_position" AS p
+    JOIN "{{schema}}"."outbox_log_subscription" AS s ON s.name = p.subscription
+    CROSS JOIN LATERAL (
+        SELECT least((
+            SELECT m.created_at FROM "{{schema}}"."outbox_log" AS m
+            WHERE m.xid >= (p.seen).high
+              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
+              AND (s.headers IS NULL OR m.headers @> s.headers)
+            ORDER BY m.xid, m.seq LIMIT 1), (
+            SELECT min(m.created_at) FROM "{{schema}}"."outbox_log" AS m
+            WHERE m.xid = ANY ((p.seen).open)
+              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
+              AND (s.headers IS NULL OR m.headers @> s.headers))) AS at) AS o
+    ORDER BY p.subscription, p.lane;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_lag"() FROM PUBLIC;
