@@ -1354,6 +1354,8 @@ CREATE FUNCTION "{{schema}}"."outbox_log_parked_complete"(owner_token uuid, id u
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+DECLARE
+    told text;
 BEGIN
     IF ($1 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
@@ -1365,7 +1367,12 @@ BEGIN
             MESSAGE = 'id must not be NULL',
             HINT = 'Name the row that is completed.';
     END IF;
-    PERFORM FROM "{{schema}}"."outbox_log_parked_ack"($1, ARRAY[$2], true);
+    SELECT a.result INTO told FROM "{{schema}}"."outbox_log_parked_ack"($1, ARRAY[$2]) AS a;
+    IF told IS DISTINCT FROM 'done' THEN
+        RAISE EXCEPTION USING ERRCODE = 'TXL01', COLUMN = 'id',
+            MESSAGE = format('id is of a row that the claim does not hold: %s is %s', $2, told),
+            HINT = 'Roll back: another worker has such a row, or it has ended.';
+    END IF;
 END
 $txwork$;
 
@@ -1601,12 +1608,12 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'at',
             MESSAGE = 'at must be a time between the years 1 and 9999',
             HINT = 'Give the time, or call run_now.';
     END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."outbox_log_parked" AS t
@@ -1675,8 +1682,8 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     actor := left(nullif(actor, ''), 1024);
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."outbox_log_parked" AS t
@@ -1754,13 +1761,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'cancelled: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH changed AS (
     UPDATE "{{schema}}"."outbox_log_parked" AS t
@@ -1833,13 +1840,13 @@ BEGIN
             MESSAGE = 'ids must be an array of one dimension, of at most 10000 elements, of which none is NULL',
             HINT = 'Leave out NULL, and call once for each part of a longer array.';
     END IF;
-    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     IF ($2 IS NOT NULL) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'reason',
             MESSAGE = 'reason must not be NULL',
             HINT = 'Say why; an empty text says nothing.';
     END IF;
     reason := 'discarded: ' || CASE WHEN $2 = '' THEN 'no reason given' ELSE left($2, 1024) END;
+    PERFORM FROM "{{schema}}"."outbox_log_parked" AS t WHERE t.id = ANY ($1) ORDER BY t.id FOR NO KEY UPDATE;
     RETURN QUERY
 WITH hit AS (
 UPDATE "{{schema}}"."outbox_log_parked" AS t
@@ -2451,16 +2458,21 @@ BEGIN
         SELECT array_agg(CASE WHEN s.written THEN s.id ELSE NULL END ORDER BY s.ord) INTO holders
         FROM unnest(a13, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, written, alone) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, written, alone, ord);
-        FOR i IN
-            SELECT s.ord FROM unnest(a13, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, holders) WITH ORDINALITY
+        BEGIN
+            FOR i IN
+                SELECT s.ord FROM unnest(a13, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, holders) WITH ORDINALITY
             AS s (id, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, holders, ord)
             WHERE s.holders IS NULL ORDER BY s.ord
-        LOOP
-            SELECT w.* INTO one
-            FROM "{{schema}}"."outbox_log_parked_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i]) AS w;
-            holders[i] := one.id;
-            written[i] := NOT one.duplicate;
-        END LOOP;
+            LOOP
+                SELECT w.* INTO one
+                FROM "{{schema}}"."outbox_log_parked_enqueue"(a1[i], a2[i], a3[i], a4[i], a5[i], a6[i], a7[i], a8[i], a9[i], a10[i], a11[i], a12[i], a13[i]) AS w;
+                holders[i] := one.id;
+                written[i] := NOT one.duplicate;
+            END LOOP;
+        EXCEPTION WHEN invalid_parameter_value THEN -- what only the function for one row checks
+            RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'rows',
+                MESSAGE = format('rows has a wrong element %s: %s', i, SQLERRM), HINT = 'Fields are subscription, message_id, seq, appended_at, topic, payload, payload_text, payload_base64, key, ordered, on_failure, scheduled_at, headers, max_attempts, id; a payload is in one of its fields.';
+        END;
     END IF;
     RETURN QUERY
     SELECT s.ord::integer, s.id, NOT s.written, false
@@ -2875,6 +2887,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
+    END IF;
+    IF ($3 IS NULL OR $3 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
+            MESSAGE = 'retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN interval '0' AND interval '87600 hours') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed_retention',
+            MESSAGE = 'failed_retention must be between 0 and 87600 hours',
+            HINT = 'NULL keeps all rows.';
     END IF;
     more := false;
     crowded := false;
