@@ -124,7 +124,6 @@ func TestRolesOfALog(t *testing.T) {
 		{"worker", slices.Concat(write, consume, read), change},
 		{"viewer", read, slices.Concat(write, consume, change)},
 		{"operator", read, slices.Concat(write, consume, change)},
-		{"owner", []string{"CALL outbox_log_trim()"}, nil},
 	} {
 		pool := as(c.role)
 		if c.role == "producer" || c.role == "worker" {
