@@ -124,6 +124,7 @@ func TestRolesOfALog(t *testing.T) {
 		{"worker", slices.Concat(write, consume, read), change},
 		{"viewer", read, slices.Concat(write, consume, change)},
 		{"operator", read, slices.Concat(write, consume, change)},
+		{"owner", slices.Concat(write, read, change[1:]), nil}, // to whom messages are unchangeable, too
 	} {
 		pool := as(c.role)
 		if c.role == "producer" || c.role == "worker" {

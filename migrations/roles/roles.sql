@@ -71,8 +71,8 @@ BEGIN
             {{.Literals .Relations}}
         ]::regclass[]) AND c.relowner <> '{{.Role "owner"}}'::regrole
           -- the sequence of an identity column has its table's owner
-          AND NOT EXISTS (SELECT FROM pg_depend AS d
-            WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i')
+          AND NOT (c.relkind = 'S' AND EXISTS (SELECT FROM pg_depend AS d
+            WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i'))
         UNION ALL
         SELECT format('ALTER ROUTINE %s OWNER TO {{.Role "owner"}}', p.oid::regprocedure)
         FROM pg_proc AS p
