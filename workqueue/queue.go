@@ -123,8 +123,9 @@ func (q *Queue) purge(ctx context.Context, stmt conn.Statement, state string, ag
 	return len(deleted), err
 }
 
-// NextWakeAt tells the first due time of a Ready row or the first end of a lease, whichever is earlier.
-// It is nil when the table holds no live row.
+// NextWakeAt tells the first due time of a Ready row, the first end of a lease, or the first end of the rest of a topic
+// with a row for a probe, whichever is earliest. It is nil when there is none of them: rows of paused topics, and rows
+// that wait for a key or a join, wake nobody.
 func (q *Queue) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	return q.wake(ctx, q.table.statements.nextWake, nil)
 }
