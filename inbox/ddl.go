@@ -61,6 +61,11 @@ func (view) RefusesKey() string {
 	return strings.Join(append(checks, hash), "\n    ")
 }
 
+// Hash is the hash of what the function begin is given.
+func (view) Hash() string {
+	return strings.NewReplacer("@source", "$2", "@body_hash", "$4", "@payload", "$5", "@topic", "$7").Replace(sqlHash)
+}
+
 // RefusesRetention refuses a retention that is none: a row without a retention would never be a tombstone.
 func (view) RefusesRetention() string {
 	return sqltext.RefuseUnless("$2 >= interval '0'", "retention", "must not be negative or NULL",

@@ -104,8 +104,8 @@
 //
 // # Other languages
 //
-// The function inbox_begin(consumer, source, message_id [, body_hash, payload, id]) is Begin: it returns the answer
-// (processed, duplicate, in_progress, hash_mismatch), the row that holds the key, and the status of that row.
+// The function inbox_begin(consumer, source, message_id [, body_hash, payload, id, topic]) is Begin: it returns the
+// answer (processed, duplicate, in_progress, hash_mismatch), the row that holds the key, and the status of that row.
 // inbox_strip(max_rows [, retention]) removes payloads. The role needs EXECUTE on these functions, also if it is used
 // by a Go program.
 package inbox

@@ -32,6 +32,7 @@ type topicQuestion struct {
 	busy       []string
 	looksAside bool // it also asks for topics with rows aside
 	anybody    bool // it is no worker's: the claim itself looks for such topics, and there is room for all
+	changes    int  // of topicState, when it was asked
 
 	paused   int
 	more     bool // rows may be left that could have been claimed

@@ -78,12 +78,13 @@ func (c *claimer) ask(ctx context.Context, req *claimRequest) ([]*claimedRow, er
 type topicState struct {
 	flow *flow.Buffer[*delivery] // of the worker; nil in a drain, where topics have no shares
 
-	mu     sync.Mutex
-	paused bool          // a topic was, at the last answer
-	asked  time.Time     // the last answer
-	look   time.Time     // when to look again for topics with rows aside
-	took   time.Duration // by the last claim that looked
-	open   []openTopic
+	mu      sync.Mutex
+	changes int           // how often the state of a topic may have changed
+	paused  bool          // a topic was, at the last answer
+	asked   time.Time     // the last answer
+	look    time.Time     // when to look again for topics with rows aside
+	took    time.Duration // by the last claim that looked
+	open    []openTopic
 
 	resting map[string]struct{} // topics whose destinations are unavailable
 	again   time.Time           // when the first of them may be probed; zero: it is not known
@@ -93,6 +94,7 @@ type topicState struct {
 func (s *topicState) changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changes++
 	s.asked, s.look = time.Time{}, time.Time{}
 }
 
@@ -131,7 +133,7 @@ func (s *topicState) question(limit int) *topicQuestion {
 	if !s.paused && len(s.open) == 0 && len(stuck) == 0 && now.Sub(s.asked) < askEvery {
 		return nil
 	}
-	q := &topicQuestion{looksAside: !now.Before(s.look), again: -1}
+	q := &topicQuestion{looksAside: !now.Before(s.look), again: -1, changes: s.changes}
 	for topic := range stuck {
 		q.busy = append(q.busy, topic)
 	}
@@ -160,6 +162,9 @@ func (s *topicState) learn(q *topicQuestion, took time.Duration) {
 	if q.looksAside {
 		cost := min(took, s.took) // one may have been slow for another reason
 		s.took, s.look = took, now.Add(min(max(askEvery, sweepShare*cost), lookForTopicsEvery))
+	}
+	if q.changes != s.changes { // after the claim had looked, perhaps
+		s.asked, s.look = time.Time{}, time.Time{}
 	}
 	for i, o := range q.open {
 		n := 0

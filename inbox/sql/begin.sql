@@ -10,15 +10,16 @@
 -- A caller that gets 'processed' holds the key until its transaction ends. If its process freezes, the server ends the
 -- session: this function bounds the idle time of the transaction, unless the session has a bound already.
 --
--- A payload without a hash has its own, as receive makes it: another content under the same id must not pass for a
--- duplicate.
+-- A payload without a hash has that which receive makes of it and the topic: another content under the same id must not
+-- pass for a duplicate. The topic is not stored.
 --
 -- Two keys with the same hash exclude each other, too. The answer 'in_progress' is wrong then, but harmless. The plan
 -- settings are for the look-up: its plan is cached, and may be made while the table is empty.
 CREATE FUNCTION {{.Function "begin"}}(
     consumer text, source text, message_id text,
     body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL,
-    id uuid DEFAULT NULL
+    id uuid DEFAULT NULL,
+    topic text DEFAULT NULL
 ) RETURNS TABLE (answer text, holder uuid, holder_status integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -34,7 +35,7 @@ DECLARE
     inserted boolean;
 BEGIN
     {{.RefusesKey}}
-    $4 := coalesce($4, sha256($5));
+    $4 := {{.Hash}};
     IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY[{{.NameLiteral}}, $1, $2, $3]::text COLLATE "C", 0)) THEN
         RETURN QUERY SELECT busy, nobody, 1;
         RETURN;

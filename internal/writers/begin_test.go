@@ -44,9 +44,18 @@ func TestAMessageIsBegunInSQL(t *testing.T) {
 	inSQL("go", ", payload => 'one'", "duplicate")
 	inSQL("go", ", sha256('one')", "duplicate")
 	inSQL("go", ", payload => 'two'", "hash_mismatch")
+	f.ok(workqueue.InTx(t.Context(), f.db.Pool, func(tx workqueue.Tx) error {
+		_, err := box.Receive(t.Context(), tx, inbox.Message{Consumer: "c", Source: "s", MessageID: "topic",
+			Topic: "placed", Payload: []byte("one")})
+		return err
+	}))
+	inSQL("topic", ", payload => 'one', topic => 'placed'", "in_progress")
+	inSQL("topic", ", payload => 'one', topic => 'paid'", "hash_mismatch")
+	inSQL("source", ", payload => 'one', topic => 's'", "processed")
+	inSQL("source", ", payload => 'one', topic => ''", "duplicate")
 	if n := ask[int](f, "SELECT count(*) FROM txwork.inbox WHERE body_hash = sha256('one') AND payload = 'one' "+
-		"AND substr(id::text, 15, 1) = '7'"); n != 2 {
-		t.Errorf("%d rows have the content and a hash of it, want 2", n)
+		"AND substr(id::text, 15, 1) = '7'"); n != 3 {
+		t.Errorf("%d rows have the content and a hash of it, want 3", n)
 	}
 	_, err = f.db.Pool.Exec(t.Context(), f.in("SELECT txwork.inbox_begin('c', 's', 'short', 'hash')"))
 	var e *pgconn.PgError

@@ -9,15 +9,19 @@ FROM (
     WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now())
     {{- if .HasTopics}}
     UNION ALL
-    (SELECT min(CASE WHEN f.state = 'ended' OR {{.RestIsOver "p" "now()"}} THEN now() ELSE p.rests_until END)
+    (SELECT min(greatest(
+        CASE WHEN f.state = 'ended' OR {{.RestIsOver "p" "now()"}} THEN now() ELSE p.rests_until END, n.due_at))
     FROM {{.Function "topic"}} AS p
     CROSS JOIN LATERAL (SELECT {{template "found_out" .}} AS state) AS f
+    CROSS JOIN LATERAL (
+        SELECT r.due_at
+        FROM {{.Table}} AS r
+        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
+            {{- range .TopicLane}} AND r.{{.Quoted}} = p.{{.Quoted}}{{end}} AND {{.TopicOf "r"}} = p.topic
+        ORDER BY {{.AsideOrder "r"}}
+        LIMIT 1) AS n
     WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND f.state <> 'runs'
-      AND NOT ({{.HidesTopics}})
-      AND EXISTS (
-        SELECT FROM {{.Table}} AS r
-        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0 AND r.due_at <= now()
-            {{- range .TopicLane}} AND r.{{.Quoted}} = p.{{.Quoted}}{{end}} AND {{.TopicOf "r"}} = p.topic))
+      AND NOT ({{.HidesTopics}}))
     UNION ALL
     (WITH RECURSIVE has AS (
         (SELECT {{range .TopicLane}}r.{{.Quoted}}, {{end}}{{.TopicOf "r"}} AS topic, r.due_at
