@@ -72,6 +72,7 @@ func TestMendingALogKeepsItsShift(t *testing.T) {
 	for _, harm := range []string{
 		"ALTER TABLE outbox_log DROP CONSTRAINT outbox_log_own_xid", "ALTER TABLE outbox_log ALTER COLUMN xid DROP DEFAULT",
 		"DROP TRIGGER outbox_log_guard ON outbox_log", "ALTER TABLE outbox_log ALTER COLUMN xid SET DEFAULT 1",
+		"DROP TABLE outbox_log_state",
 	} {
 		exec(t, db.Pool, harm)
 		found, err := m.Differences(t.Context())
@@ -85,6 +86,9 @@ func TestMendingALogKeepsItsShift(t *testing.T) {
 		exec(t, db.Pool, "INSERT INTO outbox_log (topic, payload) VALUES ('t', '')")
 		if n := value[int](t, db.Pool, "SELECT count(*) FROM outbox_log WHERE xid <= 98765432109"); n > 0 {
 			t.Errorf("%s: ids began again", harm)
+		}
+		if !value[bool](t, db.Pool, "SELECT count(*) = 1 AND min(shift) = 98765432109 FROM outbox_log_state") {
+			t.Errorf("%s: the state has another shift, or none", harm)
 		}
 	}
 }

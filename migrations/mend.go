@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/mark"
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // A mender writes the DDL that repairs a schema, so that it is as the migrations make it.
@@ -179,7 +180,20 @@ func (m mender) createTable(o object) []string {
 	if o.Facts[coreVersion]+o.Facts[version] != "" {
 		statements = append(statements, m.comment(o)...)
 	}
+	if o.Name == logTable+"_state" {
+		statements = append(statements, m.restate())
+	}
 	return statements
+}
+
+// restate writes the row of a log's state, which was lost with its table: without it, no tick is made. The log has the
+// shift in a default, too.
+func (m mender) restate() string {
+	return fmt.Sprintf(`INSERT INTO %s (shift) SELECT coalesce((
+    SELECT substring(pg_get_expr(d.adbin, d.adrelid) FROM '[+] ''?([0-9]+)')::bigint
+    FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+    WHERE d.adrelid = to_regclass(%s) AND a.attname = 'xid'), 0);`,
+		m.name(logTable+"_state"), postgres.Literal(m.name(logTable)))
 }
 
 // identify sets the replica identity of a table without a primary key, by which subscribers find deleted rows.

@@ -66,8 +66,8 @@
 // # A log
 //
 // With [Options].Storage set to [Log], a message is written once, for any number of subscriptions, and never updated.
-// Writing is the same; what a log does not do is refused by name. Its tables are those of the domain log of package
-// migrations, which a schema has only if it is named.
+// Writing is the same. What a log does not do is refused by name, and [Log] says what it does otherwise. Its tables are
+// those of the domain log of package migrations, which a schema has only if it is named.
 //
 // # Joins
 //

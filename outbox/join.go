@@ -51,7 +51,7 @@ type Started struct {
 // is unchanged. After any other error, roll the transaction back. One call takes at most [workqueue.MaxBatch] steps;
 // [join.Joins.Add] adds more.
 func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
-	if err := cmp.Or(o.refuses("join"), j.check()); err != nil {
+	if err := cmp.Or(o.refuses("join", "Write the messages with EnqueueMany"), j.check()); err != nil {
 		return Started{}, err
 	}
 	n := len(j.Steps)

@@ -41,13 +41,10 @@ func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqu
 			return nil, &workqueue.ItemError{Item: "message", Index: i, Count: len(b.msgs), Err: err}
 		}
 	}
-	if len(b.msgs) == 0 {
-		return nil, nil
-	}
 	var keys []string
 	for i := range b.msgs {
-		if o.byKey(&b.msgs[i]) != nil {
-			keys = append(keys, b.msgs[i].Key)
+		if key := b.msgs[i].Key; o.ordering == PerKey && key != "" {
+			keys = append(keys, key)
 		}
 	}
 	queue := o.messages.In(tx)

@@ -115,7 +115,7 @@ func (f *fixture) expectLogged(want []outbox.Message, ids []uuid.UUID) {
 	}
 }
 
-// The trace of the producer travels in the headers, and telemetry is told of each message once.
+// Telemetry is told of each message once. TestTheTraceTravelsInTheHeaders looks at the headers.
 func TestALogIsToldOf(t *testing.T) {
 	t.Parallel()
 	var events []workqueue.Event
@@ -162,10 +162,9 @@ func TestWritersOfAKeyTakeTurnsInALog(t *testing.T) {
 				if ordering == outbox.Unordered {
 					receive(t, done)
 				} else {
-					f.until("the second writer waits", func() bool {
-						return f.count("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' "+
-							"AND pid IN (SELECT pid FROM pg_stat_activity WHERE application_name = (SELECT "+
-							"current_setting('application_name')))") > 0
+					f.until("the second writer waits for the first", func() bool {
+						return f.count("SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))",
+							int32(first.Conn().PgConn().PID())) > 0
 					})
 				}
 				if err := first.Commit(t.Context()); err != nil {
@@ -246,6 +245,65 @@ func TestWhatALogDoesNotDo(t *testing.T) {
 	_, err = f.box.Enqueue(t.Context(), nil, outbox.Message{Topic: "t"})
 	if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), "transaction") {
 		t.Errorf("without a transaction: %v", err)
+	}
+}
+
+// A payload may be as large as the options say, in each way in which messages are written.
+func TestALogTakesWhatTheOptionsSay(t *testing.T) {
+	t.Parallel()
+	const limit = outbox.DefaultMaxPayload + 1
+	f := newLog(t, func(o *outbox.Options) { o.Ordering, o.MaxPayload = outbox.PerKey, limit })
+	large := func(key string) outbox.Message {
+		return outbox.Message{Topic: "t", Key: key, Payload: make([]byte, limit)}
+	}
+	for _, msgs := range [][]outbox.Message{{large("")}, {large("k")}, {large(""), large("k")}} {
+		f.enqueue(msgs...)
+	}
+	f.inTx(func(tx pgx.Tx) error {
+		m := large("k")
+		m.Payload = append(m.Payload, 0)
+		if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), m); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("one byte more: %v", err)
+		}
+		return nil
+	})
+}
+
+// A message that the table does not store is an error, in each way in which messages are written.
+func TestALogThatStoresNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	f := newLog(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
+	f.exec("CREATE FUNCTION " + f.DB.Schema + ".swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+	f.exec("CREATE TRIGGER swallow BEFORE INSERT ON " + f.table + " FOR EACH ROW EXECUTE FUNCTION " + f.DB.Schema +
+		".swallow()")
+	for _, msgs := range [][]outbox.Message{{{Topic: "t"}}, {{Topic: "t", Key: "k"}}, numbered(2)} {
+		err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
+			_, err := f.box.EnqueueMany(t.Context(), workqueue.Pgx(tx), msgs...)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "suppress") {
+			t.Errorf("%d messages: %v", len(msgs), err)
+		}
+	}
+}
+
+// A call that would take more than its share of the server's locks takes none, and leaves its transaction as it was.
+func TestALogTakesABoundedNumberOfKeysAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newLog(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
+	msgs := numbered(20_000)
+	for i := range msgs {
+		msgs[i].Key = fmt.Sprint(i)
+	}
+	f.inTx(func(tx pgx.Tx) error {
+		_, err := f.box.EnqueueMany(t.Context(), workqueue.Pgx(tx), msgs...)
+		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), "20000 different values") {
+			t.Errorf("20,000 keys: %v", err)
+		}
+		return nil
+	})
+	if n := f.messages(); n != 0 {
+		t.Errorf("%d messages were written", n)
 	}
 }
 

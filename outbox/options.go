@@ -57,7 +57,8 @@ type Options struct {
 	// [Outbox.Unblock] gives it up.
 	OnFailure keyed.Policy
 
-	// Storage is how messages are kept. Default: [Rows].
+	// Storage is how messages are kept. [Log] refuses MaxAttempts, Retry, Retention, FailedRetention, DeleteDone and
+	// OnFailure. Default: [Rows].
 	Storage Storage
 
 	// Telemetry receives spans, metrics, logs and events.

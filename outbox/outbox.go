@@ -38,7 +38,10 @@ func Open(o Options) (*Outbox, error) {
 		box.codec = codec.JSON{}
 	}
 	if o.Storage == Log {
-		return box, box.openLog(o, spec)
+		if err := box.openLog(o, spec); err != nil {
+			return nil, err
+		}
+		return box, nil
 	}
 	if box.table, err = workqueue.Open(spec, o.Telemetry); err != nil {
 		return nil, err
@@ -50,7 +53,8 @@ func Open(o Options) (*Outbox, error) {
 	return box, nil
 }
 
-// DDL is like the function [DDL], with the options of this Outbox, or like [LogDDL].
+// DDL is like the function [DDL], with the options of this Outbox. For a log it is like [LogDDL], which depends on no
+// option but the schema.
 func (o *Outbox) DDL() (up, down string, err error) {
 	if o.log != nil {
 		return LogDDL(o.table.Spec().Schema)

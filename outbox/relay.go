@@ -47,7 +47,7 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) 
 	if o == nil {
 		return nil, validate.Errorf("outbox", "is nil")
 	}
-	if err := o.refuses("relay of rows"); err != nil {
+	if err := o.refuses("relay of rows", "Read its subscriptions through the SQL functions of the log"); err != nil {
 		return nil, err
 	}
 	opts.ClaimLimit = cmp.Or(opts.ClaimLimit, DefaultClaimLimit)

@@ -14,12 +14,18 @@ const (
 	// Rows keeps a message as a row, which is claimed, settled and retried by itself. A message has one destination.
 	Rows Storage = iota
 
-	// Log writes a message once and never updates it, and any number of subscriptions read it. A message costs its
-	// producer the same however many there are, and a subscription that is slow or away costs the others nothing.
+	// Log writes a message once and never updates it, and any number of subscriptions read it. What a message costs its
+	// producer does not depend on how many there are. Each has a position of its own, so none waits for another, but
+	// messages are kept until all have passed them.
 	//
 	// Its tables are made by `txwork migrate up --domain log`, which is the domain migrations.Log: a schema has them
 	// only where they are named. Enqueue is the same, with the order of a key. What a log cannot do is refused by name:
-	// joins, dedup keys, and times, attempts and backoffs of single messages.
+	// joins, pauses of topics, dedup keys, and times, attempts and backoffs of single messages.
+	//
+	// Two things differ without an error. Ids are not unique: a message with the [Message].ID of an earlier one is
+	// written, too. And in each subscription, whatever the [Ordering], a message that failed holds up those behind it
+	// with the same [Message].Key, and a dead letter blocks the key until it is redriven or deleted, or
+	// [Outbox.Unblock] gives it up.
 	//
 	// Subscriptions are read through the SQL functions of the log; package outbox has no relay for them yet.
 	Log
@@ -59,16 +65,23 @@ func (o Options) checkStorage() error {
 }
 
 // onLog refuses what only rows have.
-func onLog(what string) error {
-	return validate.Errorf(what, "is not possible with Storage Log: Leave it out, or use Rows")
+func onLog(what string) error { return onLogDo(what, "Leave it out") }
+
+func onLogDo(what, instead string) error {
+	return validate.Errorf(what, "is not possible with Storage Log: %s, or use Rows", instead)
 }
 
-// refuses refuses what only rows have, if the outbox is a log.
-func (o *Outbox) refuses(what string) error {
+// refuses refuses what only rows have, if the outbox is a log, and says what to do instead.
+func (o *Outbox) refuses(what, instead string) error {
 	if o.log == nil {
 		return nil
 	}
-	return onLog(what)
+	return onLogDo(what, instead)
+}
+
+// refusesPause is for topics, which are paused in a table that has rows only.
+func (o *Outbox) refusesPause() error {
+	return o.refuses("pause of a topic", "Set the column paused of a subscription")
 }
 
 // checkLogged refuses a message that asks for what a log does not have.

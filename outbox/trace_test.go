@@ -62,11 +62,23 @@ func TestTheHandlersSpanIsLinkedToTheProducers(t *testing.T) {
 
 func TestTheTraceTravelsInTheHeaders(t *testing.T) {
 	t.Parallel()
-	provider := sdktrace.NewTracerProvider()
-	f := newOutbox(t, func(o *outbox.Options) { o.Telemetry.TracerProvider = provider })
+	for storage, open := range map[outbox.Storage]func(*testing.T, ...func(*outbox.Options)) *fixture{
+		outbox.Rows: newOutbox, outbox.Log: newLog,
+	} {
+		t.Run(storage.String(), func(t *testing.T) {
+			t.Parallel()
+			provider := sdktrace.NewTracerProvider()
+			f := open(t, func(o *outbox.Options) { o.Telemetry.TracerProvider = provider })
+			f.expectTraces(provider)
+		})
+	}
+}
+
+func (f *fixture) expectTraces(provider trace.TracerProvider) {
+	f.Helper()
 	const own = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
 	f.inTx(func(tx pgx.Tx) error {
-		ctx, span := provider.Tracer("test").Start(t.Context(), "request")
+		ctx, span := provider.Tracer("test").Start(f.Context(), "request")
 		defer span.End()
 		enqueued, err := f.box.EnqueueMany(ctx, workqueue.Pgx(tx),
 			outbox.Message{Topic: "a", Headers: map[string]string{"own": "header"}},
@@ -82,9 +94,9 @@ func TestTheTraceTravelsInTheHeaders(t *testing.T) {
 			}
 			switch parent := headers["traceparent"]; {
 			case i == 0 && (headers["own"] != "header" || parent == ""):
-				t.Errorf("headers are %v, want the trace beside the message's own", headers)
+				f.Errorf("headers are %v, want the trace beside the message's own", headers)
 			case i == 1 && parent != own:
-				t.Errorf("traceparent is %s, want the message's own", parent)
+				f.Errorf("traceparent is %s, want the message's own", parent)
 			}
 		}
 		return nil

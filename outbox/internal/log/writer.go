@@ -3,6 +3,7 @@ package log
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -30,6 +31,7 @@ type Session interface {
 
 // A Writer writes messages to the log of a schema.
 type Writer struct {
+	name                  string // of the log, for messages
 	one, turn, many, lock string
 }
 
@@ -37,8 +39,8 @@ type Writer struct {
 func NewWriter(schema string) *Writer {
 	v := view{schema: cmp.Or(schema, workqueue.DefaultSchema)}
 	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
-	return &Writer{one: statement("append_one"), turn: statement("append_turn"), many: statement("append_many"),
-		lock: statement("append_lock")}
+	return &Writer{name: v.Name(), one: statement("append_one"), turn: statement("append_turn"),
+		many: statement("append_many"), lock: statement("append_lock")}
 }
 
 // Lock takes the locks of the writers of keys, in one order, until the transaction ends.
@@ -46,8 +48,8 @@ func (w *Writer) Lock(ctx context.Context, s Session, keys []string) error {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	n, err := s.Exec(ctx, w.lock, keys)
 	if err == nil && n == 0 {
-		return validate.Errorf("key", "has %d different values: more than the locks that the server has for one "+
-			"transaction: write them in several transactions", len(keys))
+		return validate.Errorf("key", "has %d different values, and each holds one of the locks that the whole server "+
+			"shares: Write fewer in one transaction, or raise max_locks_per_transaction", len(keys))
 	}
 	return err
 }
@@ -55,13 +57,22 @@ func (w *Writer) Lock(ctx context.Context, s Session, keys []string) error {
 // Append writes messages in their order. A single one that takes turns takes the lock of its key's writers itself;
 // those of others are held already.
 func (w *Writer) Append(ctx context.Context, s Session, takesTurns bool, messages []Message) error {
+	n, err := w.append(ctx, s, takesTurns, messages)
+	if err == nil && n != int64(len(messages)) {
+		return fmt.Errorf("txwork: %s took %d messages and stored %d: does a trigger or a rule of the table suppress "+
+			"them?", w.name, len(messages), n)
+	}
+	return err
+}
+
+// append returns how many messages the table has stored.
+func (w *Writer) append(ctx context.Context, s Session, takesTurns bool, messages []Message) (int64, error) {
 	if len(messages) == 1 {
 		m, statement := messages[0], w.one
 		if takesTurns {
 			statement = w.turn
 		}
-		_, err := s.Exec(ctx, statement, m.ID, m.Topic, m.Key, m.Headers, given(m.Payload))
-		return err
+		return s.Exec(ctx, statement, m.ID, m.Topic, m.Key, m.Headers, given(m.Payload))
 	}
 	ids := make([]uuid.UUID, len(messages))
 	topics, keys := make([]string, len(messages)), make([]string, len(messages))
@@ -69,8 +80,7 @@ func (w *Writer) Append(ctx context.Context, s Session, takesTurns bool, message
 	for i, m := range messages {
 		ids[i], topics[i], keys[i], headers[i], payloads[i] = m.ID, m.Topic, m.Key, m.Headers, given(m.Payload)
 	}
-	_, err := s.Exec(ctx, w.many, ids, topics, keys, headers, payloads)
-	return err
+	return s.Exec(ctx, w.many, ids, topics, keys, headers, payloads)
 }
 
 // given is a payload of which nil is an empty one.

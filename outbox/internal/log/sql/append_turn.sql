@@ -1,2 +1,9 @@
--- Writes a message under the lock of its key's writers, in one round trip.
-SELECT {{.Named "append"}}($2::text, $5::bytea, $3::text, $4::text::jsonb, $1::uuid)
+-- Writes a message under the lock of its key's writers, in one round trip: the row is made of what has the lock, so its
+-- number is drawn under it. It is no call of the function append, which refuses payloads beyond the default limit,
+-- whatever the options of the outbox say, and of which the server would count one row even if the table took none.
+WITH turn AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock({{.WriterLock "$3::text"}})
+)
+INSERT INTO {{.Log}} (id, topic, key, headers, payload)
+SELECT $1::uuid, $2::text, $3::text, $4::text::jsonb, $5::bytea
+FROM turn
