@@ -237,7 +237,8 @@ $txwork$;
 --     1  a row that it claimed
 --     2  a row that it claimed from the lane of a topic, with its place there; n is 1 if it probes the destination
 --     3  in which lane of the arguments, by its number, it has come to which place
---     4  if it asks: a topic that is neither paused nor rests and has rows aside
+--     4  a topic that is neither paused nor rests and has rows aside: each one if it asks, or else one that this claim
+--        has found to be available again
 --     5  such a topic, and how many of its rows were set aside
 --     6  a topic that rests, and in how many milliseconds a claim may take a probe, unless one is under way then; none
 --        if it could take one now, and there is no row for it
@@ -505,11 +506,9 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
         is_more := true;
     END IF;
 
-    IF own.asks THEN
-        RETURN QUERY
-        SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox"
-        FROM unnest(own.opened) AS u (topic);
-    END IF;
+    RETURN QUERY
+    SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."outbox"
+    FROM unnest(CASE WHEN own.asks THEN own.opened ELSE own.free END) AS u (topic);
     IF cardinality(own.put_aside) > 0 THEN
         RETURN QUERY
         WITH moved AS (

@@ -253,7 +253,8 @@ $txwork$;
 --     1  a row that it claimed
 --     2  a row that it claimed from the lane of a topic, with its place there; n is 1 if it probes the destination
 --     3  in which lane of the arguments, by its number, it has come to which place
---     4  if it asks: a topic that is neither paused nor rests and has rows aside
+--     4  a topic that is neither paused nor rests and has rows aside: each one if it asks, or else one that this claim
+--        has found to be available again
 --     5  such a topic, and how many of its rows were set aside
 --     6  a topic that rests, and in how many milliseconds a claim may take a probe, unless one is under way then; none
 --        if it could take one now, and there is no row for it
@@ -528,11 +529,9 @@ SELECT c.ctid, c.held, l.ord::integer AS ord, c.due_at, c.id
         is_more := true;
     END IF;
 
-    IF own.asks THEN
-        RETURN QUERY
-        SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox"
-        FROM unnest(own.opened) AS u (topic);
-    END IF;
+    RETURN QUERY
+    SELECT 4::smallint, u.topic, NULL::integer, NULL::integer, NULL::timestamptz, NULL::uuid, NULL::"{{schema}}"."inbox"
+    FROM unnest(CASE WHEN own.asks THEN own.opened ELSE own.free END) AS u (topic);
     IF cardinality(own.put_aside) > 0 THEN
         RETURN QUERY
         WITH moved AS (
@@ -3818,15 +3817,16 @@ EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
 -- A caller that gets 'processed' holds the key until its transaction ends. If its process freezes, the server ends the
 -- session: this function bounds the idle time of the transaction, unless the session has a bound already.
 --
--- A payload without a hash has its own, as receive makes it: another content under the same id must not pass for a
--- duplicate.
+-- A payload without a hash has that which receive makes of it and the topic: another content under the same id must not
+-- pass for a duplicate. The topic is not stored.
 --
 -- Two keys with the same hash exclude each other, too. The answer 'in_progress' is wrong then, but harmless. The plan
 -- settings are for the look-up: its plan is cached, and may be made while the table is empty.
 CREATE FUNCTION "{{schema}}"."inbox_begin"(
     consumer text, source text, message_id text,
     body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL,
-    id uuid DEFAULT NULL
+    id uuid DEFAULT NULL,
+    topic text DEFAULT NULL
 ) RETURNS TABLE (answer text, holder uuid, holder_status integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -3863,7 +3863,7 @@ BEGIN
             MESSAGE = 'body_hash must have 32 bytes',
             HINT = 'NULL is that of the payload, or none without a payload.';
     END IF;
-    $4 := coalesce($4, sha256($5));
+    $4 := coalesce($4, CASE WHEN coalesce(nullif($7, ''), $2) = $2 THEN sha256($5) ELSE sha256(convert_to($7, 'UTF8') || sha256($5)) END);
     IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY['{{schema}}.inbox', $1, $2, $3]::text COLLATE "C", 0)) THEN
         RETURN QUERY SELECT busy, nobody, 1;
         RETURN;

@@ -101,11 +101,8 @@ func (v view) FoldLock() string {
 	return fmt.Sprintf("hashtextextended('%s.%s key_fold', 0)", v.schema, v.table)
 }
 
-// MaxTurns is how many ordered keys one transaction may write: a quarter of the server's shared lock table.
-func (view) MaxTurns() string {
-	return "current_setting('max_locks_per_transaction')::integer" +
-		" * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4"
-}
+// MaxTurns is how many ordered keys one transaction may write.
+func (view) MaxTurns() string { return sqltext.MaxTurns }
 
 // maxPlace is the greatest place that a row may be written with. As many again are left for the rows behind it.
 const maxPlace = 1 << 62

@@ -92,8 +92,19 @@ func (view) SlotSeconds() float64 { return slot.Seconds() }
 
 func (view) NewID() string  { return sqltext.NewID }
 func (view) BatchSize() int { return batchSize }
-func (view) MaxTicks() int  { return maxTicks }
-func (view) MaxError() int  { return maxError }
+
+// MaxTurns is how many keys one transaction may write.
+func (view) MaxTurns() string { return sqltext.MaxTurns }
+
+// QualifiedTurns is MaxTurns for a function without a search_path of its own, which would be set for each statement.
+func (view) QualifiedTurns() string {
+	operators := strings.NewReplacer(" * ", " OPERATOR(pg_catalog.*) ", " + ", " OPERATOR(pg_catalog.+) ",
+		" / ", " OPERATOR(pg_catalog./) ")
+	return operators.Replace(sqltext.Qualified(sqltext.MaxTurns))
+}
+
+func (view) MaxTicks() int { return maxTicks }
+func (view) MaxError() int { return maxError }
 
 // Blocks is the condition that a parked message keeps others of its key from being handed out: it has not ended, or it
 // is a dead letter that blocks its key.

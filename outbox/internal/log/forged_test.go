@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/sqltext"
 )
 
 // A row whose id or number is not its writer's would never be in a batch, or would hide others.
@@ -93,4 +94,25 @@ func TestLargeNumbers(t *testing.T) {
 	if xid := value[int64](f, f.Pool, "SELECT min(xid) FROM "+f.name); xid <= math.MaxUint32 {
 		t.Errorf("the least id is %d: it has no more than 32 bits", xid)
 	}
+}
+
+// A transaction that writes one keyed message after another is refused before it has taken the locks of the whole
+// server. One statement in 500 looks.
+func TestATransactionWritesABoundedNumberOfKeys(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	tx := f.begin()
+	f.exec(tx, "SELECT pg_advisory_xact_lock(g) FROM generate_series(1, 1 + "+sqltext.MaxTurns+") AS g")
+	_, err := tx.Exec(f.Context(), "SELECT "+f.name+"_append('topic', 'x'::bytea) FROM generate_series(1, 20000)")
+	f.refused("a transaction with too many locks", err, "54000")
+}
+
+// A message that was not stored is not taken for one that was.
+func TestAMessageThatIsSuppressed(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.exec(f.Pool, `CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+	f.exec(f.Pool, "CREATE TRIGGER swallow BEFORE INSERT ON "+f.name+" FOR EACH ROW EXECUTE FUNCTION swallow()")
+	_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_append('topic', 'x'::bytea)")
+	f.refused("a message that a trigger suppresses", err, "55000")
 }

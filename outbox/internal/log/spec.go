@@ -61,6 +61,7 @@ func ParkedSpec(schema string) workqueue.Spec {
 		Sweeps:    []string{keyed.SweepSuffix},
 		Folds:     []workqueue.Fold{keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
+		Writer:    workqueue.Writer{None: true}, // settle writes them
 
 		MaxAttempts: MaxAttempts,
 		MaxLost:     workqueue.DefaultMaxLost,

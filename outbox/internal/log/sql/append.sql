@@ -13,6 +13,10 @@ BEGIN
         PERFORM pg_advisory_xact_lock({{.WriterLock "$3"}});
     END IF;
     INSERT INTO {{.Log}} (id, topic, key, headers, payload) VALUES ($5, $1, nullif($3, ''), $4, $2);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{.Name}} took a message and stored none: does a trigger, a rule or a policy suppress it?';
+    END IF;
     RETURN $5;
 END
 $txwork$;

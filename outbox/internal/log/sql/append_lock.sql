@@ -5,5 +5,4 @@ WITH k AS MATERIALIZED (
 )
 SELECT pg_advisory_xact_lock(k.lock)
 FROM k
-WHERE (SELECT count(*) FROM k) <= current_setting('max_locks_per_transaction')::integer
-    * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4
+WHERE (SELECT count(*) FROM k) <= {{.MaxTurns}}
