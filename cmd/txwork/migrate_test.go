@@ -132,7 +132,7 @@ func TestMigrateValidatePrintsWhatMends(t *testing.T) {
 			c.db.Schema+".outbox ",
 		"\n-- trigger jobs_announce of "+c.db.Schema+`.jobs is disabled`+"\n"+`ALTER TABLE "`+c.db.Schema+
 			`"."jobs" ENABLE TRIGGER "jobs_announce";`,
-		"\n-- function "+c.db.Schema+".inbox_begin(text, text, text, bytea, bytea, uuid) is missing\nCREATE OR "+
+		"\n-- function "+c.db.Schema+".inbox_begin(text, text, text, bytea, bytea, uuid, text) is missing\nCREATE OR "+
 			"REPLACE FUNCTION ",
 		"\n-- note: table "+c.db.Schema+".outbox has the storage parameters ")
 	if strings.Contains(r.stdout, "\nDROP SCHEMA public;\n") || strings.Contains(r.stdout, "SET (fillfactor") {

@@ -76,4 +76,4 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Function "begin"}}(text, text, text, bytea, bytea, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Function "begin"}}(text, text, text, bytea, bytea, uuid, text) FROM PUBLIC;

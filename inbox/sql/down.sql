@@ -1,2 +1,2 @@
 DROP FUNCTION {{.Function "strip"}}(integer, interval);
-DROP FUNCTION {{.Function "begin"}}(text, text, text, bytea, bytea, uuid);
+DROP FUNCTION {{.Function "begin"}}(text, text, text, bytea, bytea, uuid, text);

@@ -1,5 +1,5 @@
 DROP FUNCTION "{{schema}}"."inbox_strip"(integer, interval);
-DROP FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid);
+DROP FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid, text);
 DROP PROCEDURE "{{schema}}"."inbox_maintain"(integer, interval, interval);
 DROP FUNCTION "{{schema}}"."inbox_maintain_step"(text, integer, interval, interval, uuid[], text);
 DROP FUNCTION "{{schema}}"."inbox_each"(text, integer, interval, uuid[]);

@@ -3904,7 +3904,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid, text) FROM PUBLIC;
 
 -- Done with a payload -> Done without one: a tombstone. It strips a bounded batch at a time, oldest first. It reads
 -- only the index of payloads, which contains no tombstones, and never waits for a lock (SKIP LOCKED). Only the purge
