@@ -90,6 +90,7 @@ func (a *announcer) heard(session uint32, now time.Time) {
 
 // run announces whenever the rate asks for it, until ctx is cancelled.
 func (a *announcer) run(ctx context.Context) {
+	defer a.leave(ctx)
 	pause := minAnnouncerPause
 	for {
 		if !a.unannounced {
@@ -124,6 +125,23 @@ func (a *announcer) run(ctx context.Context) {
 		if !served {
 			pause = min(2*pause, maxAnnouncerPause)
 		}
+	}
+}
+
+// leave announces what is owed at the end: nobody comes back for it, and the next announcer may wake much later.
+func (a *announcer) leave(ctx context.Context) {
+	if !a.unannounced {
+		return
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), announcerCallLimit)
+	defer cancel()
+	conn, err := a.connect(limited)
+	if err == nil {
+		defer closeSoon(ctx, conn)
+		err = (&announcing{announcer: a, conn: conn, blind: true}).fallAsleep(ctx)
+	}
+	if err != nil {
+		a.log(ctx, "announcer failed, and leaves rows to the next poll", slog.Any("error", err))
 	}
 }
 

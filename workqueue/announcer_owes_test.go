@@ -76,6 +76,24 @@ func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
+// If its process stops before that, it announces at once.
+func TestAnAnnouncerThatStopsAnnouncesWhatItOwes(t *testing.T) {
+	t.Parallel()
+	r, log := newAnnouncerRig(t, rigOptions{})
+	w := r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	late, _ := r.leaveSilent()
+	heard := r.listener()
+	r.endAnnouncer()
+	r.eventually("it says why", func() bool { return strings.Contains(log.String(), "announcer failed") })
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+	heard.awaitDue(t, 0)
+}
+
 // It also tries again if its first try finds the lock taken by a session that announces no longer, such as its own
 // session, which the server has not ended yet.
 func TestAnAnnouncerComesBackWhileItsSessionLingers(t *testing.T) {
