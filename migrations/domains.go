@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
@@ -72,7 +73,7 @@ func lacking(domains []Domain) []Domain {
 // name of their domain.
 var reaperWords = []string{"leader", "process", "owner", "protocol", "require"}
 
-const logTable = "outbox_log"
+const logTable = postgres.LogTable
 
 // recordsDomain is what domainOf returns for the tables of versions and domains. It is none of the [Domains].
 const recordsDomain Domain = "schema"
@@ -80,7 +81,7 @@ const recordsDomain Domain = "schema"
 // domainOf returns the domain of a table, or of an object whose name begins with its table's.
 func domainOf(name string) Domain {
 	name, _, _ = strings.Cut(name, "(")
-	if name == logTable || strings.HasPrefix(name, logTable+"_") {
+	if postgres.IsLog(name) {
 		return Log
 	}
 	name, _, _ = strings.Cut(name, "_")

@@ -205,7 +205,7 @@ func (m mender) identify(o object) []string {
 func (m mender) comment(o object) []string {
 	text := mark.Prefix + o.Facts[coreVersion]
 	if o.Facts[version] != "" {
-		text = "txwork " + strings.TrimPrefix(o.Name, "outbox_") + " " + o.Facts[version]
+		text = "txwork " + o.Name + " " + o.Facts[version]
 	}
 	return []string{fmt.Sprintf("COMMENT ON TABLE %s IS '%s';", m.name(o.Name), text)}
 }

@@ -149,12 +149,13 @@ func (v view) TopicLock(prefix string) string {
 		for i := range v.TopicArgument() {
 			names = append(names, fmt.Sprintf("$%d", i+1))
 		}
-		return "hashtextextended(concat_ws(' ', " + strings.Join(names, ", ") + "), 0)"
+	} else {
+		for _, lane := range v.TopicLane() {
+			names = append(names, prefix+lane.Quoted)
+		}
+		names = append(names, prefix+"topic")
 	}
-	for _, lane := range v.TopicLane() {
-		names = append(names, prefix+lane.Quoted)
-	}
-	return "hashtextextended(concat_ws(' ', " + strings.Join(append(names, prefix+"topic"), ", ") + "), 0)"
+	return "hashtextextended(concat_ws(' ', " + strings.Join(names, ", ") + "), 0)"
 }
 
 // MaxAside, MaxTopic and TopicPayload are the constants for the templates.

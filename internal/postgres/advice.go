@@ -35,14 +35,18 @@ func ResumeTopic(schema, table, lane, topic string) (args []string, statement st
 var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": "timers", "alarms": "alarms",
 	"jobs": "jobs", "leader": "reaper"}
 
-// logTable begins the names of the domain log, which a schema has only if it was named.
-const logTable, logDomain = "outbox_log", "log"
+// LogTable is the table of an outbox that is a log, and begins the names of all other objects of the domain log, which
+// a schema has only if it was named.
+const LogTable = "outbox_log"
 
-func isLog(name string) bool { return name == logTable || strings.HasPrefix(name, logTable+"_") }
+const logDomain = "log"
+
+// IsLog tells whether an object belongs to the domain log.
+func IsLog(name string) bool { return name == LogTable || strings.HasPrefix(name, LogTable+"_") }
 
 // migrated are the tables that the migrations make, without those beside another one.
 var migrated = []string{"outbox", "inbox", "timers", "timers_schedule", "alarms", "jobs", "jobs_schedule", "leader",
-	"process", logTable, logTable + "_parked"}
+	"process", LogTable, LogTable + "_parked"}
 
 // DomainOf returns the domain of a table, or an empty string for one that the migrations do not make.
 func DomainOf(table string) string {
@@ -51,7 +55,7 @@ func DomainOf(table string) string {
 		return ""
 	case table == "process":
 		return "reaper"
-	case isLog(table):
+	case IsLog(table):
 		return logDomain
 	}
 	first, _, _ := strings.Cut(table, "_")
@@ -161,7 +165,7 @@ func create(pg *pgconn.PgError) string {
 	}
 	first, _, _ := strings.Cut(found[2], "_")
 	domain := domains[first]
-	if isLog(found[2]) {
+	if IsLog(found[2]) {
 		domain = logDomain
 	}
 	if domain != "" {

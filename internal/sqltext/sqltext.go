@@ -16,10 +16,6 @@ import (
 //go:embed lanes.sql
 var Lanes string
 
-// MaxTurns is how many locks of keys' writers a transaction may hold: a quarter of the server's shared lock table.
-const MaxTurns = "current_setting('max_locks_per_transaction')::integer" +
-	" * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4"
-
 // Execute renders a file for readers of a migration, with its comment. The file is named without .sql.
 func Execute(t *template.Template, file string, data any) string {
 	var b strings.Builder

@@ -61,7 +61,7 @@ found (kind, parent, place, name, facts) AS (
             THEN 'FULL' END,
         'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9][^;]*)'),
         'version', substring(obj_description(c.oid, 'pg_class')
-            FROM '^txwork (?:alarms|leader|log|process) ([0-9][^;]*)'),
+            FROM '^txwork (?:alarms|leader|outbox_log|process) ([0-9][^;]*)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')

@@ -2150,7 +2150,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."timers_set"(text, text, timestamptz, jsonb,
 
 -- Nothing -> Ready, in the caller's transaction: the rows that the function for one row would write, from an array of
 -- objects whose fields are its parameters. A field that is null is left out. It returns a row for each object, in their
--- order. All objects are checked before a row is written, and nothing is locked before.
+-- order. All objects are checked before a row is written, and nothing is locked before. What only the function for one
+-- row checks is refused when it is called, and undone.
 --
 -- insert.sql writes the rows, as for Go. Those that it leaves, since their unique values are taken, and those that need
 -- statements of their own, go to the function for one row, which tries again if a holder was deleted meanwhile.

@@ -3583,7 +3583,7 @@ CREATE TABLE "{{schema}}"."outbox_log" (
     payload bytea NOT NULL
 ) PARTITION BY LIST (slot);
 
-COMMENT ON TABLE "{{schema}}"."outbox_log" IS 'txwork log 1';
+COMMENT ON TABLE "{{schema}}"."outbox_log" IS 'txwork outbox_log 1';
 
 CREATE INDEX "outbox_log_xid_idx" ON "{{schema}}"."outbox_log" (xid, seq);
 

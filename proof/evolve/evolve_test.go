@@ -199,7 +199,7 @@ func (p *process) stop(allowed ...string) {
 		p.stage.t.Fatal(err)
 	}
 	wrong := func(line string) bool {
-		return strings.Contains(line, " ERROR ") &&
+		return (strings.Contains(line, "level=ERROR") || strings.Contains(line, " ERROR ")) &&
 			!slices.ContainsFunc(allowed, func(text string) bool { return strings.Contains(line, text) })
 	}
 	err := <-p.ended

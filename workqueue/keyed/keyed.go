@@ -231,7 +231,8 @@ func checkKey(field, key string) error {
 
 // Lock takes the locks of the ordered keys among rules before their rows are inserted, in the same order in every
 // transaction. Two transactions that write rows of several keys then cannot deadlock on the keys of one call. For one
-// key it does nothing: the insert takes the lock.
+// key it does nothing: the insert takes the lock. Of more keys than a transaction may write it takes none: the insert
+// then refuses them with a message.
 func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, rules ...Rule) error {
 	var keys []string
 	for _, r := range rules {
@@ -246,7 +247,7 @@ func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, rules ..
 	if len(keys) < 2 {
 		return nil
 	}
-	_, err := table.In(tx).Exec(ctx, sqltext.Statement(templates, "lock", newView(table.Spec())), keys)
+	_, err := table.In(tx).Exec(ctx, sqltext.LockKeys(newView(table.Spec()).WriterLock("u.key")), keys)
 	return err
 }
 

@@ -72,7 +72,7 @@ func sized(parameter, hint string) workqueue.Check {
 		fmt.Sprintf("must have 1 to %d bytes", MaxKey), hint)
 }
 
-// lockOf is the lock of lock.sql, or NULL for a row without an ordered key.
+// lockOf is the lock that [sqltext.LockKeys] takes of several keys, or NULL for a row without an ordered key.
 func lockOf(key string) string {
 	return fmt.Sprintf("CASE WHEN (%[1]s) IS NOT NULL THEN %[2]s END", key, writerLock("@table_name", "("+key+")"))
 }

@@ -9,20 +9,6 @@ FROM (
     WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now())
     {{- if .HasTopics}}
     UNION ALL
-    (SELECT min(greatest(
-        CASE WHEN f.state = 'ended' OR {{.RestIsOver "p" "now()"}} THEN now() ELSE p.rests_until END, n.due_at))
-    FROM {{.Function "topic"}} AS p
-    CROSS JOIN LATERAL (SELECT {{template "found_out" .}} AS state) AS f
-    CROSS JOIN LATERAL (
-        SELECT r.due_at
-        FROM {{.Table}} AS r
-        WHERE r.completed_at IS NULL AND r.aside AND r.status = 0
-            {{- range .TopicLane}} AND r.{{.Quoted}} = p.{{.Quoted}}{{end}} AND {{.TopicOf "r"}} = p.topic
-        ORDER BY {{.AsideOrder "r"}}
-        LIMIT 1) AS n
-    WHERE p.unavailable_since IS NOT NULL AND NOT p.paused AND f.state <> 'runs'
-      AND NOT ({{.HidesTopics}}))
-    UNION ALL
     (WITH RECURSIVE has AS (
         (SELECT {{range .TopicLane}}r.{{.Quoted}}, {{end}}{{.TopicOf "r"}} AS topic, r.due_at
         FROM {{.Table}} AS r
@@ -41,12 +27,16 @@ FROM (
             ORDER BY {{.AsideOrder "r"}}
             LIMIT 1) AS n
     )
-    SELECT min(h.due_at)
+    SELECT min(CASE
+        WHEN p.unavailable_since IS NULL THEN h.due_at
+        WHEN f.state = 'ended' OR {{.RestIsOver "p" "now()"}} THEN greatest(now(), h.due_at)
+        ELSE greatest(p.rests_until, h.due_at) END)
     FROM has AS h
-    WHERE NOT EXISTS (
-        SELECT FROM {{.Function "topic"}} AS p
-        WHERE {{range .TopicLane}}p.{{.Quoted}} = h.{{.Quoted}} AND {{end}}p.topic = h.topic
-          AND (p.paused OR p.unavailable_since IS NOT NULL)))
+    LEFT JOIN {{.Function "topic"}} AS p
+        ON {{range .TopicLane}}p.{{.Quoted}} = h.{{.Quoted}} AND {{end}}p.topic = h.topic
+    CROSS JOIN LATERAL (SELECT {{template "found_out" .}} AS state) AS f
+    WHERE p.paused IS NOT TRUE
+      AND (p.unavailable_since IS NULL OR f.state <> 'runs' AND NOT ({{.HidesTopics}})))
     {{- end}}
 ) AS w
 HAVING min(w.at) IS NOT NULL

@@ -93,10 +93,8 @@ func (view) SlotSeconds() float64 { return slot.Seconds() }
 func (view) NewID() string  { return sqltext.NewID }
 func (view) BatchSize() int { return batchSize }
 
-// MaxTurns is how many keys one transaction may write.
-func (view) MaxTurns() string { return sqltext.MaxTurns }
-
-// QualifiedTurns is MaxTurns for a function without a search_path of its own, which would be set for each statement.
+// QualifiedTurns is how many keys one transaction may write, for a function without a search_path of its own, which
+// would be set for each statement.
 func (view) QualifiedTurns() string {
 	operators := strings.NewReplacer(" * ", " OPERATOR(pg_catalog.*) ", " + ", " OPERATOR(pg_catalog.+) ",
 		" / ", " OPERATOR(pg_catalog./) ")

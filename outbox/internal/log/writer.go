@@ -40,7 +40,7 @@ func NewWriter(schema string) *Writer {
 	v := view{schema: cmp.Or(schema, workqueue.DefaultSchema)}
 	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
 	return &Writer{name: v.Name(), one: statement("append_one"), turn: statement("append_turn"),
-		many: statement("append_many"), lock: statement("append_lock")}
+		many: statement("append_many"), lock: sqltext.LockKeys(v.WriterLock("u.key"))}
 }
 
 // Lock takes the locks of the writers of keys, in one order, until the transaction ends.

@@ -27,7 +27,7 @@ CREATE TABLE {{.Log}} (
     payload bytea NOT NULL
 ) PARTITION BY LIST (slot);
 
-COMMENT ON TABLE {{.Log}} IS 'txwork log 1';
+COMMENT ON TABLE {{.Log}} IS 'txwork outbox_log 1';
 
 CREATE INDEX {{.Own "xid_idx"}} ON {{.Log}} (xid, seq);
 {{range .EachSlot}}
