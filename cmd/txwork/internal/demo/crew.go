@@ -142,13 +142,12 @@ type victim struct {
 
 // catch returns a live member whose handlers are held in the middle of their transactions. It tells every member to
 // hold, opens the gate so that there are messages to hold, and takes the first member that has a claim, of which kept
-// decides. Nobody goes on before, so that a message whose claim is lost is held again by whoever claims it next.
-func (c *crew) catch(ctx context.Context, g *gate, kept func([]notice) ([]notice, error)) (victim, error) {
-	c.round++
+// decides. Nobody goes on before, so that a message whose claim is lost is held again by whoever claims it next. If all
+// that are held have lost their claims, everybody begins again: whoever has claimed these messages since waits for the
+// transactions of those that are held, and at some time no handler would be left.
+func (c *crew) catch(ctx context.Context, g *gate, kept func([]notice) ([]notice, bool, error)) (victim, error) {
 	members := c.live()
-	for _, m := range members {
-		m.tell(command{doHold, c.round})
-	}
+	c.hold(members)
 	var holding []notice
 	for armed := 0; ; {
 		n, err := c.nextWithin(ctx, quietFor)
@@ -157,12 +156,17 @@ func (c *crew) catch(ctx context.Context, g *gate, kept func([]notice) ([]notice
 			if armed < len(members) || len(holding) == 0 {
 				continue
 			}
-			caught, err := kept(holding)
+			caught, lost, err := kept(holding)
 			if err != nil {
 				return victim{}, err
 			}
 			if len(caught) > 0 {
 				return c.take(caught), nil
+			}
+			if lost {
+				c.resume(members)
+				c.hold(members)
+				holding = nil
 			}
 		case err != nil:
 			return victim{}, err
@@ -176,6 +180,21 @@ func (c *crew) catch(ctx context.Context, g *gate, kept func([]notice) ([]notice
 	}
 }
 
+// hold begins a round in which the handlers of the members are held.
+func (c *crew) hold(members []*member) {
+	c.round++
+	for _, m := range members {
+		m.tell(command{doHold, c.round})
+	}
+}
+
+// resume lets the handlers of the members go on.
+func (c *crew) resume(members []*member) {
+	for _, m := range members {
+		m.tell(command{Do: doResume})
+	}
+}
+
 // take makes the first notice's member the victim, and lets the others go on.
 func (c *crew) take(caught []notice) (v victim) {
 	for _, n := range caught {
@@ -185,9 +204,7 @@ func (c *crew) take(caught []notice) (v victim) {
 		}
 	}
 	v.live = false
-	for _, m := range c.live() {
-		m.tell(command{Do: doResume})
-	}
+	c.resume(c.live())
 	return v
 }
 

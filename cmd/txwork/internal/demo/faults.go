@@ -66,7 +66,7 @@ func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (
 	case <-ctx.Done():
 		return blow{}, context.Cause(ctx)
 	}
-	v, err := f.crew.catch(ctx, g, func(holding []notice) ([]notice, error) { return f.kept(ctx, holding) })
+	v, err := f.crew.catch(ctx, g, func(holding []notice) ([]notice, bool, error) { return f.kept(ctx, holding) })
 	if err != nil {
 		return blow{}, err
 	}
@@ -86,25 +86,32 @@ func (f *faults) strike(ctx context.Context, g *gate, act func(*member) error) (
 }
 
 // kept selects the notices whose claims are still the worker's, and remain so for long enough to strike it: on a slow
-// machine a worker may lose its lease while its handler is held.
-func (f *faults) kept(ctx context.Context, holding []notice) (kept []notice, err error) {
+// machine a worker may lose its lease while its handler is held. It reports whether all are lost.
+func (f *faults) kept(ctx context.Context, holding []notice) (kept []notice, lost bool, err error) {
 	ids, attempts := make([]uuid.UUID, len(holding)), make([]int, len(holding))
 	for i, n := range holding {
 		ids[i], attempts[i] = n.Message, n.Attempt
 	}
 	rows, err := f.bank.pool.Query(ctx, fmt.Sprintf(`
-		SELECT h.place FROM unnest($1::uuid[], $2::int[]) WITH ORDINALITY AS h (id, attempt, place)
+		SELECT h.place, o.locked_until > clock_timestamp() + $3::interval
+		FROM unnest($1::uuid[], $2::int[]) WITH ORDINALITY AS h (id, attempt, place)
 			JOIN %s.outbox AS o USING (id)
-		WHERE o.status = 1 AND o.attempts = h.attempt AND o.locked_until > clock_timestamp() + $3::interval
+		WHERE o.status = 1 AND o.attempts = h.attempt
 		ORDER BY h.place`, f.schema), ids, attempts, lease/2)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	places, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	for _, place := range places {
-		kept = append(kept, holding[place-1])
-	}
-	return kept, err
+	lost = true
+	var place int
+	var lasts bool
+	_, err = pgx.ForEachRow(rows, []any{&place, &lasts}, func() error {
+		lost = false
+		if lasts {
+			kept = append(kept, holding[place-1])
+		}
+		return nil
+	})
+	return kept, lost && err == nil, err
 }
 
 // freeze stops a worker, and returns the function that continues it.
