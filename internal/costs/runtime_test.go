@@ -68,12 +68,14 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 			j.ok(err)
 			stop := j.run(w)
 			j.watch(fmt.Sprintf("transactions of %d idle queues", n), j.seen.transactions, idleTransactions, 1)
-			connections := j.connections()
+			var connections int
+			// What a busy machine has opened at the start closes when it has not been used for a while.
+			j.eventually(fmt.Sprintf("%d idle queues have 1 to %d connections", n, idleConnections), func() bool {
+				connections = j.connections()
+				return 1 <= connections && connections <= idleConnections
+			})
 			stop()
 			t.Logf("%d idle queues: %d connections", n, connections)
-			if connections == 0 || connections > idleConnections {
-				t.Errorf("%d idle queues have %d connections, want 1 to %d", n, connections, idleConnections)
-			}
 		})
 	}
 }
