@@ -131,23 +131,11 @@ func missing(runs []result) string {
 		for _, s := range r.Report.Skipped {
 			fmt.Fprintf(&b, "\n**SKIPPED** in %s: `%s`: %s\n", r.planned.name, s.Fault, s.Reason)
 		}
-		if never := neverStruck(r.Report); len(never) > 0 {
-			fmt.Fprintf(&b, "\n**NOT STRUCK** in %s: %s\n", r.planned.name, strings.Join(never, ", "))
+		for _, s := range r.Report.NotStruck {
+			fmt.Fprintf(&b, "\n**NOT STRUCK** in %s: `%s`: %s\n", r.planned.name, s.Fault, s.Reason)
 		}
 	}
 	return b.String()
-}
-
-// neverStruck returns the faults whose turn did not come, and those that could never strike.
-func neverStruck(p *torture.Report) []string {
-	never := slices.Clone(p.NotStruck)
-	for name, f := range p.Faults {
-		if f.Strikes == 0 {
-			never = append(never, name)
-		}
-	}
-	slices.Sort(never)
-	return never
 }
 
 func buildTable(r result) string {

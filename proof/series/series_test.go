@@ -45,8 +45,8 @@ func TestPage(t *testing.T) {
 	other.Report.OrderViolations = 1
 	other.Report.Skipped = []torture.Skip{{Fault: "clock", Reason: "no libfaketime"}}
 	other.Report.Faults = map[string]torture.FaultReport{crashedFault: {Strikes: 1, Errors: []string{"slow"},
-		Recoveries: []time.Duration{4 * time.Second}}, "poison": {Errors: []string{"slow"}}}
-	other.Report.NotStruck = []string{"zombie"}
+		Recoveries: []time.Duration{4 * time.Second}}}
+	other.Report.NotStruck = []torture.Skip{{Fault: "zombie", Reason: "slow"}}
 	builds := result{planned: planned{name: "broken", kind: brokenBuilds},
 		Builds: []brokenBuild{{Name: "no token", Found: true, Took: 40 * time.Second}}}
 
@@ -70,7 +70,7 @@ func TestPage(t *testing.T) {
 		"| 0 | 0 | 1 | 0 | 2 |",
 		"| `postgres-crash` | 4 | 2.0 s | 9.0 s | 1 |",
 		"**SKIPPED** in seed-2: `clock`: no libfaketime",
-		"**NOT STRUCK** in seed-2: poison, zombie",
+		"**NOT STRUCK** in seed-2: `zombie`: slow",
 		"| no token | yes | 40 s |",
 	} {
 		if strings.Count(string(text), want) != 1 {

@@ -14,7 +14,7 @@ import (
 type backlog struct{ rows atomic.Int64 }
 
 const (
-	highBacklog  = 2000
+	highBacklog  = 1000
 	backlogEvery = 250 * time.Millisecond
 )
 

@@ -140,7 +140,7 @@ func TestTheCommandsJSON(t *testing.T) {
 	must(t, json.Unmarshal(out, &report))
 	want := []string{
 		"announcers", "claims", "crews", "double_settles", "drained_in", "duration", "early_timers", "failures",
-		"faults", "found", "lost", "not_struck", "order_violations", "outages", "processes_ended", "reaped",
+		"faults", "found", "lost", "not_struck", "order_violations", "outages", "overtime", "processes_ended", "reaped",
 		"redeliveries", "refused", "repeat", "rows", "seed", "skipped",
 		"violations",
 	}
@@ -158,7 +158,8 @@ func TestTheCommandsJSON(t *testing.T) {
 	var faults map[string]map[string]any
 	must(t, json.Unmarshal(struck, &faults))
 	fault := slices.Sorted(maps.Keys(faults["worker-kill"]))
-	if !slices.Equal(fault, []string{"details", "errors", "recoveries", "recovery_max", "recovery_p50", "strikes"}) {
+	if !slices.Equal(fault, []string{"details", "errors", "recoveries", "recovery_max", "recovery_p50", "strikes",
+		"took"}) {
 		t.Errorf("faults are %s", struck)
 	}
 }

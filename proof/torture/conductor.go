@@ -3,11 +3,13 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,19 +19,24 @@ type conductor struct {
 	random  *rand.Rand
 	faults  map[string]fault // the faults that can strike
 	names   []string
-	bag     []string // names that have not struck yet in this round
 	skips   []Skip
 	strikes []Strike
+
+	bag    []string          // names whose turn in this round has not come, or came to nothing
+	missed map[string]int    // how often a name's turn came to nothing in this round
+	why    map[string]string // the last reason
+	first  atomic.Pointer[time.Time]
 }
 
-// A Skip is a fault that was selected but could not strike.
+// A Skip is a fault that was selected but did not strike.
 type Skip struct {
 	Fault  string `json:"fault"`
 	Reason string `json:"reason"`
 }
 
 func newConductor(l *lab, names []string, seed uint64) *conductor {
-	c := &conductor{lab: l, random: rand.New(rand.NewPCG(seed, 1)), faults: map[string]fault{}, skips: []Skip{}}
+	c := &conductor{lab: l, random: rand.New(rand.NewPCG(seed, 1)), faults: map[string]fault{}, skips: []Skip{},
+		why: map[string]string{}}
 	c.names = slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, name := range c.names {
 		c.faults[name] = catalogue[name]()
@@ -67,17 +74,56 @@ func (c *conductor) prepare(ctx context.Context) error {
 }
 
 // run makes faults strike until the run's time is over. A strike that has begun is completed, unless the whole run is
-// interrupted.
-func (c *conductor) run(ctx context.Context, over <-chan struct{}) {
-	for len(c.names) > 0 {
-		select {
-		case <-over:
-			return
-		case <-time.After(c.pause()):
-		}
-		c.strike(ctx, c.next())
+// interrupted. A strike that waits until all rows have ended needs no pause before it.
+func (c *conductor) run(ctx context.Context, over <-chan struct{}, enough func() bool) {
+	if len(c.names) == 0 {
+		c.complete()
 	}
+	for len(c.names) > 0 && !enough() {
+		name := c.next()
+		quiet := isQuiet(c.faults[name])
+		c.lab.pausing.Store(quiet)
+		if !quiet {
+			select {
+			case <-over:
+				return
+			case <-time.After(c.pause()):
+			}
+		}
+		c.turn(ctx, name)
+	}
+	c.lab.pausing.Store(false)
 	<-over
+}
+
+// turn lets a fault strike. If that comes to nothing, its turn comes again at the end of the round, but not for ever.
+func (c *conductor) turn(ctx context.Context, name string) {
+	c.bag = c.bag[1:]
+	if !c.strike(ctx, name) {
+		if c.missed[name]++; c.missed[name] < mostTurns {
+			c.bag = append(c.bag, name)
+		}
+	}
+	if len(c.bag) == 0 {
+		c.complete()
+	}
+}
+
+// mostTurns is how many turns a fault has in each round if they come to nothing.
+const mostTurns = 3
+
+// complete ends a round.
+func (c *conductor) complete() {
+	now := time.Now()
+	c.first.CompareAndSwap(nil, &now)
+}
+
+// completed returns when every fault had struck, or had used up its turns, for the first time.
+func (c *conductor) completed() (at time.Time, ok bool) {
+	if first := c.first.Load(); first != nil {
+		return *first, true
+	}
+	return at, false
 }
 
 // pause returns a random pause between a quarter and seven quarters of the average.
@@ -86,21 +132,41 @@ func (c *conductor) pause() time.Duration {
 	return average/4 + time.Duration(c.random.Int64N(int64(average*3/2)+1))
 }
 
-// next draws a fault without replacement, so that each one has its turn.
+// next is the fault whose turn it is. In each round, every fault has its turn before any has another one.
 func (c *conductor) next() string {
 	if len(c.bag) == 0 {
-		c.bag = slices.Clone(c.names)
-		c.random.Shuffle(len(c.bag), func(i, j int) { c.bag[i], c.bag[j] = c.bag[j], c.bag[i] })
+		c.bag, c.missed = c.deal(), map[string]int{}
 	}
-	name := c.bag[0]
-	c.bag = c.bag[1:]
-	return name
+	return c.bag[0]
 }
+
+// deal returns all faults in a random order. Quiet ones come in small groups: each group waits only once until the rows
+// of the producers have ended.
+func (c *conductor) deal() []string {
+	names := slices.Clone(c.names)
+	c.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	var groups [][]string
+	var quiet []string
+	for _, name := range names {
+		if isQuiet(c.faults[name]) {
+			quiet = append(quiet, name)
+		} else {
+			groups = append(groups, []string{name})
+		}
+	}
+	groups = slices.AppendSeq(groups, slices.Chunk(quiet, quietGroup))
+	c.random.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	return slices.Concat(groups...)
+}
+
+// quietGroup is how many quiet faults make a group.
+const quietGroup = 4
 
 // strikeLimit is more than the longest strike takes on a busy machine.
 const strikeLimit = 4 * time.Minute
 
-func (c *conductor) strike(run context.Context, name string) {
+// strike tells whether the fault has struck.
+func (c *conductor) strike(run context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(run, strikeLimit)
 	defer cancel()
 	s := Strike{Fault: name, At: time.Now()}
@@ -110,20 +176,26 @@ func (c *conductor) strike(run context.Context, name string) {
 		c.lab.disturb(s.At, harm == harmsAnnouncers)
 	}
 	if run.Err() != nil {
-		return // the error comes from the interruption
+		return false // the error comes from the interruption
 	}
 	if none, ok := errors.AsType[skipped](err); ok {
+		c.why[name] = none.reason
 		c.lab.say("%s does not strike this time: %s", name, none.reason)
-		return
+		return false
 	}
 	s.Took, s.Detail = time.Since(s.At), detail
 	s.At = c.lab.hit
 	if err != nil {
 		s.Error = err.Error()
+		c.why[name] = s.Error
 	}
 	c.strikes = append(c.strikes, s)
 	c.lab.say("%s %s %s", name, detail, s.Error)
+	return err == nil
 }
+
+// reason says why a fault has not struck.
+func (c *conductor) reason(name string) string { return cmp.Or(c.why[name], "its turn did not come") }
 
 func (c *conductor) close() {
 	for _, f := range c.faults {

@@ -28,9 +28,27 @@ func (l *lab) asOneOf(ctx context.Context, random *rand.Rand, slots []*slot, cha
 	if err := s.become(ctx, change, program); err != nil {
 		return s.name, err
 	}
-	err = do()
-	return s.name, errors.Join(err, s.worked(), s.become(ctx, nil, nil))
+	if err = l.employ(ctx, random, s); err == nil {
+		err = errors.Join(do(), s.worked())
+	}
+	return s.name, errors.Join(err, s.become(ctx, nil, nil))
 }
+
+// employ writes rows until the slot's process has been given some. On a busy machine that takes a while.
+func (l *lab) employ(ctx context.Context, random *rand.Rand, s *slot) error {
+	h := &holding{lab: l, random: random, pool: l.admin}
+	for end := time.Now().Add(employLimit); s.worked() != nil && time.Now().Before(end); time.Sleep(employEvery) {
+		if _, err := h.commit(ctx, somethingToDo); err != nil {
+			return err
+		}
+	}
+	return s.worked()
+}
+
+const (
+	employLimit = time.Minute
+	employEvery = 200 * time.Millisecond
+)
 
 // become ends the slot's process as a deployment does, and returns when the changed process is running. Nil arguments
 // restore the original one.

@@ -37,6 +37,18 @@ func harmOf(f fault) harm {
 	return harmsAnyone
 }
 
+// inQuiet is embedded by faults that strike while producers pause. Such a strike begins when all rows have ended
+// that are due, and writes its own.
+type inQuiet struct{}
+
+func (inQuiet) quiet() {}
+
+// isQuiet tells whether producers pause for a fault.
+func isQuiet(f fault) bool {
+	_, quiet := f.(interface{ quiet() })
+	return quiet
+}
+
 // A skipped says why a fault cannot strike on this machine or server.
 type skipped struct{ reason string }
 

@@ -157,7 +157,10 @@ func (m *member) forget() {
 }
 
 // announcerKill kills the announcer's process, or makes the server end its session.
-type announcerKill struct{ plain }
+type announcerKill struct {
+	plain
+	inQuiet
+}
 
 func (announcerKill) harms() harm { return harmsAnnouncers }
 
@@ -187,7 +190,10 @@ func (l *lab) endAnnouncers(ctx context.Context, app string) (n int, err error) 
 }
 
 // announcerFreeze stops the announcer's process for a shorter or longer time than the server keeps its session.
-type announcerFreeze struct{ plain }
+type announcerFreeze struct {
+	plain
+	inQuiet
+}
 
 func (announcerFreeze) harms() harm { return harmsAnnouncers }
 
@@ -203,7 +209,10 @@ func (announcerFreeze) strike(ctx context.Context, l *lab, random *rand.Rand) (s
 
 // announcerBlackHole drops all traffic of a process's listeners and announcers in both directions, without closing a
 // connection.
-type announcerBlackHole struct{ proxied }
+type announcerBlackHole struct {
+	proxied
+	inQuiet
+}
 
 func (announcerBlackHole) harms() harm { return harmsAnnouncers }
 
@@ -244,7 +253,10 @@ func (l *lab) listeningBy(ctx context.Context, random *rand.Rand, change func(*s
 
 // announcerPooler makes a worker listen through PgBouncer in session mode. It hears what wakes announcers up, but must
 // not become an announcer itself, because nobody knows what the pooler does with the session that holds its lock.
-type announcerPooler struct{ pgbouncer }
+type announcerPooler struct {
+	pgbouncer
+	inQuiet
+}
 
 func (announcerPooler) harms() harm { return harmsAnnouncers }
 

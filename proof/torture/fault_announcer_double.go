@@ -16,7 +16,10 @@ import (
 // announcerDouble makes two sessions announce for one table. The first cannot fall asleep, because a transaction that
 // was silent for it stays open; the second has woken up meanwhile. They belong to two processes, or to two runtimes in
 // one. Then one of them is struck, or none, and the transaction commits.
-type announcerDouble struct{ plain }
+type announcerDouble struct {
+	plain
+	inQuiet
+}
 
 func (announcerDouble) harms() harm { return harmsAnnouncers }
 

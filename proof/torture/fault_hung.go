@@ -22,7 +22,10 @@ import (
 // hungReceivers lets the handlers of two topics hang, with more rows than all workers have places, while messages of
 // other topics arrive at a steady rate. Those have to be done at nine tenths of their rate without the hung topics at
 // least. When the receivers answer again, their rows have to be done, too.
-type hungReceivers struct{ plain }
+type hungReceivers struct {
+	plain
+	inQuiet
+}
 
 const (
 	hungTopics     = 2
@@ -57,8 +60,6 @@ func (hungReceivers) strike(ctx context.Context, l *lab, random *rand.Rand) (det
 	}
 	defer pool.Close()
 	h := &holding{lab: l, random: random, pool: pool}
-	l.pausing.Store(true)
-	defer l.pausing.Store(false)
 	if err := h.awaitDue(ctx, time.Now()); err != nil {
 		return "", skip("rows are left from before: %v", err)
 	}

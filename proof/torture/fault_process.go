@@ -60,6 +60,8 @@ func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, er
 	if err != nil {
 		return "", err
 	}
+	l.pausing.Store(true) // each attempt waits until the rows before it have ended, but for no later ones
+	defer l.pausing.Store(false)
 	detail := fmt.Sprintf("%d rows among %d others", len(poisons), len(innocents))
 	err = l.awaitEnd(ctx, poisons, "status = 3 AND attempts = "+strconv.Itoa(poisonAttempts),
 		"dead letters with all their attempts, though they end their process")

@@ -17,7 +17,10 @@ import (
 
 // rush harms nobody: it alternates between bursts in which announcers wake up, and rests in which they fall asleep. Its
 // rows show whether a wake is lost between the two.
-type rush struct{ plain }
+type rush struct {
+	plain
+	inQuiet
+}
 
 func (rush) harms() harm { return harmsNobody }
 
@@ -30,14 +33,16 @@ const (
 	rushFor = 2 * time.Second // on average, after an announcer has woken up
 	// restFor is how long nothing is written after all announcers have fallen asleep. It is longer than a row may wait.
 	restFor = hearing + time.Second
-	// awaitsCalm bounds how long to wait until no earlier fault excuses a wait.
-	awaitsCalm = 30 * time.Second
 )
+
+// awaitsCalm bounds how long to wait until no earlier fault excuses a wait: an excuse lasts for half of it, and on a
+// machine that stands still again and again there is always another one.
+func (o Options) awaitsCalm() time.Duration { return 2 * (o.Poll + hearing) }
 
 // rush writes once no earlier fault excuses a wait any more. The function beside starts something that runs meanwhile.
 func (l *lab) rush(ctx context.Context, random *rand.Rand, url string, beside func() (end func() error,
 	err error)) (detail string, err error) {
-	for until := time.Now().Add(awaitsCalm); time.Now().Before(until) && time.Now().Before(l.undisturbed()) &&
+	for until := time.Now().Add(l.options.awaitsCalm()); time.Now().Before(until) && time.Now().Before(l.undisturbed()) &&
 		ctx.Err() == nil; {
 		time.Sleep(retryBase)
 	}
@@ -91,7 +96,10 @@ func (rushBesideSnapshot) strike(ctx context.Context, l *lab, random *rand.Rand)
 
 // pooledRush lets the producers connect through PgBouncer in transaction mode, where each transaction may use another
 // session.
-type pooledRush struct{ pgbouncer }
+type pooledRush struct {
+	pgbouncer
+	inQuiet
+}
 
 func (pooledRush) harms() harm { return harmsNobody }
 

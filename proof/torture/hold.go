@@ -35,6 +35,7 @@ type grip struct {
 // holders is embedded by faults with several holders, which take turns.
 type holders struct {
 	plain
+	inQuiet
 	all []holder
 	bag []holder
 }
@@ -56,7 +57,8 @@ type holding struct {
 	pool   *pgxpool.Pool
 }
 
-// hold runs one holder and judges how the others fare. Producers pause, so that no row waits because of a backlog.
+// hold runs one holder and judges how the others fare. Producers pause, see inQuiet, so that no row waits because
+// of a backlog.
 func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string, error) {
 	pool, err := l.open(ctx, "witnesses", int32(2*len(witnesses)), nil)
 	if err != nil {
@@ -64,8 +66,6 @@ func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string,
 	}
 	defer pool.Close()
 	h := &holding{lab: l, random: random, pool: pool}
-	l.pausing.Store(true)
-	defer l.pausing.Store(false)
 	if err := h.awaitDue(ctx, time.Now()); err != nil {
 		return "", skip("rows are left from before: %v", err)
 	}

@@ -29,7 +29,8 @@ type Report struct {
 	Violations      map[string]int         `json:"violations"`       // by invariant
 	Faults          map[string]FaultReport `json:"faults"`           // by name
 	Skipped         []Skip                 `json:"skipped"`          // could not strike, and why
-	NotStruck       []string               `json:"not_struck"`       // could have, and the run was too short
+	NotStruck       []Skip                 `json:"not_struck"`       // could have, and why they have not
+	Overtime        time.Duration          `json:"overtime"`         // went on until every fault had struck
 	Failures        []string               `json:"failures"`         // what else went wrong
 	DrainedIn       time.Duration          `json:"drained_in"`       // once the faults had stopped
 	Found           []Violation            `json:"found"`            // the first of them
@@ -45,6 +46,7 @@ type FaultReport struct {
 	RecoveryP50 time.Duration   `json:"recovery_p50"`
 	RecoveryMax time.Duration   `json:"recovery_max"`
 	Recoveries  []time.Duration `json:"recoveries"` // of all strikes, the shortest first
+	Took        []time.Duration `json:"took"`       // what each strike took, with what it waited for
 	Details     []string        `json:"details"`    // what each strike did
 	Errors      []string        `json:"errors"`     // strikes that failed
 }
@@ -82,21 +84,23 @@ func (r *run) summarise(v Verdict) *Report {
 		Lost:    v.Counts["I1"] + v.Counts["I10"], DoubleSettles: v.Counts["I5"] + v.Counts["I11"],
 		OrderViolations: v.Counts["I8"],
 		EarlyTimers:     v.EarlyTimers, Violations: v.Counts, Faults: map[string]FaultReport{},
-		Skipped: r.conductor.skips, NotStruck: []string{},
+		Skipped: r.conductor.skips, NotStruck: []Skip{}, Overtime: r.overtime(),
 		Failures: r.lab.failures, DrainedIn: r.drained, Found: v.Violations, Repeat: o.command(),
 	}
 	for _, name := range r.conductor.names {
-		if f := r.faultReport(name, v.Recovered); f.Strikes > 0 || len(f.Errors) > 0 {
+		f := r.faultReport(name, v.Recovered)
+		if f.Strikes > 0 || len(f.Errors) > 0 {
 			report.Faults[name] = f
-		} else {
-			report.NotStruck = append(report.NotStruck, name)
+		}
+		if f.Strikes == 0 {
+			report.NotStruck = append(report.NotStruck, Skip{name, r.conductor.reason(name)})
 		}
 	}
 	return report
 }
 
 func (r *run) faultReport(name string, recovered []time.Duration) (f FaultReport) {
-	f = FaultReport{Recoveries: []time.Duration{}, Details: []string{}, Errors: []string{}}
+	f = FaultReport{Recoveries: []time.Duration{}, Took: []time.Duration{}, Details: []string{}, Errors: []string{}}
 	for i, s := range r.conductor.strikes {
 		switch {
 		case s.Fault != name:
@@ -105,6 +109,7 @@ func (r *run) faultReport(name string, recovered []time.Duration) (f FaultReport
 		default:
 			f.Strikes++
 			f.Recoveries, f.Details = append(f.Recoveries, recovered[i]), append(f.Details, s.Detail)
+			f.Took = append(f.Took, s.Took)
 		}
 	}
 	slices.Sort(f.Recoveries)
@@ -186,8 +191,12 @@ func (r *Report) Write(w io.Writer) error {
 	for _, s := range r.Skipped {
 		fmt.Fprintf(&b, "  SKIPPED %s: %s\n", s.Fault, s.Reason)
 	}
-	if len(r.NotStruck) > 0 {
-		fmt.Fprintf(&b, "  NOT STRUCK, the run was too short: %s\n", strings.Join(r.NotStruck, ", "))
+	for _, s := range r.NotStruck {
+		fmt.Fprintf(&b, "  NOT STRUCK %s: %s\n", s.Fault, s.Reason)
+	}
+	if r.Overtime > 0 {
+		fmt.Fprintf(&b, "  went on for %v beyond its time, so that every fault could strike\n",
+			r.Overtime.Round(time.Second))
 	}
 	r.writeFound(&b)
 	_, err := io.WriteString(w, b.String())

@@ -139,7 +139,7 @@ func (r *run) torment(ctx context.Context) {
 	all.Go(func() { r.backlog.watch(striking, r.lab) })
 	all.Go(func() { r.report(striking) })
 	all.Go(func() { r.pulse.watch(striking, r.lab) })
-	all.Go(func() { r.conductor.run(ctx, striking.Done()) })
+	all.Go(func() { r.conductor.run(ctx, striking.Done(), func() bool { return r.enough(ctx) }) })
 	r.produce(ctx)
 	over()
 	all.Wait()
@@ -149,7 +149,8 @@ func (r *run) torment(ctx context.Context) {
 	}
 }
 
-// produce returns when the duration is over and, if a number is given, so many rows have been committed.
+// produce returns when the duration is over, every fault has struck or the overtime is over and, if a number is given,
+// so many rows have been committed.
 func (r *run) produce(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range producerCount {
@@ -174,8 +175,18 @@ func (r *run) full() bool {
 }
 
 func (r *run) enough(ctx context.Context) bool {
-	over := time.Since(r.began) >= r.lab.options.Duration
+	over := time.Since(r.began) >= r.lab.options.Duration+r.overtime()
 	return ctx.Err() != nil || over && (r.lab.options.Rows == 0 || r.full())
+}
+
+// overtime is for how long a run goes on beyond its duration because a fault has not struck yet: for half of it at
+// most.
+func (r *run) overtime() time.Duration {
+	most := r.lab.options.Duration / 2
+	if at, ok := r.conductor.completed(); ok {
+		return min(max(0, at.Sub(r.began.Add(r.lab.options.Duration))), most)
+	}
+	return most
 }
 
 func (r *run) report(ctx context.Context) {

@@ -20,7 +20,7 @@ import (
 
 // writers write one row in each transaction into two of the tables, from several sessions, at a rate at which
 // announcers wake up. Between two bursts they rest until all announcers sleep. A few transactions stay open after their
-// insert, into the rest and beyond. All other writers pause.
+// insert, into the rest and beyond. All other writers pause, see inQuiet.
 type writers struct {
 	*holding
 	tables  []string
@@ -90,8 +90,6 @@ func (l *lab) inBursts(ctx context.Context, random *rand.Rand, url string, do fu
 	random.Shuffle(len(folding), func(i, j int) { w.tables[i], w.tables[j] = w.tables[j], w.tables[i] })
 	others := []string{w.tables[1], "inbox", "timers"}
 	w.tables[1] = others[random.IntN(len(others))]
-	l.pausing.Store(true)
-	defer l.pausing.Store(false)
 	if err := w.awaitDue(ctx, time.Now()); err != nil {
 		return skip("rows are left from before: %v", err)
 	}
