@@ -89,7 +89,8 @@ func parse(args []string, progress io.Writer) (o Options, asJSON bool, err error
 	}
 	flags.Uint64Var(&o.Seed, "seed", 1, "where every choice of the run comes from")
 	flags.DurationVar(&o.Duration, "duration", time.Minute,
-		"how long faults strike; setting up, draining and checking come on top")
+		"how long faults strike, and up to half as long again until each has struck; setting up, draining and "+
+			"checking come on top")
 	faults := flags.String("faults", "", "`names` of the faults that strike, separated by commas (default all)")
 	flags.IntVar(&o.Rows, "rows", 0, "go on until so many rows are committed, and stop producing then")
 	flags.DurationVar(&o.Pause, "pause", DefaultPause,

@@ -6,8 +6,8 @@
 //
 // [Run] starts a private PostgreSQL and, on all four domains at once, producers that commit, roll back and dawdle,
 // worker processes, reapers, schedulers and deliverers of duplicates. Faults strike them one after another, see
-// [Faults]. Every choice comes from one seed. When the time is over the faults stop, everything has to drain, and the
-// records are checked.
+// [Faults]. Every choice comes from one seed. When the time is over and every fault has struck, or half as much time
+// again is over, the faults stop, everything has to drain, and the records are checked.
 //
 // # Two crews
 //

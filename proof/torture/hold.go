@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -66,8 +67,8 @@ func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string,
 	}
 	defer pool.Close()
 	h := &holding{lab: l, random: random, pool: pool}
-	if err := h.awaitDue(ctx, time.Now()); err != nil {
-		return "", skip("rows are left from before: %v", err)
+	if err := h.awaitQuiet(ctx); err != nil {
+		return "", err
 	}
 	before := l.lap(ctx, pool, witnesses, random, calmTime)
 	l.hit = time.Now()
@@ -133,21 +134,44 @@ func (h *holding) judge(detail string, stalled []string, during, calm lap) {
 func (h *holding) awaitDue(ctx context.Context, at time.Time) error {
 	limited, cancel := context.WithTimeout(ctx, h.options.patience())
 	defer cancel()
-	var parts []string
-	for _, t := range auditedTables(h.schema) {
-		parts = append(parts, fmt.Sprintf("(SELECT count(*) FROM %s.%s WHERE completed_at IS NULL AND created_at <= "+
-			"now() - $1::interval AND due_at <= now() - $1::interval)", h.schema, t.Table))
-	}
-	query := "SELECT " + strings.Join(parts, " + ")
-	for left := 0; ; time.Sleep(retryBase) {
-		err := h.pool.QueryRow(limited, query, time.Since(at)).Scan(&left)
+	for {
+		left, err := h.due(limited, at)
 		if err == nil && left == 0 {
 			return nil
 		}
 		if limited.Err() != nil {
 			return errors.Join(ctx.Err(), fmt.Errorf("%d rows are left that were due then", left))
 		}
+		time.Sleep(retryBase)
 	}
+}
+
+// awaitQuiet waits until all rows have ended that are due now, for as long as they become fewer. Producers pause.
+func (h *holding) awaitQuiet(ctx context.Context) error {
+	at := time.Now()
+	for least, until := math.MaxInt, at.Add(h.options.patience()); ctx.Err() == nil; time.Sleep(retryBase) {
+		left, err := h.due(ctx, at)
+		switch {
+		case err == nil && left == 0:
+			return nil
+		case err == nil && left < least:
+			least, until = left, time.Now().Add(h.options.patience())
+		case time.Now().After(until):
+			return skip("%d rows are left from before, error %v", left, err)
+		}
+	}
+	return ctx.Err()
+}
+
+// due counts the rows that were due at the given time and have not ended.
+func (h *holding) due(ctx context.Context, at time.Time) (left int, err error) {
+	var parts []string
+	for _, t := range auditedTables(h.schema) {
+		parts = append(parts, fmt.Sprintf("(SELECT count(*) FROM %s.%s WHERE completed_at IS NULL AND created_at <= "+
+			"now() - $1::interval AND due_at <= now() - $1::interval)", h.schema, t.Table))
+	}
+	err = h.pool.QueryRow(ctx, "SELECT "+strings.Join(parts, " + "), time.Since(at)).Scan(&left)
+	return left, err
 }
 
 // commit writes rows in a committed transaction.

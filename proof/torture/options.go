@@ -19,7 +19,8 @@ type Options struct {
 	// the machine, so two runs with the same seed are similar but not identical.
 	Seed uint64
 
-	// Duration is how long faults strike. Setup, draining and checking are not included. Default: a minute.
+	// Duration is how long faults strike. Setup, draining and checking are not included. If a fault has not struck by
+	// then, the run goes on until it has, for half of the Duration at most. Default: a minute.
 	Duration time.Duration
 
 	// Faults are the names of the faults that strike, see [Faults]. Default: all.
