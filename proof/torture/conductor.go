@@ -25,6 +25,7 @@ type conductor struct {
 	bag    []string          // names whose turn in this round has not come, or came to nothing
 	missed map[string]int    // how often a name's turn came to nothing in this round
 	why    map[string]string // the last reason
+	struck map[string]int    // how often a fault has struck
 	first  atomic.Pointer[time.Time]
 }
 
@@ -36,7 +37,7 @@ type Skip struct {
 
 func newConductor(l *lab, names []string, seed uint64) *conductor {
 	c := &conductor{lab: l, random: rand.New(rand.NewPCG(seed, 1)), faults: map[string]fault{}, skips: []Skip{},
-		why: map[string]string{}}
+		why: map[string]string{}, struck: map[string]int{}}
 	c.names = slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, name := range c.names {
 		c.faults[name] = catalogue[name]()
@@ -99,10 +100,10 @@ func (c *conductor) run(ctx context.Context, over <-chan struct{}, enough func()
 // turn lets a fault strike. If that comes to nothing, its turn comes again at the end of the round, but not for ever.
 func (c *conductor) turn(ctx context.Context, name string) {
 	c.bag = c.bag[1:]
-	if !c.strike(ctx, name) {
-		if c.missed[name]++; c.missed[name] < mostTurns {
-			c.bag = append(c.bag, name)
-		}
+	if c.strike(ctx, name) {
+		c.struck[name]++
+	} else if c.missed[name]++; c.missed[name] < mostTurns {
+		c.bag = append(c.bag, name)
 	}
 	if len(c.bag) == 0 {
 		c.complete()
@@ -140,8 +141,8 @@ func (c *conductor) next() string {
 	return c.bag[0]
 }
 
-// deal returns all faults in a random order. Quiet ones come in small groups: each group waits only once until the rows
-// of the producers have ended.
+// deal returns all faults in a random order, except that those that have never struck come first. Quiet ones come in
+// small groups: each group waits only once until the rows of the producers have ended.
 func (c *conductor) deal() []string {
 	names := slices.Clone(c.names)
 	c.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -156,7 +157,9 @@ func (c *conductor) deal() []string {
 	}
 	groups = slices.AppendSeq(groups, slices.Chunk(quiet, quietGroup))
 	c.random.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
-	return slices.Concat(groups...)
+	order := slices.Concat(groups...)
+	slices.SortStableFunc(order, func(a, b string) int { return min(c.struck[a], 1) - min(c.struck[b], 1) })
+	return order
 }
 
 // quietGroup is how many quiet faults make a group.

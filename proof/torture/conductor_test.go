@@ -97,6 +97,9 @@ func TestAStrikeThatComesToNothingComesAgain(t *testing.T) {
 	if first := turns[:len(c.names)]; len(slices.Compact(slices.Sorted(slices.Values(first)))) != len(c.names) {
 		t.Errorf("one had a second turn before all had one: %q", turns)
 	}
+	if next := c.next(); next != "fails" {
+		t.Errorf("the next round begins with %q, and one has never struck", next)
+	}
 	if got := c.reason("fails"); got != "too slow" {
 		t.Errorf("the reason is %q", got)
 	}

@@ -30,8 +30,11 @@ func frozenSessions() fault {
 	return f
 }
 
-// freezeLimit is how long a worker may take to send the statement.
-const freezeLimit = 10 * time.Second
+// freezeLimit is how long a worker may take to send the statement. A scheduler sends none while a time comes again.
+const (
+	freezeLimit = farthestBack + 10*time.Second
+	freezeEvery = 200 * time.Millisecond
+)
 
 func (h *holding) freeze(ctx context.Context, what string) (g grip, err error) {
 	slots := h.crew.of(roleWorker) // only they fold, sweep and decide in a transaction that stays open
@@ -56,7 +59,7 @@ func (h *holding) freeze(ctx context.Context, what string) (g grip, err error) {
 		case statement := <-m.frozen:
 			g.shared = folded(statement)
 			return g, nil
-		case <-time.After(freezeLimit / 50):
+		case <-time.After(freezeEvery):
 		}
 	}
 	return g, errors.Join(fmt.Errorf("%s does not reach %s", m.app, what), g.release())
