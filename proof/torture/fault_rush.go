@@ -42,8 +42,8 @@ func (o Options) awaitsCalm() time.Duration { return 2 * (o.Poll + hearing) }
 // rush writes once no earlier fault excuses a wait any more. The function beside starts something that runs meanwhile.
 func (l *lab) rush(ctx context.Context, random *rand.Rand, url string, beside func() (end func() error,
 	err error)) (detail string, err error) {
-	for until := time.Now().Add(l.options.awaitsCalm()); time.Now().Before(until) && time.Now().Before(l.undisturbed()) &&
-		ctx.Err() == nil; {
+	until := time.Now().Add(l.options.awaitsCalm())
+	for time.Now().Before(until) && time.Now().Before(l.undisturbed()) && ctx.Err() == nil {
 		time.Sleep(retryBase)
 	}
 	err = l.inBursts(ctx, random, url, func(w *writers) (err error) {
