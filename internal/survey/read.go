@@ -25,12 +25,16 @@ func Templates() *template.Template { return template.Must(templates.Clone()) }
 // LockLimit is how long a statement waits for a lock.
 const LockLimit = 100 * time.Millisecond
 
+// idleLimit is how long a transaction may be idle, or as long as a statement of it may take if that is longer: whoever
+// has that much patience may be on a busy machine.
+const idleLimit = 5 * time.Second
+
 // beginText begins a transaction that blocks no other session. The planner settings are those of the core's claims: a
 // table that was never analysed would get a sequential scan, however large it is.
 const beginText = `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
 SET LOCAL statement_timeout = %d;
 SET LOCAL lock_timeout = %d;
-SET LOCAL idle_in_transaction_session_timeout = '5s';
+SET LOCAL idle_in_transaction_session_timeout = %d;
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL enable_seqscan = off;
 SET LOCAL enable_bitmapscan = off;
@@ -50,7 +54,8 @@ type Reader struct {
 
 // Read runs do in a bounded transaction.
 func (r Reader) Read(ctx context.Context, do func(pgx.Tx) error) error {
-	begin := fmt.Sprintf(beginText, r.Limit.Milliseconds(), LockLimit.Milliseconds())
+	begin := fmt.Sprintf(beginText, r.Limit.Milliseconds(), LockLimit.Milliseconds(),
+		max(idleLimit, r.Limit).Milliseconds())
 	return r.From.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: begin}, do)
 	})
