@@ -23,13 +23,15 @@ func TestOneLeads(t *testing.T) {
 	spec := workqueue.Spec{Table: "work"}
 	table := db.table(spec)
 	var reaps [4]atomic.Int64
+	o := db.options()
+	o.Lease = time.Hour // a leader that stands still for so long may lose it
 	for i := range reaps {
 		table := db.open(spec, func(_ context.Context, e workqueue.Event) {
 			if e.Operation == "reap" {
 				reaps[i].Add(1)
 			}
 		})
-		db.run(db.Pool, db.options(), table)
+		db.run(db.Pool, o, table)
 	}
 	active := func() (n int, total int64) {
 		for i := range reaps {
@@ -162,9 +164,11 @@ func TestOverlappingSetsAreAllServed(t *testing.T) {
 		}
 		return set
 	}
-	stop := db.run(db.Pool, db.options(), set(0, 0, 1)...)
+	o := db.options()
+	o.Lease = time.Hour // a leader that stands still for so long may lose it
+	stop := db.run(db.Pool, o, set(0, 0, 1)...)
 	db.awaitTerm(tables[1], 1)
-	db.run(db.Pool, db.options(), set(1, 2, 1)...)
+	db.run(db.Pool, o, set(1, 2, 1)...)
 	for _, table := range tables {
 		db.rows(table, 1, expired)
 	}
@@ -222,13 +226,15 @@ func TestElectionRace(t *testing.T) {
 		pgtest.Pass(time.Millisecond)
 		running.Add(-1)
 	})
+	o := db.options()
+	o.Lease = time.Hour // a round that takes longer would lose its term; it gives the leadership back when it ends
 	const candidates, rounds = 6, 10
 	terms := make(chan int64, candidates*rounds)
 	failures := make(chan error, candidates)
 	for range candidates {
 		go func() {
 			for range rounds {
-				report, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, db.options())
+				report, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o)
 				if err != nil {
 					failures <- err
 					return
@@ -503,18 +509,20 @@ func TestLeaderFrozenWithinABatch(t *testing.T) {
 // A round that takes longer than the lease keeps the leadership as long as it makes progress.
 func TestLongRoundRenews(t *testing.T) {
 	t.Parallel()
+	const pause = 100 * time.Millisecond
 	db := newDatabase(t)
 	var table *workqueue.Table
 	table = db.observed(workqueue.Spec{Table: "work"}, func(context.Context, workqueue.Event) {
 		if l := db.leader(table); l.Term != 1 || l.ExpiresIn <= 0 {
 			t.Errorf("leadership %+v within the round", l)
 		}
-		pgtest.Pass(100 * time.Millisecond)
+		pgtest.Pass(pause)
 	})
-	db.rows(table, 20, expired)
 	o := db.options()
 	o.BatchSize = 1
-	wantCounts(t, db.runOnce(o, table).Total(), reaper.Counts{Requeued: 20})
+	rows := int(2 * o.Lease / pause)
+	db.rows(table, rows, expired)
+	wantCounts(t, db.runOnce(o, table).Total(), reaper.Counts{Requeued: rows})
 }
 
 func TestLeaders(t *testing.T) {

@@ -104,7 +104,7 @@ func (db *database) open(spec workqueue.Spec, observer workqueue.Observer) *work
 func (db *database) options() reaper.Options { return shortTimes(db.Schema) }
 
 func shortTimes(schema string) reaper.Options {
-	return reaper.Options{Schema: schema, Interval: 200 * time.Millisecond, Lease: time.Second, Logger: quiet}
+	return reaper.Options{Schema: schema, Interval: 200 * time.Millisecond, Lease: pgtest.Lease, Logger: quiet}
 }
 
 func (db *database) exec(sql string) {
@@ -195,7 +195,7 @@ func (db *database) run(pool *pgxpool.Pool, o reaper.Options, tables ...*workque
 			if open {
 				close(ended)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(pgtest.Patience):
 			db.t.Error("Run did not stop")
 		}
 	}
@@ -229,7 +229,7 @@ func (db *database) awaitTerm(table *workqueue.Table, term int64) {
 
 func (db *database) await(what string, condition func() bool) {
 	db.t.Helper()
-	if !pgtest.Await(20*time.Second, condition) {
+	if !pgtest.Await(pgtest.Patience, condition) {
 		db.t.Fatalf("no %s", what)
 	}
 }

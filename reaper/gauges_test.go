@@ -65,6 +65,7 @@ func TestTheLeaderReportsTheGauges(t *testing.T) {
 	first, second := newMeter(), newMeter()
 	run := func(m meter) (stop func()) {
 		o := db.options()
+		o.Lease = time.Hour // the first leads until it stops
 		o.MeterProvider = m
 		return db.run(db.Pool, o, served)
 	}
