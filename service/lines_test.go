@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/reaper"
@@ -160,7 +161,7 @@ func (w troublemaker) complete(l map[string]any) {
 func (w troublemaker) makes(logger *slog.Logger) {
 	w.Helper()
 	telemetry := workqueue.Telemetry{Logger: logger}
-	quick := workqueue.WorkerOptions{Lease: workqueue.MinLease}
+	quick := workqueue.WorkerOptions{Lease: pgtest.Lease}
 	ctx := w.Context()
 	var err error
 	w.box, err = outbox.Open(outbox.Options{Schema: w.db.Schema, Telemetry: telemetry})

@@ -210,7 +210,7 @@ func TestSilentConnectionsAreGivenUp(t *testing.T) {
 	p := newProxy(t)
 	r := newRig(t, rigOptions{pool: p.through})
 	started, release := make(chan struct{}, 1), make(chan struct{})
-	r.start(workqueue.WorkerOptions{Lease: 2 * time.Second,
+	r.start(workqueue.WorkerOptions{Lease: 2 * pgtest.Lease,
 		PollInterval: 50 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
 		if c.Body.Topic == "first" {
 			started <- struct{}{}

@@ -68,7 +68,8 @@ func TestHangup(t *testing.T) {
 	signal.Notify(handled, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(handled) })
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
-	w := c.newWorker("shutdown: 1s\noutbox: {topics: {t: {exec: {command: ./slow, kill_after: 100ms}}}}",
+	// A quarter of the shutdown is left for the kill, also on a busy machine.
+	w := c.newWorker("shutdown: 16s\noutbox: {topics: {t: {exec: {command: ./slow, kill_after: 100ms}}}}",
 		map[string]string{"slow": stays}).start()
 	pid := strings.TrimSpace(w.file("pid"))
 	must(t, w.cmd.Process.Signal(syscall.SIGHUP))

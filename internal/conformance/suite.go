@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	lease = 30 * time.Second
+	// lease is longer than a test takes: what one part leaves claimed must not be reaped with the rows of another.
+	lease = 30 * time.Minute
 
 	// patience bounds operations that a correct library completes at once: nothing here is expected to take long.
 	patience = pgtest.Patience

@@ -112,7 +112,7 @@ func TestProgramsOfOthersBesideGo(t *testing.T) {
 			(SELECT count(*)::int FROM txwork.inbox WHERE status < 2) +
 			(SELECT count(*)::int FROM txwork.jobs WHERE status < 2)`)
 	})
-	time.Sleep(3 * time.Second) // until those that were started last have a handler for SIGTERM
+	time.Sleep(10 * time.Second) // until those that were started last have a handler for SIGTERM
 	others.stop(t)
 	crew.stop()
 	reconcile(t, db)

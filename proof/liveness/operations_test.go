@@ -150,7 +150,7 @@ var operations = []operation{
 		return own{"SELECT status = 0 FROM " + w.Schema + ".jobs WHERE id = $1", []any{id}}
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, _ own) error {
 		_, err := reaper.RunOnce(ctx, pool, w.tables()[:1], reaper.Options{
-			Schema: w.Schema, Interval: 500 * time.Millisecond, Lease: time.Second, Logger: logger(),
+			Schema: w.Schema, Interval: 500 * time.Millisecond, Lease: lease, Logger: logger(),
 		})
 		return err
 	}, nil, "", false},

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
@@ -56,7 +57,7 @@ func runChild() int {
 		return 1
 	}
 	s, err := periodic.NewScheduler(pool, plan,
-		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Second}})
+		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: pgtest.Lease}})
 	if err != nil || s.Run(ctx) != nil {
 		return 1
 	}

@@ -38,7 +38,7 @@ func TestASchedulerThatIsFrozenInTheDecision(t *testing.T) {
 	f.missed("s", time.Hour)
 	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.DialFunc = process.dial }))
 	stop := f.schedulerOn(pool, openPlan(t, f.Schema, freeze),
-		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Second}})
+		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: pgtest.Lease}})
 	<-inside
 	start := time.Now()
 	f.put(hourly(schedule.Rule{}))
