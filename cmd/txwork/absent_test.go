@@ -35,11 +35,11 @@ func TestASchemaIsJudgedByTheDomainsThatItHas(t *testing.T) {
 			if v := decode[validated](c.run("migrate", "validate", "--json")); !slices.Equal(v.Absent, others) {
 				t.Errorf("absent are %v", v.Absent)
 			}
-			r = c.run("doctor", "--ignore", "durability").prints("\nnot in the schema: outbox, inbox, timers, alarms\n")
+			r = c.doctor().prints("\nnot in the schema: outbox, inbox, timers, alarms\n")
 			if strings.Contains(r.stdout, "outbox_") || strings.Contains(r.stdout, "001_") {
 				t.Errorf("the outbox is examined:\n%s", r.stdout)
 			}
-			if e := decode[absence](c.run("doctor", "--json")); !slices.Equal(e.Absent, others) {
+			if e := decode[absence](c.doctor("--json")); !slices.Equal(e.Absent, others) {
 				t.Errorf("absent are %v", e.Absent)
 			}
 		})
@@ -56,7 +56,7 @@ func TestASchemaWithoutDomains(t *testing.T) {
 		t.Errorf("it prints %q, want %q", r.stdout, want)
 	}
 	c.run("migrate", "validate", "--domain", "jobs").exits(exitFailure).prints("006_jobs is pending", "002_reaper")
-	if e := decode[absence](c.run("doctor", "--json")); len(e.Absent) != 0 {
+	if e := decode[absence](c.doctor("--json")); len(e.Absent) != 0 {
 		t.Errorf("%+v", e)
 	}
 	c.run("migrate", "up").ok()

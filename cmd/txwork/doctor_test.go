@@ -191,8 +191,8 @@ func TestDoctorWatches(t *testing.T) {
 	defer stop()
 	lines := &firstLines{want: 2, stop: stop}
 	a := &app{stdin: strings.NewReader(""), stdout: lines, stderr: lines, getenv: func(string) string { return "" }}
-	if code := a.run(ctx, c.args("doctor", "--watch", "--interval", "1s", "--json", "--ignore",
-		serverOnly)); code != exitOK {
+	if code := a.run(ctx, c.args(append(slices.Clone(patiently), "--watch", "--interval", "1s",
+		"--json")...)); code != exitOK {
 		t.Errorf("exit code %d:\n%s", code, lines.text)
 	}
 	for line := range strings.Lines(lines.text) {

@@ -48,7 +48,7 @@ func TestEncodingsOfDatabases(t *testing.T) {
 			}
 			contains(t, "last_error", s.lastErr, test.stored)
 			c.run("list", "outbox", "--status", "failed").ok().prints(test.stored)
-			doctor := c.run("doctor")
+			doctor := c.doctor()
 			contains(t, "doctor", doctor.stdout, "schema "+c.db.Schema)
 			if doctor.code == 1 {
 				t.Errorf("doctor: %s", doctor.stderr)

@@ -24,7 +24,7 @@ func TestASchemaOfJobsAlone(t *testing.T) {
 	c.run("stats").ok().prints("jobs")
 	c.run("reap").ok()
 	c.run("jobs", "queues").ok()
-	c.run("doctor", "--ignore", "durability").ok()
+	c.doctor().ok()
 	c.run("timers", "list").exits(exitFailure).says("timers")
 	c.run("migrate", "up", "--domain", "timers").ok().prints("applied 004_timers")
 	c.run("timers", "list").ok()
@@ -42,7 +42,7 @@ func TestASchemaWithALog(t *testing.T) {
 	c.run("migrate", "up", "--domain", "log").ok().prints("applied 007_log")
 	c.run("migrate", "validate").ok()
 	c.run("stats").ok().prints("outbox_log_parked")
-	c.run("doctor", "--ignore", "durability").ok()
+	c.doctor().ok()
 	c.run("roles").ok().prints(`"outbox_log_position"`, `"jobs"`)
 }
 

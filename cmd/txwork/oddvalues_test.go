@@ -226,7 +226,7 @@ func (c *cli) schedule(client *jobs.Client) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- scheduler.Run(ctx) }()
-	if !pgtest.Await(time.Minute, func() bool {
+	if !pgtest.Await(pgtest.Patience, func() bool {
 		return value[bool](c, "SELECT fired = 1 FROM {schema}.jobs_schedule WHERE name = 'good'")
 	}) {
 		c.t.Error("a new schedule has not fired")
@@ -248,7 +248,7 @@ func (c *cli) look() {
 			c.run("list", table, "--status", status, "--limit", "1000", "--json").ok()
 		}
 	}
-	r := c.run("doctor", "--json", "--timeout", "5m", "--statement-timeout", "1m") // no test fails on a busy machine
+	r := c.doctor("--json")
 	if report := decode[struct{ Skipped []map[string]any }](r); r.code == exitFailure || len(report.Skipped) > 0 {
 		c.t.Errorf("the doctor exits with %d and skipped %v", r.code, report.Skipped)
 	}

@@ -42,7 +42,7 @@ func TestReapSkipsWhatIsInTheWay(t *testing.T) {
 		}
 	}
 	c.run("reap", "jobs").exits(exitFailure).says("invoice").prints("1 rows skipped")
-	d := c.run("doctor")
+	d := c.doctor()
 	d.prints("The maintenance of jobs does not do all").prints("Mend the maintenance").prints("invoice")
 	if strings.Contains(strings.ToLower(d.stdout), "start a reaper") {
 		t.Errorf("doctor advises to start a reaper:\n%s", d.stdout)
