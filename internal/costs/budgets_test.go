@@ -99,7 +99,7 @@ const (
 
 	// jobStatements are sent with the claim and the settle of a single job that arrives. Measured: 5.1 to 5.6; a claim
 	// that asks for a queue's rule, every half a second, has two more.
-	jobStatements = 7.0
+	jobStatements = 7
 
 	// busyConnections are used in addition to the application's pool.
 	busyConnections = 8

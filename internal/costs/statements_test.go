@@ -20,12 +20,12 @@ func TestStatementsByBatch(t *testing.T) {
 			const batches = 10
 			j := newLab(t).jobs()
 			j.fill(batch * batches)
-			statements, commits := j.traffic(func() { j.drainOnce(batch, batch*batches) })
+			statements, commits, spare := j.traffic(func() { j.drainOnce(batch, batch*batches) })
 			t.Logf("%d batches of %d jobs: %d statements, %d commits", batches, batch, statements, commits)
-			if limit := drainStatements + batches*batchStatements; statements > limit {
+			if limit := drainStatements + batches*batchStatements + spare.statements; statements > limit {
 				t.Errorf("%d batches of %d jobs took %d statements, want at most %d", batches, batch, statements, limit)
 			}
-			if limit := drainCommits + batches*batchCommits; commits > limit {
+			if limit := drainCommits + batches*batchCommits + spare.commits; commits > limit {
 				t.Errorf("%d batches of %d jobs took %d commits, want at most %d", batches, batch, commits, limit)
 			}
 		})
@@ -37,16 +37,16 @@ func TestStatementsOfWorker(t *testing.T) {
 	const n = 10_000
 	j := newLab(t).jobs()
 	j.fill(n)
-	statements, commits := j.traffic(func() {
+	statements, commits, spare := j.traffic(func() {
 		pool := j.watched()
 		j.inPhases(pool, n, jobs.WorkerOptions{}, func() {})
 		pool.Close()
 	})
 	t.Logf("%d jobs: %d statements, %d commits", n, statements, commits)
-	if limit := n * workerStatements / 1000; statements > limit {
+	if limit := n*workerStatements/1000 + spare.statements; statements > limit {
 		t.Errorf("%d jobs took %d statements, want at most %d", n, statements, limit)
 	}
-	if limit := n * workerCommits / 1000; commits > limit {
+	if limit := n*workerCommits/1000 + spare.commits; commits > limit {
 		t.Errorf("%d jobs took %d commits, want at most %d", n, commits, limit)
 	}
 }
@@ -80,13 +80,22 @@ func (j *jobTable) drainOnce(batch, n int) {
 	}
 }
 
-// traffic counts what the measured sessions send during work, and what PostgreSQL commits for them.
-func (l *lab) traffic(work func()) (statements, commits int) {
+// traffic counts what the measured sessions send during work, what PostgreSQL commits for them, and what an idle worker
+// may do in that time: the slower the machine, the more of it is among what is counted.
+func (l *lab) traffic(work func()) (statements, commits int, spare idling) {
 	l.Helper()
 	before := l.commits()
-	sent := l.seen.sends()
+	sent, begun := l.seen.sends(), time.Now()
 	work()
-	return l.seen.sends() - sent, l.commits() - before
+	spare = idle(time.Since(begun))
+	return l.seen.sends() - sent, l.commits() - before, spare
+}
+
+// idling is what an idle worker may do in some time.
+type idling struct{ statements, commits int }
+
+func idle(d time.Duration) idling {
+	return idling{int(d.Minutes() * idleStatements), int(d.Seconds() * idleTransactions)}
 }
 
 // commits counts the commits of the lab's database. Sessions report theirs when they end, so it waits until no session
