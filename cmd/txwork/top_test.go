@@ -516,7 +516,7 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 		})
 		return pages, f
 	}
-	size := pgtest.Size(60_000, 1_000_000)
+	size := pgtest.Size(60_000, 400_000)
 	c.exec(state("(i % 2) * interval '1 hour' - interval '10 minutes'"), 60_000)
 	c.exec("INSERT INTO {schema}.outbox (topic, payload, due_at) SELECT 'topic ' || i % 20, '{}', now() - interval '10 "+
 		"minutes' FROM generate_series(1, $1) AS g (i)", survey.RunningRows)
