@@ -526,7 +526,7 @@ var troubles = map[string]struct {
 		w.Exec("ALTER TABLE " + w.Schema + ".outbox SET (autovacuum_enabled = off)")
 		w.Put("outbox", "done", 120_000)
 		w.Exec("DELETE FROM " + w.Schema + ".outbox")
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 			scrape := w.Scrape()
 			if slices.ContainsFunc(scrape,
 				func(s exportertest.Sample) bool { return s.Name == "txwork_table_dead_rows" && s.Value >= 120_000 }) {

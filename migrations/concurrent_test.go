@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
@@ -81,7 +80,7 @@ func TestAConcurrentBuildIsResumed(t *testing.T) {
 		const waits = `SELECT coalesce((SELECT pid FROM pg_stat_activity
 			WHERE query LIKE 'CREATE INDEX CONCURRENTLY%' || $1 || '%' AND wait_event_type = 'Lock'
 				AND clock_timestamp() - query_start > interval '500 ms'), 0)`
-		if !pgtest.Await(time.Minute, func() bool {
+		if !pgtest.Await(pgtest.Patience, func() bool {
 			pid = value[int](t, db.Pool, waits, db.Schema)
 			return pid != 0
 		}) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -134,7 +133,7 @@ func TestWorkersSayThatTheyRun(t *testing.T) {
 	db := pgtest.New(t)
 	up(t, newMigrator(t, db.Pool, db.Schema))
 	runWorkers(t, db, slog.New(slog.DiscardHandler))
-	pgtest.Await(20*time.Second, func() bool {
+	pgtest.Await(pgtest.Patience, func() bool {
 		return value[int](t, db.Pool, "SELECT count(*) FROM process") == 1
 	})
 	var host, language, version, serves string
@@ -185,7 +184,7 @@ func TestWorkersRunWithoutBeats(t *testing.T) {
 	runWorkers(t, db, slog.New(slog.NewTextHandler(&log, nil)))
 	exec(t, db.Pool, "INSERT INTO outbox (topic, payload) VALUES ('t', '')")
 	const line = "does not say that it runs"
-	pgtest.Await(20*time.Second, func() bool {
+	pgtest.Await(pgtest.Patience, func() bool {
 		return strings.Contains(log.String(), line) && value[int](t, db.Pool, "SELECT status FROM outbox") == 2
 	})
 	if n := strings.Count(log.String(), line); n != 1 || strings.Contains(log.String(), "ERROR") {

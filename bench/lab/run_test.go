@@ -23,7 +23,7 @@ func small(t *testing.T) lab.Request {
 		Rounds:    1,
 		Peers:     []string{"txwork:defaults", "sql"},
 		File:      filepath.Join(t.TempDir(), "results.json"),
-		CellLimit: time.Minute,
+		CellLimit: 5 * time.Minute,
 	}
 }
 

@@ -399,7 +399,7 @@ func (c *cli) leaves() call {
 		ctx, stop := context.WithCancel(c.t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- reaper.Run(ctx, c.db.Pool, given, o) }()
-		pgtest.Await(time.Minute, func() bool { return strings.Contains(log.String(), "unserved=") })
+		pgtest.Await(pgtest.Patience, func() bool { return strings.Contains(log.String(), "unserved=") })
 		stop()
 		must(c.t, <-ended)
 		return errors.New(log.String())

@@ -329,7 +329,7 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 	_, err = client.Cancel(t.Context(), workqueue.Pgx(application), "no", started.Tasks["held"])
 	must(t, err)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c.runWith(ctx, strings.NewReader(""), "reap").ok()
 	if n := value[int](c, "SELECT count(*) FROM {schema}.jobs WHERE id = ANY ($1) AND status IN (0, 3)",

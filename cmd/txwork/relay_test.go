@@ -85,7 +85,7 @@ func TestRelayOfATenant(t *testing.T) {
 	tenant := c.role(workerRights)
 	c.enqueue(outbox.Message{Topic: c.db.Schema + "_t", Payload: []byte("mine")},
 		outbox.Message{Topic: "another's", Payload: []byte("hidden")})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	a := &app{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, getenv: os.Getenv}

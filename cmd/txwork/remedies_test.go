@@ -96,7 +96,7 @@ func (c *cli) scheduled() {
 	ctx, stop := context.WithCancel(c.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(ctx) }()
-	if !pgtest.Await(time.Minute, func() bool {
+	if !pgtest.Await(pgtest.Patience, func() bool {
 		var owed int
 		must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT count(*) FROM timers_schedule WHERE next_at < now()").Scan(&owed))
 		return owed == 0
@@ -137,7 +137,7 @@ func (c *cli) woken(answer error, until string) {
 	ctx, stop := context.WithCancel(c.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- dispatcher.Run(ctx) }()
-	if !pgtest.Await(time.Minute, func() bool {
+	if !pgtest.Await(pgtest.Patience, func() bool {
 		var holds bool
 		must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT bool_and("+until+") FROM alarms").Scan(&holds))
 		return holds

@@ -37,7 +37,7 @@ func TestSweepAgainstCreate(t *testing.T) {
 	wg.Wait()
 	// A process that another test is starting holds a copy of all open files, including locks, until it executes its
 	// own program. A sweep then leaves such a directory to the next one.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		sweep(base)
 		left := list(t, base)
 		if len(left) == 0 {

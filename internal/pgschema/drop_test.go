@@ -3,7 +3,6 @@ package pgschema_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -52,13 +51,13 @@ func deadlock(server string, holder, other *pgx.Conn, schema string) error {
 			int32(holder.PgConn().PID())).Scan(&waits)
 		return err != nil || waits
 	}
-	pgtest.Await(time.Minute, func() bool { return waits(0) }) // the drop waits for the holder
+	pgtest.Await(pgtest.Patience, func() bool { return waits(0) }) // the drop waits for the holder
 	created := make(chan error, 1)
 	go func() {
 		_, err := other.Exec(ctx, "CREATE TABLE "+schema+".c (); COMMIT")
 		created <- err
 	}()
-	pgtest.Await(time.Minute, func() bool { return waits(other.PgConn().PID()) })
+	pgtest.Await(pgtest.Patience, func() bool { return waits(other.PgConn().PID()) })
 	if err := holder.Close(ctx); err != nil {
 		return err
 	}

@@ -3,15 +3,11 @@ package pgtest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// listenLimit is how long to wait for a notification, which normally takes milliseconds.
-const listenLimit = 30 * time.Second
 
 // Listen listens on a channel with its own session until the test ends. The returned function waits for the next
 // notification.
@@ -28,7 +24,7 @@ func Listen(t testing.TB, pool *pgxpool.Pool, channel string) (next func() *pgco
 	}
 	return func() *pgconn.Notification {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), listenLimit)
+		ctx, cancel := context.WithTimeout(t.Context(), Patience)
 		defer cancel()
 		n, err := listener.WaitForNotification(ctx)
 		if err != nil {

@@ -149,7 +149,7 @@ func TestServerEndsWithTheProcess(t *testing.T) {
 	if err != nil || u.Query().Get("host") == "" {
 		t.Fatalf("no URL of a private server in\n%s", output)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(pgtest.Patience); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(u.Query().Get("host")); errors.Is(err, os.ErrNotExist) {
 			return
 		}

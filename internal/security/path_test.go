@@ -161,7 +161,7 @@ func TestAProcessRefusesAnUnfitSession(t *testing.T) {
 // runs runs what should not keep running.
 func runs(t *testing.T, run func(context.Context) error) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer cancel()
 	return run(ctx)
 }

@@ -173,7 +173,7 @@ func (w *witness) refuseSecrets() {
 
 // workOn runs every worker until all rows have ended, each by some failure.
 func (w *witness) workOn() {
-	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(w.t.Context(), pgtest.Patience)
 	defer stop()
 	options := workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond, Redact: redact}
 	relay, err := outbox.NewRelay(w.pool, w.outbox, outbox.RelayOptions{WorkerOptions: options})

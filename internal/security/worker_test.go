@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/reaper"
@@ -46,7 +47,7 @@ func TestAWorkerFinishesEverything(t *testing.T) {
 	f.enqueueEverywhere(f.as("producer"))
 	pool := f.as("worker")
 	f.in(pool, f.configure)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer stop()
 	ended := make(chan error)
 	workers := f.workers(pool)
@@ -271,7 +272,7 @@ func TestAWorkerDeliversAlarms(t *testing.T) {
 		return err
 	})
 	f.exec(f.db.Pool, "UPDATE timers SET due_at = now(), fire_at = now()")
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer stop()
 	d, err := alarms.NewDispatcher(f.as("worker"), f.alarms,
 		alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }), alarms.DispatcherOptions{})

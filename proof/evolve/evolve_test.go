@@ -220,7 +220,7 @@ func (s *stage) progress(all ...*process) {
 	for _, p := range all {
 		const delivered = "SELECT count(*) FROM delivered WHERE name = $1"
 		before := s.count(delivered, p.name)
-		ok := pgtest.Await(2*time.Minute, func() bool {
+		ok := pgtest.Await(pgtest.Patience, func() bool {
 			select {
 			case err := <-p.ended:
 				s.t.Fatalf("%s ended: %v\n%s", p.name, err, p.log)
@@ -258,7 +258,7 @@ func (s *stage) settled(program string) {
 	last := s.start(program, "last")
 	s.progress(last)
 	const left = "SELECT count(*) FROM outbox JOIN written USING (id) WHERE completed_at IS NULL"
-	if !pgtest.Await(2*time.Minute, func() bool { return s.count(left) == 0 }) {
+	if !pgtest.Await(pgtest.Patience, func() bool { return s.count(left) == 0 }) {
 		s.t.Errorf("%d messages are left\n%s", s.count(left), last.log)
 	}
 	last.stop()

@@ -158,7 +158,7 @@ func (c *crew) reap(ctx context.Context, tables []*workqueue.Table) {
 }
 
 // patience is how long there may be no progress.
-const patience = 60 * time.Second
+const patience = pgtest.Patience
 
 // until waits for a count to reach its goal. It gives up if the count does not change for the patience.
 func (c *crew) until(what string, goal int, count func() int) {

@@ -190,7 +190,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 		"[::ffff:0:127.0.0.1]", "[200::1]", "[5f00::1]", "[4000::1]",
 	} {
 		waker := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://" + host + ":" + port + "/secret-path",
-			Timeout: 5 * time.Second})
+			Timeout: patience})
 		err := waker.Wake(t.Context(), aWake())
 		if err == nil || !strings.Contains(err.Error(), "is not public") {
 			t.Errorf("%s: %v", host, err)

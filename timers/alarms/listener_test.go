@@ -41,7 +41,7 @@ func (a *api) dial(address string) net.Conn {
 		a.Fatal(err)
 	}
 	a.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(30 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/txwork/txwork/timers/alarms"
 )
@@ -19,7 +18,7 @@ func TestANameThatLeadsInsideIsRefused(t *testing.T) {
 	url := serve(t, func(http.ResponseWriter, *http.Request) { reached <- true })
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
 	resolveEverythingTo(t, net.IPv4(127, 0, 0, 1))
-	o := alarms.HTTPWakerOptions{URL: "http://wakes.example.org:" + port, Timeout: 5 * time.Second}
+	o := alarms.HTTPWakerOptions{URL: "http://wakes.example.org:" + port, Timeout: patience}
 	if err := newHTTPWaker(t, o).Wake(t.Context(), aWake()); err == nil ||
 		!strings.Contains(err.Error(), "is not public") || len(reached) > 0 {
 		t.Errorf("error %v, reached %d times", err, len(reached))

@@ -126,7 +126,7 @@ func (f *fixture) maintainsAtOnce(id uuid.UUID) {
 // eventually folds as often as the folds ask for it, until the join has the wanted counts.
 func (f *fixture) eventually(id uuid.UUID, want counts) {
 	f.Helper()
-	if !pgtest.Await(20*time.Second, func() bool {
+	if !pgtest.Await(pgtest.Patience, func() bool {
 		s := f.state(id)
 		return counts{s.Status, s.Succeeded, s.Failed, s.Late} == want
 	}) {

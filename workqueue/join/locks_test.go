@@ -3,7 +3,6 @@ package join_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -133,7 +132,7 @@ func (f *fixture) enrolling(call func(ctx context.Context, tx workqueue.Tx) erro
 // waitingForLocks waits until n sessions wait for a lock in the test's schema.
 func (f *fixture) waitingForLocks(n int) {
 	f.Helper()
-	if !pgtest.Await(20*time.Second, func() bool { return f.locked() == n }) {
+	if !pgtest.Await(pgtest.Patience, func() bool { return f.locked() == n }) {
 		f.Fatalf("%d sessions wait for locks, want %d", f.locked(), n)
 	}
 }
@@ -180,7 +179,7 @@ func TestASettleMeetsTheStartOfAJoin(t *testing.T) {
 	}()
 	var err error
 	settled := false
-	pgtest.Await(20*time.Second, func() bool {
+	pgtest.Await(pgtest.Patience, func() bool {
 		select {
 		case err = <-acked:
 			settled = true

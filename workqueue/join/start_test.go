@@ -113,7 +113,7 @@ func TestStartMeetsSettle(t *testing.T) {
 // awaitLockWait waits until a session waits for a lock in this schema's table.
 func (f *fixture) awaitLockWait() {
 	f.Helper()
-	if !pgtest.Await(20*time.Second, func() bool {
+	if !pgtest.Await(pgtest.Patience, func() bool {
 		return ask[bool](f, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE "+
 			"'%'|| $1 ||'%')", f.Schema)
 	}) {

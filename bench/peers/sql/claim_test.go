@@ -10,6 +10,7 @@ import (
 
 	"github.com/txwork/txwork/bench/protocol"
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // If the limit were slower than it could be, everything compared with it would look better. With too little room in the
@@ -35,7 +36,7 @@ func TestAllClaimsAreHeapOnly(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), counters).Scan(&updates, &heapOnly); err != nil {
 			t.Fatal(err)
 		}
-		if time.Since(begun) > time.Minute {
+		if time.Since(begun) > pgtest.Patience {
 			t.Fatalf("%d updates are counted, want the %d claims", updates, jobs)
 		}
 	}

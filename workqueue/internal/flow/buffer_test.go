@@ -204,7 +204,7 @@ func TestABufferUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
 	defer cancel()
 	for left := total; left > 0; {
 		n, err := b.Await(ctx)
@@ -215,7 +215,7 @@ func TestABufferUnderLoad(t *testing.T) {
 		claim(b, n, n)
 		left -= n
 	}
-	if !pgtest.Await(time.Minute, func() bool { return b.waiting() == 0 }) {
+	if !pgtest.Await(pgtest.Patience, func() bool { return b.waiting() == 0 }) {
 		t.Fatal("rows are not taken")
 	}
 	b.Close()

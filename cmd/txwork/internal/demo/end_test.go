@@ -20,8 +20,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// patience is much longer than a loaded machine needs.
-const patience = 60 * time.Second
+const patience = pgtest.Patience
 
 // A parent is a demo in its own process, with its own directory for temporary files.
 type parent struct {
