@@ -221,8 +221,8 @@ func (unique) Kind() string { return "unique" }
 // No statement compares each of its elements with each other one, or with each row of its table, when PostgreSQL uses a
 // generic plan. Rows that are compared in vain are counted by EXPLAIN, for tables of any size.
 func TestGenericPlansCompareFewRows(t *testing.T) {
-	n := pgtest.Size(500, workqueue.MaxBatch)
-	for _, others := range []int{0, pgtest.Size(5_000, 100_000)} {
+	n := pgtest.Size(500, 2_000)
+	for _, others := range []int{0, pgtest.Size(5_000, 20_000)} {
 		t.Run(fmt.Sprint(others), func(t *testing.T) {
 			g := newGeneric(t, n, others)
 			for _, domain := range []struct {
