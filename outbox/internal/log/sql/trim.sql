@@ -52,9 +52,9 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, interval) FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions have passed, and deletes
--- the ticks that are older than the retention, all but the newest: positions have their own copies. It commits after
--- each slot, so that no caller keeps its locks, and cannot pin a search_path: every name is qualified, and no operator
--- is used.
+-- the ticks that are older than the retention, all but the newest of them: positions have their own copies, and a start
+-- or a cut at the retention finds that one. It commits after each slot, so that no caller keeps its locks, and cannot
+-- pin a search_path: every name is qualified, and no operator is used.
 CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
@@ -79,7 +79,8 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     DELETE FROM {{.Named "tick"}} AS t
     WHERE t.at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) retention)
-      AND t.n OPERATOR(pg_catalog.<) (SELECT pg_catalog.max(l.n) FROM {{.Named "tick"}} AS l);
+      AND t.n OPERATOR(pg_catalog.<) (SELECT pg_catalog.max(l.n) FROM {{.Named "tick"}} AS l
+        WHERE l.at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) retention));
     COMMIT;
 END
 $txwork$;
