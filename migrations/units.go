@@ -136,9 +136,11 @@ func logUnit() unit {
 
 // logPositions is the state of the log's subscriptions.
 func logPositions() unit {
-	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable}
-	u = u.with("position", "subscription", "tick", "state").
-		calls("tick", "tick_step", "subscribe", "fetch", "settle", "extend").sees("lag")
+	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable,
+		producer: []string{"subscriptions"}}
+	u = u.with("position", "subscription", "tick", "state", "loss").
+		calls("tick", "tick_step", "fetch", "settle", "extend").sees("lag").
+		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe")
 	u.Table = logTable + "_position"
 	return u
 }
