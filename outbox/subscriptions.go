@@ -146,17 +146,18 @@ func (o *Outbox) Replay(ctx context.Context, tx workqueue.Tx, name string, start
 	return o.moves(ctx, tx, "replay", "$1::text, $2::text::timestamptz", name, start.String())
 }
 
-// Cut lets a subscription pass over the messages that are older than an age and that it has not settled, so that the log
-// need not keep them. How many that are is returned and recorded. Parked messages stay and run. It moves the lanes that
-// are behind, and no others. An age beyond which the log has no tick cuts nothing: ticks are kept for as long as
+// Cut lets a subscription pass over the messages that are older than an age and that it has not settled, so that the
+// log need not keep them. How many that are is returned and recorded. Parked messages stay and run. It moves the lanes
+// that are behind, and no others. An age beyond which the log has no tick cuts nothing: ticks are kept for as long as
 // messages that all have passed. In SQL it is outbox_log_cut.
 func (o *Outbox) Cut(ctx context.Context, tx workqueue.Tx, name string, olderThan time.Duration) ([]Moved, error) {
 	return o.moves(ctx, tx, "cut", "$1::text, $2::float8 * interval '1 second'", name, olderThan.Seconds())
 }
 
-// Unsubscribe removes a subscription. Consumers that have a page in hand lose it. A subscription with parked messages or
-// dead letters is refused unless they are to be deleted, too. In SQL it is outbox_log_unsubscribe.
-func (o *Outbox) Unsubscribe(ctx context.Context, tx workqueue.Tx, name string, deleteParked bool) (Unsubscribed, error) {
+// Unsubscribe removes a subscription. Consumers that have a page in hand lose it. A subscription with parked messages
+// or dead letters is refused unless they are to be deleted, too. In SQL it is outbox_log_unsubscribe.
+func (o *Outbox) Unsubscribe(ctx context.Context, tx workqueue.Tx, name string, deleteParked bool) (Unsubscribed,
+	error) {
 	var u Unsubscribed
 	err := o.onSubscription(ctx, tx, "unsubscribe", "$1::text, $2::boolean", []any{&u.Lanes, &u.Live, &u.Dead}, name,
 		deleteParked)
@@ -193,8 +194,9 @@ func (o *Outbox) Subscriptions(ctx context.Context, tx workqueue.Tx) ([]Subscrip
 		last := &all[len(all)-1]
 		last.Lanes = append(last.Lanes, l)
 		return nil
-	}, `SELECT s.name, array_to_json(s.topics || ARRAY(SELECT p || '*' FROM unnest(s.prefixes) AS p))::text, s.headers::text,
-		s.paused, s.created_at, l.live, l.dead,
+	}, `SELECT s.name, CASE WHEN s.topics IS NOT NULL THEN
+			array_to_json(s.topics || ARRAY(SELECT p || '*' FROM unnest(s.prefixes) AS p))::text END,
+		s.headers::text, s.paused, s.created_at, l.live, l.dead,
 		(SELECT coalesce(sum(o.messages), 0)::bigint FROM `+o.named("loss")+` AS o WHERE o.subscription = s.name),
 		coalesce(l.tick, 0), coalesce(l.tick_seconds, 0), l.lane, l.messages, l.more, l.seconds, l.in_hand, l.attempts,
 		l.retained
@@ -240,7 +242,8 @@ func (o *Outbox) refusesSubscriptions() error {
 }
 
 // onSubscription calls a function that returns a row, or nothing.
-func (o *Outbox) onSubscription(ctx context.Context, tx workqueue.Tx, verb, params string, into []any, args ...any) error {
+func (o *Outbox) onSubscription(ctx context.Context, tx workqueue.Tx, verb, params string, into []any,
+	args ...any) error {
 	if err := o.refusesSubscriptions(); err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 				return f.box.Subscribe(ctx, tx, outbox.Subscription{Name: "audit"})
 			})
 			in("subscribe with all fields", func(tx workqueue.Tx) error {
-				return f.box.Subscribe(ctx, tx, outbox.Subscription{Name: "billing", Topics: []string{"order.*", "paid"},
+				return f.box.Subscribe(ctx, tx, outbox.Subscription{Name: "billing",
+					Topics:  []string{"order.*", "paid"},
 					Headers: map[string]string{"region": "eu"}, From: outbox.Beginning, Lanes: 2})
 			})
 			in("enqueue", func(tx workqueue.Tx) error {
@@ -60,8 +61,8 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 				t.Errorf("audit is listed as %+v", all)
 			}
 			b := all[1]
-			if b.Name != "billing" || !slices.Equal(b.Topics, []string{"paid", "order.*"}) || b.Headers["region"] != "eu" ||
-				len(b.Lanes) != 2 || b.Lanes[0].Messages+b.Lanes[1].Messages != 1 {
+			if b.Name != "billing" || !slices.Equal(b.Topics, []string{"paid", "order.*"}) ||
+				b.Headers["region"] != "eu" || len(b.Lanes) != 2 || b.Lanes[0].Messages+b.Lanes[1].Messages != 1 {
 				t.Errorf("billing is listed as %+v", b)
 			}
 
@@ -86,7 +87,8 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 			f.execLog("SELECT * FROM LOG_fetch('audit', $1, '1 minute', 1)", uuid.New())
 			var moved []outbox.Moved
 			in("change", func(tx workqueue.Tx) (err error) {
-				moved, err = f.box.ChangeSubscription(ctx, tx, outbox.Subscription{Name: "audit", Topics: []string{"paid"}})
+				moved, err = f.box.ChangeSubscription(ctx, tx, outbox.Subscription{Name: "audit",
+					Topics: []string{"paid"}})
 				return err
 			})
 			if len(moved) != 1 || !moved[0].Taken || f.list(w)[0].Lanes[0].Messages != 1 {

@@ -361,8 +361,8 @@ func timerKeys(states ...workqueue.Status) offer {
 func subscriptionNames(ctx context.Context, d *database, _ []string, begun string) (found []string, err error) {
 	err = d.sample(ctx, postgres.LogTable+"_parked", func(tx *sqlx.Tx, _ layout) error {
 		return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT s.name FROM %s.%s AS s WHERE starts_with(s.name, $1) "+
-			"ORDER BY 1 LIMIT %d", pgx.Identifier{d.schema}.Sanitize(), postgres.LogTable+"_subscription", completeValues),
-			begun)
+			"ORDER BY 1 LIMIT %d", pgx.Identifier{d.schema}.Sanitize(), postgres.LogTable+"_subscription",
+			completeValues), begun)
 	})
 	return found, err
 }

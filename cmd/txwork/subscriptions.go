@@ -61,7 +61,7 @@ type shownSubscription struct {
 
 // A shownLane says how far a lane is behind.
 type shownLane struct {
-	Lane     int     `json:"lane"`
+	Lane     int     `json:"lane"`              // number of the lane, from 0
 	Messages int64   `json:"messages"`          // messages that are not settled, among the next 10000 of the log
 	AtLeast  bool    `json:"messages_at_least"` // there may be more of them
 	Oldest   float64 `json:"oldest_seconds"`    // how long ago the oldest of them was written
@@ -111,8 +111,8 @@ func newShownSubscription(i outbox.SubscriptionInfo) shownSubscription {
 }
 
 func (a *app) printSubscriptions(all []shownSubscription) error {
-	g := newGrid(a.stdout, "SUBSCRIPTION", "LANE", "TOPICS", "PAUSED", "MESSAGES", "OLDEST", "IN HAND", "PARKED", "DEAD",
-		"LOST", "RETAINED")
+	g := newGrid(a.stdout, "SUBSCRIPTION", "LANE", "TOPICS", "PAUSED", "MESSAGES", "OLDEST", "IN HAND", "PARKED",
+		"DEAD", "LOST", "RETAINED")
 	for _, s := range all {
 		topics := "*"
 		if s.Topics != nil {
@@ -140,9 +140,10 @@ func yesOrDash(is bool) string {
 
 // selectFlags are the flags that say which messages a subscription has.
 func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription, lanes string) {
-	flags.StringSliceVar(&s.Topics, "topic", nil, "only messages of this topic, or with a * at its end, of topics that "+
-		"begin so; repeat for more (default: all)")
-	flags.StringToStringVar(&s.Headers, "header", nil, "only messages with this header, as `name=value`; repeat for more")
+	flags.StringSliceVar(&s.Topics, "topic", nil, "only messages of this topic, or with a * at its end, of "+
+		"topics that begin so; repeat for more (default: all)")
+	flags.StringToStringVar(&s.Headers, "header", nil, "only messages with this header, as `name=value`; "+
+		"repeat for more")
 	flags.IntVar(&s.Lanes, "lanes", 0, lanes)
 }
 
@@ -178,7 +179,7 @@ func (f *startFlag) Set(text string) error {
 
 // An addedSubscription is what add prints.
 type addedSubscription struct {
-	Subscription string `json:"subscription"`
+	Subscription string `json:"subscription"` // its name
 }
 
 func newSubscriptionsAddCommand(a *app) *cobra.Command {
@@ -207,8 +208,8 @@ func newSubscriptionsAddCommand(a *app) *cobra.Command {
 
 // A pausedSubscription is what pause and resume print.
 type pausedSubscription struct {
-	Subscription string `json:"subscription"`
-	Changed      bool   `json:"changed"` // it was not so before
+	Subscription string `json:"subscription"` // its name
+	Changed      bool   `json:"changed"`      // it was not so before
 	Paused       bool   `json:"paused"`
 }
 
@@ -242,15 +243,15 @@ func newSubscriptionPauseCommand(a *app, verb, short, done string,
 
 // A movedSubscription is what change, replay and cut print.
 type movedSubscription struct {
-	Subscription string      `json:"subscription"`
-	Lanes        []movedLane `json:"lanes"`   // those that were changed or moved
-	Lost         int64       `json:"lost"`    // messages that they were moved past
-	DryRun       bool        `json:"dry_run"` // nothing was changed: this would be
+	Subscription string      `json:"subscription"` // its name
+	Lanes        []movedLane `json:"lanes"`        // those that were changed or moved
+	Lost         int64       `json:"lost"`         // messages that they were moved past
+	DryRun       bool        `json:"dry_run"`      // nothing was changed: this would be
 }
 
 // A movedLane says where a lane goes on.
 type movedLane struct {
-	Lane  int   `json:"lane"`
+	Lane  int   `json:"lane"`  // number of the lane, from 0
 	Tick  int64 `json:"tick"`  // behind what this tick has seen
 	Done  int64 `json:"done"`  // and behind this number of the batch that follows
 	Taken bool  `json:"taken"` // a consumer had a page in hand, which it has lost
@@ -292,7 +293,7 @@ func newSubscriptionsReplayCommand(a *app) *cobra.Command {
 func newSubscriptionsCutCommand(a *app) *cobra.Command {
 	var older age
 	var k asking
-	cmd := newCommand("cut NAME --older-than AGE", "Let a subscription pass over old messages, so that they need not be kept",
+	cmd := newCommand("cut NAME --older-than AGE", "Let a subscription pass over old messages",
 		cobra.ExactArgs(1))
 	cmd.Flags().Var(&older, "older-than", "pass over messages that are older than this")
 	cmd.MarkFlagRequired("older-than")
@@ -345,8 +346,8 @@ func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
 			}
 		}
 		if !k.dryRun {
-			question := fmt.Sprintf("Move %s of subscription %s, which loses %s?", plural(len(m.Lanes), "lane"), named(name),
-				plural(int(m.Lost), "message"))
+			question := fmt.Sprintf("Move %s of subscription %s, which loses %s?", plural(len(m.Lanes), "lane"),
+				named(name), plural(int(m.Lost), "message"))
 			if err := a.confirm(ctx, k, question); err != nil {
 				return err
 			}
@@ -369,8 +370,8 @@ func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
 
 // A removedSubscription is what remove prints.
 type removedSubscription struct {
-	Subscription string `json:"subscription"`
-	Lanes        int    `json:"lanes"`
+	Subscription string `json:"subscription"` // its name
+	Lanes        int    `json:"lanes"`        // number of lanes that it had
 	Live         int64  `json:"parked"`       // parked messages that were deleted
 	Dead         int64  `json:"dead_letters"` // dead letters that were deleted
 	DryRun       bool   `json:"dry_run"`      // nothing was removed: this would be
@@ -407,8 +408,8 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 		}
 	}
 	if !k.dryRun {
-		question := fmt.Sprintf("Remove subscription %s with %d parked messages and %d dead letters for good?", named(name),
-			r.Live, r.Dead)
+		question := fmt.Sprintf("Remove subscription %s with %d parked messages and %d dead letters for good?",
+			named(name), r.Live, r.Dead)
 		if err := a.confirm(ctx, k, question); err != nil {
 			return err
 		}
@@ -423,7 +424,7 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 	if k.dryRun {
 		would = "would be "
 	}
-	_, err := fmt.Fprintf(a.stdout, "subscription %s %sremoved, with %d parked messages and %d dead letters\n", named(name),
-		would, r.Live, r.Dead)
+	_, err := fmt.Fprintf(a.stdout, "subscription %s %sremoved, with %d parked messages and %d dead letters\n",
+		named(name), would, r.Live, r.Dead)
 	return err
 }

@@ -21,8 +21,8 @@ var sqlFiles embed.FS
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // files are in an order in which each needs only those before it.
-var files = []string{"table", "append", "tick", "subscribe", "fetch", "settle", "trim", "rebase", "move", "replay", "cut",
-	"change", "pause", "unsubscribe", "lag"}
+var files = []string{"table", "append", "tick", "subscribe", "fetch", "settle", "trim", "rebase", "move", "replay",
+	"cut", "change", "pause", "unsubscribe", "lag"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
 // drop them. The schema has to exist.
@@ -185,6 +185,15 @@ func (v view) LocksSubscription() string {
     END IF;`, v.Named("subscription"))
 }
 
+// RefusesTaken refuses a name that a subscription has: nothing was inserted.
+func (view) RefusesTaken() string {
+	return `IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'name',
+            MESSAGE = format('subscription %s is there already', $1),
+            HINT = 'Change it, or choose another name.';
+    END IF;`
+}
+
 // StartsAt finds what has been seen at a start: by the newest tick until then. It locks the state against the removal
 // of what is to be read, and refuses a start before what is kept.
 func (v view) StartsAt(param string) string {
@@ -203,8 +212,8 @@ func (v view) StartsAt(param string) string {
 
 // Patterns are the columns topics and prefixes of a list of topics.
 func (view) Patterns(param string) string {
-	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT t FROM unnest(%[1]s) AS t WHERE right(t, 1) <> '*') "+
-		"END,\n        CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest(%[1]s) AS t "+
+	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT t FROM unnest(%[1]s) AS t "+
+		"WHERE right(t, 1) <> '*') END,\n        CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest(%[1]s) AS t "+
 		"WHERE right(t, 1) = '*') END", param)
 }
 

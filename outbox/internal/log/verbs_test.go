@@ -477,7 +477,8 @@ func TestWhatVerbsRefuse(t *testing.T) {
 	f.subscribe("s")
 	for call, column := range map[string]string{
 		"pause('unknown')": "name", "resume(NULL)": "name", "unsubscribe('unknown')": "name",
-		"change('unknown', NULL, NULL)": "name", "change('s', '{}', NULL)": "topics", "change('s', NULL, '[]')": "headers",
+		"change('unknown', NULL, NULL)": "name", "change('s', '{}', NULL)": "topics",
+		"change('s', NULL, '[]')":    "headers",
 		"change('s', NULL, NULL, 0)": "lanes", "change('s', NULL, NULL, 65)": "lanes",
 		"cut('unknown', '1 hour')": "name", "cut('s', NULL)": "older_than", "cut('s', '-1 hour')": "older_than",
 		"lag(0)": "most",
@@ -501,8 +502,8 @@ func TestWhatVerbsRefuse(t *testing.T) {
 	}
 }
 
-// A client dies before its commit, and nothing has happened: the page is still in hand. It dies after it, does not know,
-// and calls again: nothing more happens.
+// A client dies before its commit, and nothing has happened: the page is still in hand. It dies after it, does not
+// know, and calls again: nothing more happens.
 func TestTheClientOfAVerbDies(t *testing.T) {
 	t.Parallel()
 	for call, again := range map[string]string{
@@ -517,7 +518,8 @@ func TestTheClientOfAVerbDies(t *testing.T) {
 			f.tick()
 			p := f.fetch("s", 2)
 			state := func() string {
-				return value[string](f, f.Pool, `SELECT coalesce((SELECT json_agg(p)::text FROM `+f.name+`_position AS p), '') ||
+				return value[string](f, f.Pool, `SELECT
+					coalesce((SELECT json_agg(p)::text FROM `+f.name+`_position AS p), '') ||
 					coalesce((SELECT json_agg(s)::text FROM `+f.name+`_subscription AS s), '') ||
 					(SELECT count(*) FROM `+f.name+`_loss)`)
 			}

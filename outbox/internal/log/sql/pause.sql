@@ -1,5 +1,6 @@
 {{- range $verb, $paused := .Pauses}}
--- {{if $paused}}Stops{{else}}Ends a pause of{{end}} a subscription{{if $paused}}: pages in hand are settled, and no other is handed out{{end}}. Tells whether that changed anything.
+-- {{if $paused}}Stops a subscription: pages in hand are settled, and no other is handed out.
+{{- else}}Ends a pause of a subscription.{{end}} Tells whether that changed anything.
 CREATE FUNCTION {{$.Named $verb}}(name text) RETURNS boolean
 LANGUAGE plpgsql
 {{$.Settings}}

@@ -1,6 +1,6 @@
 -- Moves all lanes of a subscription to a start, as {{.Name}}_subscribe takes it: back, so that all since is delivered
--- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it goes
--- on, whether a page was taken from its consumer, and how many messages are lost. Parked messages stay, and run.
+-- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it
+-- goes on, whether a page was taken from its consumer, and how many messages are lost. Parked messages stay, and run.
 --
 -- The row of the state is locked against the removal of what is to be read again, before it is asked what is kept.
 CREATE FUNCTION {{.Named "replay"}}(name text, start timestamptz)

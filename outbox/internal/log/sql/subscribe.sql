@@ -23,7 +23,9 @@ BEGIN
     {{.RefusesSession "a subscription"}}
     {{.StartsAt "$4"}}
     INSERT INTO {{.Named "subscription"}} (name, topics, prefixes, headers, lanes)
-    SELECT $1, {{.Patterns "$2"}}, $3, $5;
+    SELECT $1, {{.Patterns "$2"}}, $3, $5
+    ON CONFLICT DO NOTHING;
+    {{.RefusesTaken}}
     INSERT INTO {{.Named "position"}} (subscription, lane, seen)
     SELECT $1, l, own.seen FROM generate_series(0, $5 - 1) AS l;
 END
