@@ -110,7 +110,7 @@ func migratedUnits() []unit {
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash", "start_batch"),
 		core("jobs_schedule").scheduled(),
-		logUnit(), logPositions(), core(logTable + "_parked").withKeys(),
+		logUnit(), logPositions(), core(logTable + "_parked").withKeys().calls("trim"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
 		{Title: "process: which processes run, and which protocol they speak", Table: "process",
@@ -131,7 +131,7 @@ func logUnit() unit {
 		u = u.with(fmt.Sprint(n))
 	}
 	u.Writers = u.named([]string{"append"})
-	return u.runs("guard", "shift", "trim", "trim_slot", "rebase")
+	return u.runs("guard", "shift", "trim", "trim_slot", "outlived", "rebase")
 }
 
 // logPositions is the state of the log's subscriptions.

@@ -191,7 +191,7 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "subscriptions pause more"}, {line: "subscriptions pause nobody", code: exitFailure},
 		{line: "subscriptions resume more"}, {line: "subscriptions resume nobody", code: exitFailure},
 		{line: "subscriptions replay more --from beginning --yes"},
-		{line: "subscriptions replay more --from yesterday --yes", code: exitUsage},
+		{line: "subscriptions replay nobody --from now --yes", code: exitFailure},
 		{line: "subscriptions cut more --older-than 0s --yes"},
 		{line: "subscriptions cut more --older-than 1h", code: exitUsage},
 		{line: "subscriptions remove more --yes"}, {line: "subscriptions remove nobody --yes", code: exitFailure},

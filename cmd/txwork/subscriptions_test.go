@@ -47,7 +47,8 @@ func TestSubscriptions(t *testing.T) {
 
 	c.run("subscriptions", "cut", "search", "--older-than", "0s", "--dry-run").ok().
 		prints("would be cut: 1 lane, 1 message lost")
-	c.run("subscriptions", "cut", "search", "--older-than", "0s").exits(exitUsage).says("loses 1 message?", "pass --yes")
+	c.run("subscriptions", "cut", "search", "--older-than", "0s").exits(exitUsage).
+		says("loses 1 message?", "pass --yes")
 	c.answer("n\n", "subscriptions", "cut", "search", "--older-than", "0s").exits(exitFailure).says("not confirmed")
 	c.run("subscriptions", "list", "--json").ok().prints(`"lost":0`)
 	c.answer("y\n", "subscriptions", "cut", "search", "--older-than", "0s").ok().
@@ -61,6 +62,8 @@ func TestSubscriptions(t *testing.T) {
 		exits(exitUsage).says("want now, beginning, or a time")
 	c.log("SELECT outbox_log_fetch('search', '" + uuid.NewString() + "', '1 minute', 1)")
 	c.run("subscriptions", "change", "search", "--topic", "other", "--json").ok().prints(`"taken":true`)
+	c.run("subscriptions", "change", "search", "--lanes", "3").exits(exitFailure).says("replay to one place")
+	c.run("subscriptions", "replay", "search", "--from", "beginning", "--yes").ok()
 	c.run("subscriptions", "change", "search", "--lanes", "3").ok().prints("changed: 3 lanes")
 
 	c.log("INSERT INTO outbox_log_parked (subscription, message_id, seq, appended_at, topic, payload) " +

@@ -2456,6 +2456,8 @@ BEGIN
                 n := (SELECT r.requeued + r.failed FROM "{{schema}}"."outbox_log_parked_reap_expired"($2) AS r);
             WHEN 'key_sweep' THEN
                 n := (SELECT "{{schema}}"."outbox_log_parked_key_sweep"($2));
+            WHEN 'trim' THEN
+                n := (SELECT "{{schema}}"."outbox_log_parked_trim"($2));
             WHEN 'purge_done' THEN
                 n := (SELECT p.done FROM "{{schema}}"."outbox_log_parked_purge"($2, $3, NULL) AS p);
             WHEN 'purge_failed' THEN
@@ -2516,7 +2518,7 @@ DECLARE
 BEGIN
     FOR round IN 1..10000 LOOP
         SELECT false, NULL INTO unfinished, problem;
-        FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'trim', 'purge_done', 'purge_failed', 'fold'] LOOP
             SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
             FOR step IN 1..100 LOOP
                 COMMIT;
@@ -3947,7 +3949,13 @@ BEGIN
     END IF;
     INSERT INTO "{{schema}}"."outbox_log_subscription" (name, topics, prefixes, headers, lanes)
     SELECT $1, CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
-        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END, $3, $5;
+        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END, $3, $5
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'name',
+            MESSAGE = format('subscription %s is there already', $1),
+            HINT = 'Change it, or choose another name.';
+    END IF;
     INSERT INTO "{{schema}}"."outbox_log_position" (subscription, lane, seen)
     SELECT $1, l, own.seen FROM generate_series(0, $5 - 1) AS l;
 END
@@ -4402,26 +4410,20 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval) FROM PUBLIC;
 
--- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction
--- of the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have.
--- Transactions that are open elsewhere keep nothing.
---
--- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
--- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
-CREATE FUNCTION "{{schema}}"."outbox_log_trim_slot"(slot regclass, retention interval) RETURNS boolean
+-- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
+-- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only.
+CREATE FUNCTION "{{schema}}"."outbox_log_outlived"(retention interval, most integer) RETURNS "{{schema}}"."outbox_log_seen"
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
-SET lock_timeout = '20ms'
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    least "{{schema}}"."outbox_log_seen";
-    is_passed boolean;
-    is_old boolean;
+    last bigint;
+    seen "{{schema}}"."outbox_log_seen";
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -4433,7 +4435,7 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF ($2 >= interval '0') IS NOT TRUE THEN
+    IF ($1 >= interval '0') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
             MESSAGE = 'retention must not be negative',
             HINT = 'Give how long messages are kept that all have passed.';
@@ -4452,13 +4454,56 @@ BEGIN
             MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
             HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
     END IF;
+    SELECT max(o.n) INTO own.last
+    FROM (SELECT t.n, t.at FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n LIMIT $2) AS o
+    WHERE o.at <= clock_timestamp() - $1;
+    DELETE FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n < own.last;
+    SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n = own.last;
+    RETURN own.seen;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_outlived"(interval, integer) FROM PUBLIC;
+
+-- Empties a slot if all positions and a tick have seen its messages. What has seen the least decides: what it has seen,
+-- all have. Transactions that are open elsewhere keep nothing.
+--
+-- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
+-- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
+CREATE FUNCTION "{{schema}}"."outbox_log_trim_slot"(slot regclass, old "{{schema}}"."outbox_log_seen") RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET lock_timeout = '20ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    least "{{schema}}"."outbox_log_seen";
+    is_passed boolean;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a trim needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
     FOR step IN 1..2 LOOP
         SELECT (l.seen).* INTO own.least
-        FROM (
-            SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p
-            UNION ALL
-            (SELECT t.seen FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)) AS l
-        ORDER BY (l.seen).n LIMIT 1;
+        FROM (SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p UNION ALL SELECT $2) AS l (seen)
+        ORDER BY (l.seen).n NULLS FIRST LIMIT 1;
         EXECUTE format('SELECT max(m.xid) < $1 AND NOT EXISTS (SELECT FROM %1$s AS m WHERE m.xid = ANY ($2))
             FROM %1$s AS m', $1)
         INTO own.is_passed USING own.least.high, own.least.open;
@@ -4466,10 +4511,6 @@ BEGIN
             RETURN false;
         END IF;
         EXIT WHEN step = 2;
-        EXECUTE format('SELECT max(m.created_at) < clock_timestamp() - $1 FROM %s AS m', $1) INTO own.is_old USING $2;
-        IF own.is_old IS NOT TRUE THEN
-            RETURN false;
-        END IF;
         PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', $1);
     END LOOP;
@@ -4481,42 +4522,76 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
--- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions have passed, and deletes
--- the ticks that are older than the retention, all but the newest of them: positions have their own copies, and a start
--- or a cut at the retention finds that one. It commits after each slot, so that no caller keeps its locks, and cannot
--- pin a search_path: every name is qualified, and no operator is used.
+-- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
+-- than the retention, have passed. It commits after each slot, so that no caller keeps its locks, and cannot pin a
+-- search_path: every name is qualified, and no operator is used.
 CREATE PROCEDURE "{{schema}}"."outbox_log_trim"(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
     slot pg_catalog.regclass;
+    old "{{schema}}"."outbox_log_seen";
     was_emptied pg_catalog.bool;
 BEGIN
     SELECT 0 INTO emptied;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     PERFORM "{{schema}}"."outbox_log_tick_step"();
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    SELECT o.* INTO old FROM "{{schema}}"."outbox_log_outlived"(retention, 2147483647) AS o;
     FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::pg_catalog.regclass[] LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-        SELECT "{{schema}}"."outbox_log_trim_slot"(slot, retention) INTO was_emptied;
+        SELECT "{{schema}}"."outbox_log_trim_slot"(slot, old) INTO was_emptied;
         IF was_emptied THEN
             SELECT emptied OPERATOR(pg_catalog.+) 1 INTO emptied;
         END IF;
     END LOOP;
     COMMIT;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    DELETE FROM "{{schema}}"."outbox_log_tick" AS t
-    WHERE t.at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) retention)
-      AND t.n OPERATOR(pg_catalog.<) (SELECT pg_catalog.max(l.n) FROM "{{schema}}"."outbox_log_tick" AS l
-        WHERE l.at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) retention));
-    COMMIT;
 END
 $txwork$;
 
 REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM PUBLIC;
+
+-- What trim does, but for the tick, as a sweep of the parked messages: so whoever maintains these trims the log. It
+-- empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It
+-- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
+-- nothing that is younger.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    slot regclass;
+    old "{{schema}}"."outbox_log_seen";
+BEGIN
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    SELECT o.* INTO own.old FROM "{{schema}}"."outbox_log_outlived"('7 days', $1) AS o;
+    FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::regclass[] LOOP
+        IF "{{schema}}"."outbox_log_trim_slot"(slot, own.old) THEN
+            PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+            RETURN 1;
+        END IF;
+    END LOOP;
+    RETURN 0;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_trim"(integer) FROM PUBLIC;
 
 -- Continues a log in a cluster whose transaction ids began again, as after a restore or a logical replication: ids are
 -- raised so that those of all transactions that may still write come after all that the log has. A tick says that
@@ -4582,10 +4657,10 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
 
--- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those that
--- are behind it to cut. Messages that a lane passes over, of which it had not settled any, are counted in the loss. It
--- does not return what consumers have in hand: their settles are lost. Of a batch that ends behind the tick, a cut keeps
--- what was settled.
+-- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
+-- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
+-- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
+-- was settled.
 CREATE FUNCTION "{{schema}}"."outbox_log_move"(subscription text, target "{{schema}}"."outbox_log_seen", why text)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
@@ -4658,8 +4733,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text) FROM PUBLIC;
 
 -- Moves all lanes of a subscription to a start, as {{schema}}.outbox_log_subscribe takes it: back, so that all since is delivered
--- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it goes
--- on, whether a page was taken from its consumer, and how many messages are lost. Parked messages stay, and run.
+-- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it
+-- goes on, whether a page was taken from its consumer, and how many messages are lost. Parked messages stay, and run.
 --
 -- The row of the state is locked against the removal of what is to be read again, before it is asked what is kept.
 CREATE FUNCTION "{{schema}}"."outbox_log_replay"(name text, start timestamptz)
@@ -4724,9 +4799,9 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_replay"(text, timestamptz) FROM PUBLIC;
 
--- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age go
--- on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of each lane that it moved.
--- Parked messages stay, and run.
+-- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age
+-- go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of each lane that it
+-- moved. Parked messages stay, and run.
 CREATE FUNCTION "{{schema}}"."outbox_log_cut"(name text, older_than interval)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
@@ -5013,9 +5088,10 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean) FROM
 
 -- How far each lane is behind. numbers were drawn since its position, of which not all became messages for it; messages
 -- are for it and not settled, among so many of the log as the parameter says, and more tells that there may be others;
--- seconds have passed since the oldest of them was written. in_hand tells that a consumer has a page, in one of attempts
--- of its batch. live and dead are the parked messages and dead letters of the whole subscription. retained are bytes of
--- the slots that cannot be emptied before the lane has passed them, tick is the newest one, and tick_seconds its age.
+-- seconds have passed since the oldest of them was written. in_hand tells that a consumer has a page, and attempts how
+-- often its batch was claimed. live and dead are the parked messages and dead letters of the whole subscription.
+-- retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the newest one, and
+-- tick_seconds its age.
 --
 -- It asks the log and not the ticks, so it is right while nobody ticks.
 CREATE FUNCTION "{{schema}}"."outbox_log_lag"(most integer DEFAULT 10000)

@@ -57,6 +57,9 @@ const (
 	slots = 8
 	slot  = 24 * time.Hour
 
+	// For so long messages are kept that all have passed, for those who go back, and ticks.
+	retention = "7 days"
+
 	// A batch is what some ticks have seen together: so much that a page can be full, and not more than can be read
 	// again for each page, since numbers are not in the order of the index.
 	batchSize = 5000
@@ -91,7 +94,9 @@ func (v view) Slot(n int) string  { return v.Named(fmt.Sprint(n)) }
 func (view) Slots() int           { return slots }
 func (view) SlotSeconds() float64 { return slot.Seconds() }
 
-func (view) NewID() string  { return sqltext.NewID }
+func (view) NewID() string     { return sqltext.NewID }
+func (view) Retention() string { return retention }
+
 func (view) BatchSize() int { return batchSize }
 
 // QualifiedTurns is how many keys one transaction may write, for a function without a search_path of its own, which

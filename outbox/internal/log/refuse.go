@@ -92,6 +92,9 @@ func leased(param string) string {
 // RefusesCount refuses the size of a page.
 func (view) RefusesCount(param string) string { return sqltext.Bounded(param, "n", maxPage) }
 
+// RefusesRows refuses the bound of a sweep.
+func (view) RefusesRows(param string) string { return sqltext.Bounded(param, "max_rows", maxPage) }
+
 // RefusesMost refuses how many messages are looked at.
 func (view) RefusesMost(param string) string { return sqltext.Bounded(param, "most", 1_000_000) }
 

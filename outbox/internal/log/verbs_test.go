@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -627,4 +628,79 @@ func (f *fixture) sameSet(what string, got []string, want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	f.want(what, got, want...)
+}
+
+// Consumers run while their subscription is replayed, again and again. Behind the last replay each message is handled,
+// from the first one on and in the order of its key: what was in hand before has no effect any more.
+func TestReplaysBesideRunningConsumers(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.DB.Define(t, "CREATE TABLE effect (n bigserial PRIMARY KEY, payload text NOT NULL)")
+	f.tick()
+	f.exec(f.Pool, "SELECT "+f.name+"_subscribe('s', lanes => 2)")
+	keys := []string{"a", "b", "c", "d", "e"}
+	for i := 1; i <= 30; i++ {
+		for _, k := range keys {
+			f.appendKey(f.Pool, k, fmt.Sprint(k, i))
+		}
+	}
+	f.tick()
+	ctx, stop := context.WithCancel(f.Context())
+	defer stop()
+	var consumers sync.WaitGroup
+	for range 3 {
+		consumers.Go(func() { f.consumeUntil(ctx, "s") })
+	}
+	var mark int64
+	for range 6 {
+		pgtest.Pass(50 * time.Millisecond)
+		tx := f.begin()
+		f.verb(tx, "replay('s', '-infinity')")
+		mark = value[int64](f, tx, "SELECT coalesce(max(n), 0) FROM effect")
+		f.ok(tx.Commit(f.Context()))
+	}
+	handled := func() int {
+		return value[int](f, f.Pool, "SELECT count(DISTINCT payload) FROM effect WHERE n > $1", mark)
+	}
+	for n := handled(); n < 150; n = handled() {
+		if !pgtest.Await(pgtest.Patience, func() bool { return handled() > n }) {
+			t.Fatalf("not within %v: another message after %d of 150", pgtest.Patience, n)
+		}
+	}
+	stop()
+	consumers.Wait()
+	for _, k := range keys {
+		f.want("key "+k, value[[]string](f, f.Pool, `SELECT array_agg(payload ORDER BY n) FROM (SELECT payload, min(n) AS n
+			FROM effect WHERE n > $1 AND starts_with(payload, $2) GROUP BY payload) AS first`, mark, k), numbered(k, 1, 30)...)
+	}
+}
+
+// consumeUntil handles pages in parts, with an effect only where its token is still that of the lane.
+func (f *fixture) consumeUntil(ctx context.Context, subscription string) {
+	token := uuid.New()
+	for ctx.Err() == nil {
+		p, err := fetch(ctx, f.Pool, f.name, subscription, token, lease, 7)
+		if err != nil {
+			if ctx.Err() == nil {
+				f.Error(err)
+			}
+			return
+		}
+		if p.upto == 0 {
+			pgtest.Pass(5 * time.Millisecond)
+			continue
+		}
+		for i, m := range p.messages {
+			if _, err := f.Pool.Exec(ctx, "INSERT INTO effect (payload) SELECT $1 WHERE EXISTS (SELECT FROM "+f.name+
+				"_position WHERE owner_token = $2 AND locked_until IS NOT NULL FOR SHARE)", m.Payload, token); err != nil {
+				break
+			}
+			if i == 3 {
+				_, _ = settle(ctx, f.Pool, f.name, subscription, token, m.Seq)
+			}
+		}
+		if result, err := settle(ctx, f.Pool, f.name, subscription, token, p.upto); err != nil || result != "settled" {
+			token = uuid.New()
+		}
+	}
 }

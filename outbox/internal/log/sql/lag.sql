@@ -1,8 +1,9 @@
 -- How far each lane is behind. numbers were drawn since its position, of which not all became messages for it; messages
 -- are for it and not settled, among so many of the log as the parameter says, and more tells that there may be others;
--- seconds have passed since the oldest of them was written. in_hand tells that a consumer has a page, in one of
--- attempts of its batch. live and dead are the parked messages and dead letters of the whole subscription. retained are bytes of
--- the slots that cannot be emptied before the lane has passed them, tick is the newest one, and tick_seconds its age.
+-- seconds have passed since the oldest of them was written. in_hand tells that a consumer has a page, and attempts how
+-- often its batch was claimed. live and dead are the parked messages and dead letters of the whole subscription.
+-- retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the newest one, and
+-- tick_seconds its age.
 --
 -- It asks the log and not the ticks, so it is right while nobody ticks.
 CREATE FUNCTION {{.Named "lag"}}(most integer DEFAULT 10000)

@@ -1,7 +1,7 @@
 -- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
--- that are behind it to cut. Messages that a lane passes over, of which it had not settled any, are counted in the loss. It
--- does not return what consumers have in hand: their settles are lost. Of a batch that ends behind the tick, a cut keeps
--- what was settled.
+-- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
+-- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
+-- was settled.
 CREATE FUNCTION {{.Named "move"}}(subscription text, target {{.Named "seen"}}, why text)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
