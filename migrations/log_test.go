@@ -112,22 +112,32 @@ func TestRolesOfALog(t *testing.T) {
 	}
 	write := []string{"SELECT outbox_log_append('t', '', 'key')",
 		"INSERT INTO outbox_log (id, topic, key, headers, payload) VALUES (gen_random_uuid(), 't', 'k', NULL, '')"}
-	consume := []string{"CALL outbox_log_tick()", "SELECT outbox_log_subscribe('s', start => '-infinity')",
+	decide := []string{"SELECT outbox_log_subscribe('v', lanes => 2)", "SELECT outbox_log_pause('v')",
+		"SELECT outbox_log_resume('v')", "SELECT outbox_log_change('v', '{t}', NULL, 3)",
+		"SELECT outbox_log_replay('v', '-infinity')", "SELECT outbox_log_cut('v', '0')",
+		"INSERT INTO outbox_log_loss (subscription, lane, began, ended, messages, oldest, newest, why) " +
+			"VALUES ('v', 0, 1, 2, 1, now(), now(), 'cut')",
+		"SELECT outbox_log_unsubscribe('v', parked => true)"}
+	consume := []string{"CALL outbox_log_tick()", "SELECT outbox_log_parked_trim(10)",
+		"SELECT outbox_log_subscribe('s', start => '-infinity')",
 		"SELECT outbox_log_fetch('s', '00000000-0000-0000-0000-000000000001', '1 minute', 1)",
 		"SELECT outbox_log_extend('s', '00000000-0000-0000-0000-000000000001', '2 minutes')",
 		`SELECT outbox_log_settle('s', '00000000-0000-0000-0000-000000000001', p.page,
 			format('[{"seq": %s}]', p.page)::jsonb) FROM outbox_log_position AS p`}
 	read := []string{"SELECT FROM outbox_log", "SELECT FROM outbox_log_lag()", "SELECT FROM outbox_log_parked"}
+	rewrite := []string{"UPDATE outbox_log_loss SET messages = 0", "DELETE FROM outbox_log_loss",
+		"UPDATE outbox_log_state SET shift = 0", "UPDATE outbox_log_subscription SET name = 'x'"}
 	change := []string{"UPDATE outbox_log SET topic = 'u'", "DELETE FROM outbox_log", "TRUNCATE outbox_log",
-		"CALL outbox_log_trim()", "SELECT outbox_log_rebase()", "SELECT outbox_log_shift(1)"}
+		"CALL outbox_log_trim()", "SELECT outbox_log_outlived('0', 1)",
+		"SELECT outbox_log_rebase()", "SELECT outbox_log_shift(1)"}
 	for _, c := range []struct {
 		role          string
 		may, mayNever []string
 	}{
-		{"producer", write, slices.Concat(consume, read[:1], read[2:], change)},
-		{"worker", slices.Concat(write, consume, read), change},
-		{"viewer", read, slices.Concat(write, consume, change)},
-		{"operator", read, slices.Concat(write, consume, change)},
+		{"producer", write, slices.Concat(consume, decide, read[:1], read[2:], change)},
+		{"worker", slices.Concat(write, consume, decide, read), change},
+		{"viewer", read, slices.Concat(write, consume, decide, change)},
+		{"operator", slices.Concat(decide, read), slices.Concat(write, consume[:2], consume[3:], change, rewrite)},
 		{"owner", slices.Concat(write, read, change[1:]), nil}, // to whom messages are unchangeable, too
 	} {
 		pool := as(c.role)

@@ -67,7 +67,7 @@ func Roles(o RoleOptions) (string, error) {
 		b.WriteString("\n")
 		view := unitView{p, u}
 		p.execute(&b, "objects.sql", view)
-		if len(u.Operated) > 0 {
+		if u.core {
 			p.execute(&b, "operator.sql", view)
 		}
 		for _, file := range u.producer {

@@ -110,7 +110,7 @@ func migratedUnits() []unit {
 			runs("free_key", "check_key", "record", "forget", "give_slot", "policies").enqueued("jobs").
 			writtenBy("enqueue", "unique_hash", "start_batch"),
 		core("jobs_schedule").scheduled(),
-		logUnit(), logPositions(), core(logTable + "_parked").withKeys(),
+		logUnit(), logPositions(), core(logTable + "_parked").withKeys().calls("trim"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
 		{Title: "process: which processes run, and which protocol they speak", Table: "process",
@@ -131,14 +131,16 @@ func logUnit() unit {
 		u = u.with(fmt.Sprint(n))
 	}
 	u.Writers = u.named([]string{"append"})
-	return u.runs("guard", "shift", "trim", "trim_slot", "rebase")
+	return u.runs("guard", "shift", "trim", "trim_slot", "outlived", "rebase")
 }
 
 // logPositions is the state of the log's subscriptions.
 func logPositions() unit {
-	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable}
-	u = u.with("position", "subscription", "tick", "state").
-		calls("tick", "tick_step", "subscribe", "fetch", "settle", "extend").sees("lag")
+	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable,
+		producer: []string{"subscriptions"}}
+	u = u.with("position", "subscription", "tick", "state", "loss").
+		calls("tick", "tick_step", "fetch", "settle", "extend").sees("lag").
+		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe")
 	u.Table = logTable + "_position"
 	return u
 }

@@ -81,7 +81,7 @@ func (o *Outbox) refuses(what, instead string) error {
 
 // refusesPause is for topics, which are paused in a table that has rows only.
 func (o *Outbox) refusesPause() error {
-	return o.refuses("pause of a topic", "Set the column paused of a subscription")
+	return o.refuses("pause of a topic", "Call PauseSubscription")
 }
 
 // checkLogged refuses a message that asks for what a log does not have.

@@ -194,7 +194,11 @@ var notFollowed = map[string][]string{
 		"'txwork doctor' names these", "see 'txwork jobs queues'", "'txwork list' shows them",
 	},
 	"no program runs a log yet, see ADR 0079": {
-		"Start later, or at -infinity", "{{.RebaseHint}}", "_tick() outside of transactions",
+		"{{.RebaseHint}}", "_tick() outside of transactions",
+	},
+	"TestSubscriptions and the tests of outbox/internal/log do what it says": {
+		"Subscribe first, or correct the name", "pass parked => true", "pass over messages that are older than this",
+		"Change it, or choose another name",
 	},
 	"it tells the program's author what to write": {
 		"call BatchTx once",

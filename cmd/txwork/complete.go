@@ -13,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -33,8 +34,8 @@ type completer = func(cmd *cobra.Command, args []string, begun string) ([]string
 // what has been typed of it. A value may be followed by a tab and a description.
 type offer func(ctx context.Context, d *database, args []string, begun string) ([]string, error)
 
-// completeNames adds completion to the commands. Tables, queues, ids, keys, names of schedules and values of filters
-// are read from the database.
+// completeNames adds completion to the commands. Tables, queues, ids, keys, names of schedules and subscriptions, and
+// values of filters are read from the database.
 func (a *app) completeNames(cmd *cobra.Command) {
 	if offers, many := argumentsOf(cmd); len(offers) > 0 && cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = a.completeArguments(offers, many)
@@ -130,6 +131,8 @@ func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 			offers = append(offers, timerKeys())
 		case name == "NAME" && parent == "schedules":
 			offers = append(offers, scheduleNames)
+		case name == "NAME" && parent == "subscriptions" && cmd.Name() != "add":
+			offers = append(offers, subscriptionNames)
 		default:
 			return offers, many
 		}
@@ -352,6 +355,16 @@ func timerKeys(states ...workqueue.Status) offer {
 		})
 		return found, err
 	}
+}
+
+// subscriptionNames offers the names of subscriptions, if the schema has a log.
+func subscriptionNames(ctx context.Context, d *database, _ []string, begun string) (found []string, err error) {
+	err = d.sample(ctx, postgres.LogTable+"_parked", func(tx *sqlx.Tx, _ layout) error {
+		return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT s.name FROM %s.%s AS s WHERE starts_with(s.name, $1) "+
+			"ORDER BY 1 LIMIT %d", pgx.Identifier{d.schema}.Sanitize(), postgres.LogTable+"_subscription",
+			completeValues), begun)
+	})
+	return found, err
 }
 
 // scheduleNames offers the names of schedules of timers and of jobs.

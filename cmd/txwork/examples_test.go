@@ -53,6 +53,7 @@ var exampleFiles = map[string]string{
 // before are the commands that make what the examples of a command change.
 var before = map[string]string{
 	"txwork schedules":     "txwork schedules put report @daily --topic report",
+	"txwork subscriptions": "txwork migrate up --domain log; txwork subscriptions add search || true",
 	"txwork timers cancel": "for key in trial/4711 trial/4712; do txwork timers set $key --topic t --in 1h; done",
 }
 

@@ -111,6 +111,8 @@ func (c *cli) everyForm() []jsonRun {
 	must(c.t, os.WriteFile(file, []byte("outbox:\n  topics:\n    a: {exec: [\"true\"]}\n"), 0o600))
 	must(c.t, os.WriteFile(wrong, []byte("outbox:\n  topic: {}\n"), 0o600))
 
+	c.makeLog()
+
 	first, _ := c.behind("block")
 	started := c.startJoin()
 	c.fail("no such address", first)
@@ -183,6 +185,16 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "schedules backfill nobody --from 2026-03-01T00:00:00Z --to 2026-03-02T00:00:00Z", code: exitFailure},
 		{line: "schedules delete gone"}, {line: "schedules delete nobody", code: exitFailure},
 		{line: "schedules next @daily"}, {line: "schedules next bogus", code: exitUsage},
+		{line: "subscriptions list"}, {line: "subscriptions list", code: exitFailure, nowhere: true},
+		{line: "subscriptions add more --topic t"}, {line: "subscriptions add more", code: exitFailure},
+		{line: "subscriptions change more --topic u"}, {line: "subscriptions change nobody", code: exitFailure},
+		{line: "subscriptions pause more"}, {line: "subscriptions pause nobody", code: exitFailure},
+		{line: "subscriptions resume more"}, {line: "subscriptions resume nobody", code: exitFailure},
+		{line: "subscriptions replay more --from beginning --yes"},
+		{line: "subscriptions replay nobody --from now --yes", code: exitFailure},
+		{line: "subscriptions cut more --older-than 0s --yes"},
+		{line: "subscriptions cut more --older-than 1h", code: exitUsage},
+		{line: "subscriptions remove more --yes"}, {line: "subscriptions remove nobody --yes", code: exitFailure},
 		{line: "jobs list --limit 2"}, {line: "jobs list --limit 0", code: exitUsage},
 		{line: "jobs show " + failedJob}, {line: "jobs show " + uuid.NewString(), code: exitFailure},
 		{line: "jobs limit mail --max-running 1"}, {line: "jobs limit mail --max-running -1", code: exitUsage},

@@ -34,6 +34,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newTableCommand(a),
 		newRolesCommand(a),
 		newOutboxCommand(a),
+		newSubscriptionsCommand(a),
 		newInboxCommand(a),
 		newTimersCommand(a),
 		newSchedulesCommand(a),

@@ -1,7 +1,16 @@
-DROP FUNCTION "{{schema}}"."outbox_log_lag"();
+DROP FUNCTION "{{schema}}"."outbox_log_lag"(integer);
+DROP FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean);
+DROP FUNCTION "{{schema}}"."outbox_log_resume"(text);
+DROP FUNCTION "{{schema}}"."outbox_log_pause"(text);
+DROP FUNCTION "{{schema}}"."outbox_log_change"(text, text[], jsonb, integer);
+DROP FUNCTION "{{schema}}"."outbox_log_cut"(text, interval);
+DROP FUNCTION "{{schema}}"."outbox_log_replay"(text, timestamptz);
+DROP FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text);
 DROP FUNCTION "{{schema}}"."outbox_log_rebase"();
 DROP PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer);
-DROP FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, interval);
+DROP FUNCTION "{{schema}}"."outbox_log_parked_trim"(integer);
+DROP FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen");
+DROP FUNCTION "{{schema}}"."outbox_log_outlived"(interval, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer);
@@ -11,7 +20,8 @@ DROP PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean);
 DROP FUNCTION "{{schema}}"."outbox_log_tick_step"();
 DROP FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid);
 DROP FUNCTION "{{schema}}"."outbox_log_shift"(bigint);
-DROP TABLE "{{schema}}"."outbox_log", "{{schema}}"."outbox_log_position", "{{schema}}"."outbox_log_subscription", "{{schema}}"."outbox_log_tick", "{{schema}}"."outbox_log_state";
+DROP TABLE "{{schema}}"."outbox_log", "{{schema}}"."outbox_log_position", "{{schema}}"."outbox_log_subscription", "{{schema}}"."outbox_log_tick", "{{schema}}"."outbox_log_state",
+    "{{schema}}"."outbox_log_loss";
 DROP FUNCTION "{{schema}}"."outbox_log_guard"();
 DROP TYPE "{{schema}}"."outbox_log_seen";
 DROP SEQUENCE "{{schema}}"."outbox_log_seq";

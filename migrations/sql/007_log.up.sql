@@ -2456,6 +2456,8 @@ BEGIN
                 n := (SELECT r.requeued + r.failed FROM "{{schema}}"."outbox_log_parked_reap_expired"($2) AS r);
             WHEN 'key_sweep' THEN
                 n := (SELECT "{{schema}}"."outbox_log_parked_key_sweep"($2));
+            WHEN 'trim' THEN
+                n := (SELECT "{{schema}}"."outbox_log_parked_trim"($2));
             WHEN 'purge_done' THEN
                 n := (SELECT p.done FROM "{{schema}}"."outbox_log_parked_purge"($2, $3, NULL) AS p);
             WHEN 'purge_failed' THEN
@@ -2516,7 +2518,7 @@ DECLARE
 BEGIN
     FOR round IN 1..10000 LOOP
         SELECT false, NULL INTO unfinished, problem;
-        FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'purge_done', 'purge_failed', 'fold'] LOOP
+        FOREACH kind IN ARRAY ARRAY['reap_expired', 'key_sweep', 'trim', 'purge_done', 'purge_failed', 'fold'] LOOP
             SELECT ARRAY[]::pg_catalog.uuid[], NULL INTO skipped, said;
             FOR step IN 1..100 LOOP
                 COMMIT;
@@ -3643,6 +3645,21 @@ CREATE TABLE "{{schema}}"."outbox_log_position" (
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
+-- What subscriptions have passed over because a verb moved them forward: messages that the tick ended had seen, and
+-- began had not, and that were not settled. It outlives the subscription.
+CREATE TABLE "{{schema}}"."outbox_log_loss" (
+    subscription text NOT NULL,
+    lane smallint NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    began bigint NOT NULL,
+    ended bigint NOT NULL,
+    messages bigint NOT NULL,
+    oldest timestamptz NOT NULL,
+    newest timestamptz NOT NULL,
+    why text NOT NULL, -- cut or replay
+    PRIMARY KEY (subscription, lane, at)
+);
+
 -- Parked messages that keep others of their key from being handed out.
 CREATE INDEX "outbox_log_parked_blocks_idx" ON "{{schema}}"."outbox_log_parked" (subscription, concurrency_key)
     WHERE (completed_at IS NULL OR failed_at IS NOT NULL AND cancelled_at IS NULL AND key_policy > 0);
@@ -3920,7 +3937,6 @@ BEGIN
             HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     SELECT s.gone INTO own.gone FROM "{{schema}}"."outbox_log_state" AS s FOR SHARE;
-
     SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.at <= $4 ORDER BY t.n DESC LIMIT 1;
     IF own.seen.n IS NULL THEN
         seen := ROW(0, 0, 0, '{}', 0);
@@ -3928,13 +3944,18 @@ BEGIN
     IF isfinite($4) AND own.seen.n < own.gone THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
             MESSAGE = format('start %s is before the messages that are kept', $4),
-            HINT = 'Start later, or at -infinity: with the oldest message that is kept.';
+            HINT = format('Start at %s or later, or at -infinity: with the oldest message that is kept.',
+                (SELECT min(t.at) FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.gone));
     END IF;
     INSERT INTO "{{schema}}"."outbox_log_subscription" (name, topics, prefixes, headers, lanes)
-    SELECT $1,
-        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
-        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END,
-        $3, $5;
+    SELECT $1, CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
+        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END, $3, $5
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'name',
+            MESSAGE = format('subscription %s is there already', $1),
+            HINT = 'Change it, or choose another name.';
+    END IF;
     INSERT INTO "{{schema}}"."outbox_log_position" (subscription, lane, seen)
     SELECT $1, l, own.seen FROM generate_series(0, $5 - 1) AS l;
 END
@@ -3968,7 +3989,8 @@ CREATE TYPE "{{schema}}"."outbox_log_fetched" AS (
 -- As long as the page is in hand, the same call returns the same page. A page without messages is settled by the fetch
 -- itself. more says that there may be another page at once, held why not: all lanes are busy, or it is paused.
 --
--- The position is locked before it is read. Everything that follows is of that position, in one statement.
+-- The position is locked before it and its subscription are read. Everything that follows is of that position, in one
+-- statement.
 CREATE FUNCTION "{{schema}}"."outbox_log_fetch"(subscription text, owner_token uuid, lease interval, n integer)
 RETURNS SETOF "{{schema}}"."outbox_log_fetched"
 LANGUAGE plpgsql
@@ -4037,26 +4059,26 @@ BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), $3)))::bigint::text,
         true);
+    SELECT p.* INTO own.p FROM "{{schema}}"."outbox_log_position" AS p
+    WHERE p.subscription = $1 AND p.owner_token = $2
+    FOR UPDATE;
+    held := FOUND;
     SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
     IF own.s.name IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
             MESSAGE = format('subscription %s is unknown', $1),
             HINT = 'Subscribe first, or correct the name.';
     END IF;
-    result.entry := 'end';
-    result.place := 1;
-    result.more := false;
-    SELECT t.n INTO own.newest FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
-
-    SELECT p.* INTO own.p FROM "{{schema}}"."outbox_log_position" AS p
-    WHERE p.subscription = $1 AND p.owner_token = $2
-    FOR UPDATE;
-    held := FOUND;
     IF (NOT (own.held AND own.p.locked_until IS NULL)) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'owner_token',
             MESSAGE = 'owner_token was used for a batch that has ended',
             HINT = 'Use a fresh token for each batch.';
     END IF;
+    result.entry := 'end';
+    result.place := 1;
+    result.more := false;
+    SELECT t.n INTO own.newest FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
+
     IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
         UPDATE "{{schema}}"."outbox_log_position" AS t SET locked_until = NULL, owner_token = NULL
         WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
@@ -4080,6 +4102,8 @@ BEGIN
             RETURN NEXT own.result;
             RETURN;
         END IF;
+        -- Once more, under the lock: {{schema}}.outbox_log_change locks all positions.
+        SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
         -- The page of another token is not this one's: what is withheld is decided anew.
         p.page := NULL;
         p.whole := false;
@@ -4132,11 +4156,11 @@ BEGIN
                 UNION ALL
                 SELECT * FROM "{{schema}}"."outbox_log" AS m
                 WHERE m.xid = ANY (own.late)) AS m
-            WHERE m.seq > own.p.done
-              AND (own.s.lanes = 1
+            WHERE (own.s.lanes = 1
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+              AND m.seq > own.p.done
               AND (NOT own.again OR m.seq <= own.p.page)
             ORDER BY m.seq
             FETCH FIRST (own.most) ROWS WITH TIES) AS m
@@ -4185,7 +4209,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, int
 -- has of it is parked as well. Messages that the fetch withheld are parked when they are settled.
 --
 -- Returns settled, ended (the batch has ended, and the lane is free), repeated (an earlier call did it), or lost: then
--- nothing was changed, and another consumer has the lane, or the subscription is gone.
+-- nothing was changed, and another consumer has the lane, or the subscription was changed, moved or removed.
 --
 -- The position and what is parked are one transaction. The position is locked first, so that nobody else parks messages
 -- of its keys.
@@ -4264,7 +4288,6 @@ BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
         true);
-    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
     SELECT p.* INTO own.p FROM "{{schema}}"."outbox_log_position" AS p
     WHERE p.subscription = $1 AND p.owner_token = $2
     FOR UPDATE;
@@ -4279,6 +4302,7 @@ BEGIN
             HINT = 'Settle up to the number that the end of the fetch has, or to that of one of its rows.';
     END IF;
 
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
     b := own.p.upto;
     late := ARRAY(
         SELECT x FROM unnest((own.p.seen).open) AS x
@@ -4293,11 +4317,11 @@ BEGIN
                 UNION ALL
                 SELECT * FROM "{{schema}}"."outbox_log" AS m
                 WHERE m.xid = ANY (own.late)) AS m
-            WHERE m.seq > own.p.done
-              AND (own.s.lanes = 1
+            WHERE (own.s.lanes = 1
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+              AND m.seq > own.p.done
               AND m.seq <= own.p.page
         ), failing AS (
             SELECT g.key::text AS key, min(g.seq) AS first
@@ -4386,26 +4410,20 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval) FROM PUBLIC;
 
--- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction
--- of the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have.
--- Transactions that are open elsewhere keep nothing.
---
--- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
--- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
-CREATE FUNCTION "{{schema}}"."outbox_log_trim_slot"(slot regclass, retention interval) RETURNS boolean
+-- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
+-- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only.
+CREATE FUNCTION "{{schema}}"."outbox_log_outlived"(retention interval, most integer) RETURNS "{{schema}}"."outbox_log_seen"
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
-SET lock_timeout = '20ms'
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
-    least "{{schema}}"."outbox_log_seen";
-    is_passed boolean;
-    is_old boolean;
+    last bigint;
+    seen "{{schema}}"."outbox_log_seen";
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -4417,7 +4435,7 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
-    IF ($2 >= interval '0') IS NOT TRUE THEN
+    IF ($1 >= interval '0') IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'retention',
             MESSAGE = 'retention must not be negative',
             HINT = 'Give how long messages are kept that all have passed.';
@@ -4436,13 +4454,56 @@ BEGIN
             MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
             HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
     END IF;
+    SELECT max(o.n) INTO own.last
+    FROM (SELECT t.n, t.at FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n LIMIT $2) AS o
+    WHERE o.at <= clock_timestamp() - $1;
+    DELETE FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n < own.last;
+    SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n = own.last;
+    RETURN own.seen;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_outlived"(interval, integer) FROM PUBLIC;
+
+-- Empties a slot if all positions and a tick have seen its messages. What has seen the least decides: what it has seen,
+-- all have. Transactions that are open elsewhere keep nothing.
+--
+-- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
+-- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
+CREATE FUNCTION "{{schema}}"."outbox_log_trim_slot"(slot regclass, old "{{schema}}"."outbox_log_seen") RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET lock_timeout = '20ms'
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    least "{{schema}}"."outbox_log_seen";
+    is_passed boolean;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a trim needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
     FOR step IN 1..2 LOOP
         SELECT (l.seen).* INTO own.least
-        FROM (
-            SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p
-            UNION ALL
-            (SELECT t.seen FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1)) AS l
-        ORDER BY (l.seen).n LIMIT 1;
+        FROM (SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p UNION ALL SELECT $2) AS l (seen)
+        ORDER BY (l.seen).n NULLS FIRST LIMIT 1;
         EXECUTE format('SELECT max(m.xid) < $1 AND NOT EXISTS (SELECT FROM %1$s AS m WHERE m.xid = ANY ($2))
             FROM %1$s AS m', $1)
         INTO own.is_passed USING own.least.high, own.least.open;
@@ -4450,10 +4511,6 @@ BEGIN
             RETURN false;
         END IF;
         EXIT WHEN step = 2;
-        EXECUTE format('SELECT max(m.created_at) < clock_timestamp() - $1 FROM %s AS m', $1) INTO own.is_old USING $2;
-        IF own.is_old IS NOT TRUE THEN
-            RETURN false;
-        END IF;
         PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', $1);
     END LOOP;
@@ -4465,41 +4522,76 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
--- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions have passed, and deletes
--- the ticks that are older than the retention, all but the newest: positions have their own copies. It commits after
--- each slot, so that no caller keeps its locks, and cannot pin a search_path: every name is qualified, and no operator
--- is used.
+-- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
+-- than the retention, have passed. It commits after each slot, so that no caller keeps its locks, and cannot pin a
+-- search_path: every name is qualified, and no operator is used.
 CREATE PROCEDURE "{{schema}}"."outbox_log_trim"(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
     slot pg_catalog.regclass;
+    old "{{schema}}"."outbox_log_seen";
     was_emptied pg_catalog.bool;
 BEGIN
     SELECT 0 INTO emptied;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     PERFORM "{{schema}}"."outbox_log_tick_step"();
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    SELECT o.* INTO old FROM "{{schema}}"."outbox_log_outlived"(retention, 2147483647) AS o;
     FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::pg_catalog.regclass[] LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-        SELECT "{{schema}}"."outbox_log_trim_slot"(slot, retention) INTO was_emptied;
+        SELECT "{{schema}}"."outbox_log_trim_slot"(slot, old) INTO was_emptied;
         IF was_emptied THEN
             SELECT emptied OPERATOR(pg_catalog.+) 1 INTO emptied;
         END IF;
     END LOOP;
     COMMIT;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    DELETE FROM "{{schema}}"."outbox_log_tick" AS t
-    WHERE t.at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) retention)
-      AND t.n OPERATOR(pg_catalog.<) (SELECT pg_catalog.max(l.n) FROM "{{schema}}"."outbox_log_tick" AS l);
-    COMMIT;
 END
 $txwork$;
 
 REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM PUBLIC;
+
+-- What trim does, but for the tick, as a sweep of the parked messages: so whoever maintains these trims the log. It
+-- empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It
+-- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
+-- nothing that is younger.
+CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    slot regclass;
+    old "{{schema}}"."outbox_log_seen";
+BEGIN
+    IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    SELECT o.* INTO own.old FROM "{{schema}}"."outbox_log_outlived"('7 days', $1) AS o;
+    FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::regclass[] LOOP
+        IF "{{schema}}"."outbox_log_trim_slot"(slot, own.old) THEN
+            PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+            RETURN 1;
+        END IF;
+    END LOOP;
+    RETURN 0;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_parked_trim"(integer) FROM PUBLIC;
 
 -- Continues a log in a cluster whose transaction ids began again, as after a restore or a logical replication: ids are
 -- raised so that those of all transactions that may still write come after all that the log has. A tick says that
@@ -4565,11 +4657,447 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
 
--- How far each lane is behind: in numbers that were drawn since its position, of which not all became messages for it,
--- and in seconds since its oldest message was written that is not settled. It asks the log and not the ticks, so it is
--- right while nobody ticks. A message of a batch that is settled in part counts until the batch ends.
-CREATE FUNCTION "{{schema}}"."outbox_log_lag"()
-RETURNS TABLE (subscription text, lane integer, numbers bigint, seconds double precision, parked bigint)
+-- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
+-- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
+-- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
+-- was settled.
+CREATE FUNCTION "{{schema}}"."outbox_log_move"(subscription text, target "{{schema}}"."outbox_log_seen", why text)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    p "{{schema}}"."outbox_log_position";
+    b "{{schema}}"."outbox_log_seen" := $2;
+    late bigint[];
+    oldest timestamptz;
+    newest timestamptz;
+    stays boolean; -- the batch in hand ends behind the tick, and is not begun anew
+BEGIN
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
+    FOR own.p IN
+        SELECT p.* FROM "{{schema}}"."outbox_log_position" AS p
+        WHERE p.subscription = $1
+        ORDER BY p.lane FOR UPDATE
+    LOOP
+        CONTINUE WHEN $3 = 'cut' AND (own.p.seen).n >= own.b.n;
+        late := ARRAY(
+        SELECT x FROM unnest((own.p.seen).open) AS x
+        WHERE x < own.b.low OR x < own.b.high AND x <> ALL (own.b.open));
+        SELECT count(*), min(m.created_at), max(m.created_at) INTO lost, own.oldest, own.newest
+        FROM (
+            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
+            FROM (
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                UNION ALL
+                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid = ANY (own.late)) AS m
+            WHERE (own.s.lanes = 1
+                OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
+              AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
+              AND (own.s.headers IS NULL OR m.headers @> own.s.headers)
+              AND NOT (m.seq <= own.p.done
+                AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))) AS m
+        WHERE (own.p.seen).n < own.b.n;
+        INSERT INTO "{{schema}}"."outbox_log_loss" (subscription, lane, began, ended, messages, oldest, newest, why)
+        SELECT $1, own.p.lane, (own.p.seen).n, own.b.n, lost, own.oldest, own.newest, $3 WHERE lost > 0;
+
+        stays := $3 = 'cut' AND (own.p.upto).n > own.b.n IS TRUE;
+        lane := own.p.lane;
+        tick := own.b.n;
+        done := CASE WHEN own.stays THEN own.p.done ELSE 0 END;
+        taken := own.p.page IS NOT NULL;
+        UPDATE "{{schema}}"."outbox_log_position" AS t
+        SET seen = own.b,
+            upto = CASE WHEN own.stays THEN t.upto END,
+            attempts = CASE WHEN own.stays THEN t.attempts ELSE 0 END,
+            done = CASE WHEN own.stays THEN t.done ELSE 0 END,
+            page = NULL,
+            whole = false,
+            withheld = '{}',
+            owner_token = CASE WHEN t.locked_until IS NULL THEN t.owner_token END,
+            locked_until = NULL
+        WHERE t.subscription = $1 AND t.lane = own.p.lane;
+        RETURN NEXT;
+    END LOOP;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text) FROM PUBLIC;
+
+-- Moves all lanes of a subscription to a start, as {{schema}}.outbox_log_subscribe takes it: back, so that all since is delivered
+-- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it
+-- goes on, whether a page was taken from its consumer, and how many messages are lost. Parked messages stay, and run.
+--
+-- The row of the state is locked against the removal of what is to be read again, before it is asked what is kept.
+CREATE FUNCTION "{{schema}}"."outbox_log_replay"(name text, start timestamptz)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    seen "{{schema}}"."outbox_log_seen";
+    gone bigint;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
+            MESSAGE = 'start must not be NULL',
+            HINT = 'infinity is now, and -infinity the beginning.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a replay needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    SELECT s.gone INTO own.gone FROM "{{schema}}"."outbox_log_state" AS s FOR SHARE;
+    SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.at <= $2 ORDER BY t.n DESC LIMIT 1;
+    IF own.seen.n IS NULL THEN
+        seen := ROW(0, 0, 0, '{}', 0);
+    END IF;
+    IF isfinite($2) AND own.seen.n < own.gone THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
+            MESSAGE = format('start %s is before the messages that are kept', $2),
+            HINT = format('Start at %s or later, or at -infinity: with the oldest message that is kept.',
+                (SELECT min(t.at) FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n >= own.gone));
+    END IF;
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;
+    RETURN QUERY SELECT m.* FROM "{{schema}}"."outbox_log_move"($1, own.seen, 'replay') AS m;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_replay"(text, timestamptz) FROM PUBLIC;
+
+-- Cuts a subscription loose from messages that it has not settled: lanes that are behind the newest tick of that age
+-- go on behind it, so no younger message is lost. What is lost is counted and recorded. Says it of each lane that it
+-- moved. Parked messages stay, and run.
+CREATE FUNCTION "{{schema}}"."outbox_log_cut"(name text, older_than interval)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    seen "{{schema}}"."outbox_log_seen";
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'older_than',
+            MESSAGE = 'older_than must not be NULL or negative',
+            HINT = 'Give the age beyond which messages may be lost.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a cut needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;
+    SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t
+    WHERE t.at <= clock_timestamp() - $2
+    ORDER BY t.n DESC LIMIT 1;
+    RETURN QUERY SELECT m.* FROM "{{schema}}"."outbox_log_move"($1, own.seen, 'cut') AS m WHERE own.seen.n IS NOT NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cut"(text, interval) FROM PUBLIC;
+
+-- Sets which messages a subscription has: NULL is all topics, or any headers. It holds from what each lane has settled,
+-- which is said of each: messages up to the number done, of the batch behind the tick, were delivered as it was before.
+-- A page in hand is taken from its consumer, and its messages are delivered again if the subscription still has them.
+--
+-- Lanes can be changed while all are at one tick and no batch is in hand: then no key has messages in two of them.
+CREATE FUNCTION "{{schema}}"."outbox_log_change"(name text, topics text[], headers jsonb, lanes integer DEFAULT NULL)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+    moves boolean := false;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($2 IS NULL OR array_ndims($2) = 1 AND cardinality($2) <= 100
+        AND array_position($2, NULL) IS NULL AND array_position($2, '') IS NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topics',
+            MESSAGE = 'topics must be NULL, or have 1 to 100 topics of which none is NULL or empty',
+            HINT = 'NULL is all topics.';
+    END IF;
+    IF ($3 IS NULL OR jsonb_typeof($3) = 'object') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'headers',
+            MESSAGE = 'headers must be an object',
+            HINT = 'Give the headers that messages must have.';
+    END IF;
+    IF ($4 IS NULL OR $4 BETWEEN 1 AND 64) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'lanes',
+            MESSAGE = 'lanes must be between 1 and 64',
+            HINT = 'NULL leaves them as they are.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a change needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1 ORDER BY p.lane FOR UPDATE;
+    IF $4 <> own.s.lanes THEN
+        IF (SELECT count(DISTINCT (p.seen).n) > 1 OR bool_or((p.upto).n IS NOT NULL)
+            FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'lanes',
+            MESSAGE = format('lanes of subscription %s can only be changed while all are at one place, with no batch in hand', $1),
+            HINT = 'Let its consumers settle all there is, or replay to one place in the same transaction before.';
+    END IF;
+        moves := true;
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_subscription" AS s
+    SET (topics, prefixes) = (CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT t FROM unnest($2) AS t WHERE right(t, 1) <> '*') END,
+        CASE WHEN $2 IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest($2) AS t WHERE right(t, 1) = '*') END), headers = $3, lanes = coalesce($4, s.lanes)
+    WHERE s.name = $1;
+    RETURN QUERY
+    WITH old AS MATERIALIZED (
+        SELECT p.lane, p.page IS NOT NULL AS taken FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1
+    )
+    UPDATE "{{schema}}"."outbox_log_position" AS t SET page = NULL,
+            whole = false,
+            withheld = '{}',
+            owner_token = CASE WHEN t.locked_until IS NULL THEN t.owner_token END,
+            locked_until = NULL
+    FROM old AS o
+    WHERE t.subscription = $1 AND t.lane = o.lane AND NOT own.moves
+    RETURNING t.lane::integer, (t.seen).n, t.done, o.taken, 0::bigint;
+    IF own.moves THEN
+        INSERT INTO "{{schema}}"."outbox_log_position" (subscription, lane, seen)
+        SELECT $1, l, p.seen
+        FROM "{{schema}}"."outbox_log_position" AS p, generate_series(own.s.lanes, $4 - 1) AS l
+        WHERE p.subscription = $1 AND p.lane = 0;
+        DELETE FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1 AND p.lane >= $4;
+        RETURN QUERY
+        SELECT p.lane::integer, (p.seen).n, 0::bigint, false, 0::bigint
+        FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_change"(text, text[], jsonb, integer) FROM PUBLIC;
+
+-- Stops a subscription: pages in hand are settled, and no other is handed out. Tells whether that changed anything.
+CREATE FUNCTION "{{schema}}"."outbox_log_pause"(name text) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_subscription" AS s SET paused = true WHERE s.name = $1 AND s.paused <> true;
+    RETURN FOUND;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_pause"(text) FROM PUBLIC;
+
+-- Ends a pause of a subscription. Tells whether that changed anything.
+CREATE FUNCTION "{{schema}}"."outbox_log_resume"(name text) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_subscription" AS s SET paused = false WHERE s.name = $1 AND s.paused <> false;
+    RETURN FOUND;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_resume"(text) FROM PUBLIC;
+
+-- Removes a subscription with its positions and, if told to, its parked messages, and says how many lanes, parked
+-- messages and dead letters it had. Whoever has a page in hand gets lost. Its losses stay recorded.
+--
+-- All positions are locked before parked messages are counted: nobody parks others.
+CREATE FUNCTION "{{schema}}"."outbox_log_unsubscribe"(
+    name text, parked boolean DEFAULT false, OUT lanes integer, OUT live bigint, OUT dead bigint
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s "{{schema}}"."outbox_log_subscription";
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a removal needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1 FOR NO KEY UPDATE;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = format('name %s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;
+    PERFORM FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1 ORDER BY p.lane FOR UPDATE;
+    lanes := own.s.lanes;
+    SELECT count(*) FILTER (WHERE k.completed_at IS NULL), count(*) FILTER (WHERE k.failed_at IS NOT NULL AND k.cancelled_at IS NULL) INTO live, dead FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = $1;
+    IF live + dead > 0 AND $2 IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'parked',
+            MESSAGE = format('subscription %s has %s parked messages that have not ended, and %s dead letters', $1, live, dead),
+            HINT = 'Let them end, redrive or discard them, or pass parked => true, which deletes them.';
+    END IF;
+    DELETE FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = $1;
+    DELETE FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean) FROM PUBLIC;
+
+-- How far each lane is behind. numbers were drawn since its position, of which not all became messages for it; messages
+-- are for it and not settled, among so many of the log as the parameter says, and more tells that there may be others;
+-- seconds have passed since the oldest of them was written. in_hand tells that a consumer has a page, and attempts how
+-- often its batch was claimed. live and dead are the parked messages and dead letters of the whole subscription.
+-- retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the newest one, and
+-- tick_seconds its age.
+--
+-- It asks the log and not the ticks, so it is right while nobody ticks.
+CREATE FUNCTION "{{schema}}"."outbox_log_lag"(most integer DEFAULT 10000)
+RETURNS TABLE (subscription text, lane integer, paused boolean, numbers bigint, messages bigint, more boolean,
+    seconds double precision, in_hand boolean, attempts integer, live bigint, dead bigint, retained bigint, tick bigint,
+    tick_seconds double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -4588,29 +5116,72 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
+    IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 1000000',
+            HINT = 'Call again for more rows.';
+    END IF;
     RETURN QUERY
-    SELECT p.subscription, p.lane::integer,
+    SELECT p.subscription, p.lane::integer, s.paused,
         CASE WHEN o.at IS NULL THEN 0
             ELSE greatest((SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM "{{schema}}"."outbox_log_seq" AS q) - greatest((p.seen).seq, p.done), 1) END,
-        coalesce(extract(epoch FROM clock_timestamp() - o.at), 0)::float8,
-        (SELECT count(*) FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = p.subscription AND k.completed_at IS NULL)
+        c.messages, c.more, coalesce(extract(epoch FROM clock_timestamp() - o.at), 0)::float8, p.page IS NOT NULL,
+        p.attempts, k.live, k.dead,
+        CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_0" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_0" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_0"') ELSE 0 END
+        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_1" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_1" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_1"') ELSE 0 END
+        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_2" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_2" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_2"') ELSE 0 END
+        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_3" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_3" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_3"') ELSE 0 END
+        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_4" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_4" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_4"') ELSE 0 END
+        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_5" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_5" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_5"') ELSE 0 END
+        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_6" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_6" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_6"') ELSE 0 END
+        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_7" AS m WHERE m.xid >= (p.seen).high)
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_7" AS m WHERE m.xid = ANY ((p.seen).open))
+            THEN pg_total_relation_size('"{{schema}}"."outbox_log_7"') ELSE 0 END,
+        l.n, extract(epoch FROM clock_timestamp() - l.at)::float8
     FROM "{{schema}}"."outbox_log_position" AS p
     JOIN "{{schema}}"."outbox_log_subscription" AS s ON s.name = p.subscription
+    LEFT JOIN LATERAL (SELECT t.n, t.at FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1) AS l ON true
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE k.completed_at IS NULL), count(*) FILTER (WHERE k.failed_at IS NOT NULL AND k.cancelled_at IS NULL) FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = p.subscription) AS k (live, dead)
     CROSS JOIN LATERAL (
         SELECT least((
             SELECT m.created_at FROM "{{schema}}"."outbox_log" AS m
-            WHERE m.xid >= (p.seen).high
+            WHERE m.xid >= (p.seen).high AND NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers)
             ORDER BY m.xid, m.seq LIMIT 1), (
             SELECT min(m.created_at) FROM "{{schema}}"."outbox_log" AS m
-            WHERE m.xid = ANY ((p.seen).open)
+            WHERE m.xid = ANY ((p.seen).open) AND NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
               AND (s.headers IS NULL OR m.headers @> s.headers))) AS at) AS o
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
+              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
+              AND (s.headers IS NULL OR m.headers @> s.headers)) AS messages, count(*) > $1 AS more
+        FROM (
+            SELECT * FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = ANY ((p.seen).open)
+            UNION ALL
+            SELECT * FROM "{{schema}}"."outbox_log" AS m WHERE m.xid >= (p.seen).high
+            LIMIT $1 + 1) AS m) AS c
     ORDER BY p.subscription, p.lane;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_lag"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_lag"(integer) FROM PUBLIC;

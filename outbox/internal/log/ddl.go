@@ -21,7 +21,8 @@ var sqlFiles embed.FS
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // files are in an order in which each needs only those before it.
-var files = []string{"table", "append", "tick", "subscribe", "fetch", "settle", "trim", "rebase", "lag"}
+var files = []string{"table", "append", "tick", "subscribe", "fetch", "settle", "trim", "rebase", "move", "replay",
+	"cut", "change", "pause", "unsubscribe", "lag"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
 // drop them. The schema has to exist.
@@ -55,6 +56,9 @@ const (
 	// none too many, since each statement that reads asks the index of every slot.
 	slots = 8
 	slot  = 24 * time.Hour
+
+	// For so long messages are kept that all have passed, for those who go back, and ticks.
+	retention = "7 days"
 
 	// A batch is what some ticks have seen together: so much that a page can be full, and not more than can be read
 	// again for each page, since numbers are not in the order of the index.
@@ -90,7 +94,9 @@ func (v view) Slot(n int) string  { return v.Named(fmt.Sprint(n)) }
 func (view) Slots() int           { return slots }
 func (view) SlotSeconds() float64 { return slot.Seconds() }
 
-func (view) NewID() string  { return sqltext.NewID }
+func (view) NewID() string     { return sqltext.NewID }
+func (view) Retention() string { return retention }
+
 func (view) BatchSize() int { return batchSize }
 
 // QualifiedTurns is how many keys one transaction may write, for a function without a search_path of its own, which
@@ -171,6 +177,92 @@ func (view) RefusesSession(what string) string { return sqltext.RefuseSession(wh
 func (view) RefusesUnknown() string {
 	return refuse("own.s.name IS NULL", "invalid_parameter_value", "format('subscription %s is unknown', $1)",
 		"Subscribe first, or correct the name.")
+}
+
+// LocksSubscription reads the row s of the subscription that a verb is about, and locks it against other verbs.
+// Consumers only read it.
+func (v view) LocksSubscription() string {
+	return fmt.Sprintf(`SELECT s.* INTO own.s FROM %s AS s WHERE s.name = $1 FOR NO KEY UPDATE;
+    IF own.s.name IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'name',
+            MESSAGE = format('name %%s is not that of a subscription', coalesce(quote_literal($1), 'NULL')),
+            HINT = 'Subscribe first, or correct the name.';
+    END IF;`, v.Named("subscription"))
+}
+
+// RefusesTaken refuses a name that a subscription has: nothing was inserted.
+func (view) RefusesTaken() string {
+	return `IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'name',
+            MESSAGE = format('subscription %s is there already', $1),
+            HINT = 'Change it, or choose another name.';
+    END IF;`
+}
+
+// StartsAt finds what has been seen at a start: by the newest tick until then. It locks the state against the removal
+// of what is to be read, and refuses a start before what is kept.
+func (v view) StartsAt(param string) string {
+	return fmt.Sprintf(`SELECT s.gone INTO own.gone FROM %[1]s AS s FOR SHARE;
+    SELECT (t.seen).* INTO own.seen FROM %[2]s AS t WHERE t.at <= %[3]s ORDER BY t.n DESC LIMIT 1;
+    IF own.seen.n IS NULL THEN
+        seen := ROW(0, 0, 0, '{}', 0);
+    END IF;
+    IF isfinite(%[3]s) AND own.seen.n < own.gone THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'start',
+            MESSAGE = format('start %%s is before the messages that are kept', %[3]s),
+            HINT = format('Start at %%s or later, or at -infinity: with the oldest message that is kept.',
+                (SELECT min(t.at) FROM %[2]s AS t WHERE t.n >= own.gone));
+    END IF;`, v.Named("state"), v.Named("tick"), param)
+}
+
+// Patterns are the columns topics and prefixes of a list of topics.
+func (view) Patterns(param string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT t FROM unnest(%[1]s) AS t "+
+		"WHERE right(t, 1) <> '*') END,\n        CASE WHEN %[1]s IS NOT NULL THEN ARRAY(SELECT left(t, -1) FROM unnest(%[1]s) AS t "+
+		"WHERE right(t, 1) = '*') END", param)
+}
+
+// TakesPage are assignments that take the page in hand from its consumer. The token of a batch that has ended stays, so
+// that its settle can be repeated.
+func (view) TakesPage() string {
+	return `page = NULL,
+            whole = false,
+            withheld = '{}',
+            owner_token = CASE WHEN t.locked_until IS NULL THEN t.owner_token END,
+            locked_until = NULL`
+}
+
+// Pauses are the verbs about pauses, and what each sets.
+func (view) Pauses() map[string]bool { return map[string]bool{"pause": true, "resume": false} }
+
+// CountParked counts parked messages that have not ended, and dead letters.
+func (view) CountParked(row string) string {
+	return strings.ReplaceAll("count(*) FILTER (WHERE @.completed_at IS NULL), "+
+		"count(*) FILTER (WHERE @.failed_at IS NOT NULL AND @.cancelled_at IS NULL)", "@", row)
+}
+
+// RefusesParked refuses to remove what has parked messages, unless that is wanted.
+func (view) RefusesParked(isWanted string) string {
+	return refuseState("live + dead > 0 AND "+isWanted+" IS NOT TRUE", "parked",
+		"format('subscription %s has %s parked messages that have not ended, and %s dead letters', $1, live, dead)",
+		"Let them end, redrive or discard them, or pass parked => true, which deletes them.")
+}
+
+// RefusesApart refuses to change the lanes of a subscription where messages of one key could be in two of them.
+func (v view) RefusesApart() string {
+	return refuseState(fmt.Sprintf("(SELECT count(DISTINCT (p.seen).n) > 1 OR bool_or((p.upto).n IS NOT NULL)\n"+
+		"            FROM %s AS p WHERE p.subscription = $1)", v.Named("position")), "lanes",
+		"format('lanes of subscription %s can only be changed while all are at one place, with no batch in hand', $1)",
+		"Let its consumers settle all there is, or replay to one place in the same transaction before.")
+}
+
+// refuseState refuses what a parameter asks for, in the state in which the subscription is.
+func refuseState(condition, parameter, message, hint string) string {
+	return fmt.Sprintf(`IF %s THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = '%s',
+            MESSAGE = %s,
+            HINT = %s;
+    END IF;`, condition, parameter, message, sqltext.Literal(hint))
 }
 
 // refuse is a statement of PL/pgSQL. The message is an expression.

@@ -53,6 +53,12 @@ func (view) RefusesLanes(param string) string {
 	return sqltext.Bounded(param, "lanes", maxLanes)
 }
 
+// RefusesLanesUnlessNull is the same for a number that may be left out.
+func (view) RefusesLanesUnlessNull(param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("%[1]s IS NULL OR %[1]s BETWEEN 1 AND %[2]d", param, maxLanes), "lanes",
+		fmt.Sprintf("must be between 1 and %d", maxLanes), "NULL leaves them as they are.")
+}
+
 // RefusesNoToken refuses a call without an owner.
 func (view) RefusesNoToken(param string) string {
 	return sqltext.Given(param, "owner_token", "Use a fresh token for each batch, and keep it until the batch ends.")
@@ -86,6 +92,12 @@ func leased(param string) string {
 // RefusesCount refuses the size of a page.
 func (view) RefusesCount(param string) string { return sqltext.Bounded(param, "n", maxPage) }
 
+// RefusesRows refuses the bound of a sweep.
+func (view) RefusesRows(param string) string { return sqltext.Bounded(param, "max_rows", maxPage) }
+
+// RefusesMost refuses how many messages are looked at.
+func (view) RefusesMost(param string) string { return sqltext.Bounded(param, "most", 1_000_000) }
+
 // RefusesNoEnd refuses NULL, and RefusesBehind what is not in the page.
 func (view) RefusesNoEnd(param string) string {
 	return sqltext.Given(param, "upto", "Give the number up to which all messages are handled.")
@@ -117,6 +129,12 @@ func (view) RefusesStrangers(isKnown string) string {
 
 // maxDelayDigits are those of the whole seconds of a delay: three years.
 const maxDelayDigits = 8
+
+// RefusesOlderThan refuses an age.
+func (view) RefusesOlderThan(param string) string {
+	return sqltext.RefuseUnless(param+" >= interval '0'", "older_than", "must not be NULL or negative",
+		"Give the age beyond which messages may be lost.")
+}
 
 // RefusesAge refuses a retention.
 func (view) RefusesAge(param string) string {

@@ -49,6 +49,9 @@ func (p *Parked) columns(c *workqueue.Columns) {
 	ordered(c, nil)
 }
 
+// trimSuffix is the sweep that trims the log: its parked messages are maintained, so the log is, too.
+const trimSuffix = "trim"
+
 // ParkedSpec describes the table of parked messages of the log in a schema. An empty schema is
 // [workqueue.DefaultSchema].
 func ParkedSpec(schema string) workqueue.Spec {
@@ -58,7 +61,7 @@ func ParkedSpec(schema string) workqueue.Spec {
 		Columns:   workqueue.ColumnsOf((*Parked).columns),
 		Lanes:     []string{"subscription"},
 		Labels:    []string{"subscription", "topic"},
-		Sweeps:    []string{keyed.SweepSuffix},
+		Sweeps:    []string{keyed.SweepSuffix, trimSuffix},
 		Folds:     []workqueue.Fold{keyed.Fold},
 		KeyColumn: keyed.KeyColumn,
 		Writer:    workqueue.Writer{None: true}, // settle writes them

@@ -26,12 +26,19 @@ import (
 // the end each subscription has handled what was committed, all of it and nothing else, and each key in its order.
 func TestStorm(t *testing.T) {
 	t.Parallel()
+	for _, hasVerbs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("verbs=%t", hasVerbs), func(t *testing.T) { testStorm(t, hasVerbs) })
+	}
+}
+
+func testStorm(t *testing.T, hasVerbs bool) {
+	t.Parallel()
 	f := newLog(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 16 }))
 	f.DB.Define(t, `CREATE TABLE sent (n bigserial PRIMARY KEY, payload text NOT NULL, key text);
 		CREATE TABLE effect (n bigserial PRIMARY KEY, subscription text NOT NULL, payload text NOT NULL);`)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	s := &storm{fixture: f, seed: seed}
+	s := &storm{fixture: f, seed: seed, hasVerbs: hasVerbs}
 	f.tick()
 	for name, lanes := range map[string]int{"plain": 1, "lanes": 3, "fails": 2} {
 		f.exec(f.Pool, "SELECT "+f.name+"_subscribe($1, lanes => $2)", name, lanes)
@@ -49,6 +56,7 @@ func TestStorm(t *testing.T) {
 		producers.Go(func() { s.produce(pgtest.Size(100, 600)) })
 	}
 	producers.Wait()
+	s.noVerbs.Store(true)
 	sent := value[int](f, f.Pool, "SELECT count(*) FROM sent")
 	handled := func() int {
 		return value[int](f, f.Pool, "SELECT count(DISTINCT (subscription, payload)) FROM effect")
@@ -65,7 +73,7 @@ func TestStorm(t *testing.T) {
 	repeated := value[int](f, f.Pool, "SELECT count(*) FROM effect") - 3*sent
 	t.Logf("%d messages, %d deaths, %d failures, %d slots emptied, %d repeated", sent, s.deaths.Load(),
 		s.failures.Load(), s.emptied.Load(), repeated)
-	if repeated > int(s.deaths.Load())*maxPage {
+	if !hasVerbs && repeated > int(s.deaths.Load())*maxPage {
 		t.Errorf("%d messages were handled again after %d deaths: more than the pages in hand", repeated,
 			s.deaths.Load())
 	}
@@ -93,6 +101,8 @@ const maxPage = 40 // messages that a consumer fetches at once
 type storm struct {
 	*fixture
 	seed                      uint64
+	hasVerbs                  bool        // subscriptions are paused, changed and replayed
+	noVerbs                   atomic.Bool // not any more
 	actors                    atomic.Uint64
 	payload                   atomic.Int64
 	deaths, failures, emptied atomic.Int64
@@ -291,13 +301,28 @@ func (s *storm) handleParked(ctx context.Context, subscription string) {
 	}
 }
 
-// disturb ends sessions of consumers, deletes ticks and empties slots.
+// disturb ends sessions of consumers, deletes ticks and empties slots. Verbs pause subscriptions, take pages from their
+// consumers, and go back to what is kept.
 func (s *storm) disturb(ctx context.Context) {
 	r := s.random()
 	for ctx.Err() == nil {
 		pgtest.Pass(time.Duration(10+r.IntN(50)) * time.Millisecond)
 		var err error
-		switch r.IntN(3) {
+		what := r.IntN(3)
+		if s.hasVerbs && !s.noVerbs.Load() {
+			what = r.IntN(6)
+		}
+		name := []string{"plain", "lanes", "fails"}[r.IntN(3)]
+		switch what {
+		case 3:
+			if _, err = s.Pool.Exec(ctx, "SELECT "+s.name+"_pause($1)", name); err == nil {
+				pgtest.Pass(time.Duration(r.IntN(50)) * time.Millisecond)
+				_, err = s.Pool.Exec(context.WithoutCancel(ctx), "SELECT "+s.name+"_resume($1)", name)
+			}
+		case 4:
+			_, err = s.Pool.Exec(ctx, "SELECT "+s.name+"_change($1, '{topic,none.*}', NULL)", name)
+		case 5:
+			_, err = s.Pool.Exec(ctx, "SELECT "+s.name+"_replay($1, '-infinity')", name)
 		case 0:
 			_, err = s.Pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity
 				WHERE application_name = $1 ORDER BY random() LIMIT 1) AS one`, s.consumers())

@@ -119,3 +119,63 @@ func TestALogThatNobodyReads(t *testing.T) {
 		t.Errorf("ticks %d are left, want 2", got)
 	}
 }
+
+// Whoever maintains the parked messages trims the log: a slot in each step, after a week.
+func TestMaintenanceTrims(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	for slot := range 3 {
+		f.in(f.Pool, slot, "a")
+	}
+	f.pass("s")
+	week := func() {
+		f.exec(f.Pool, "UPDATE "+f.name+"_tick SET at = at - interval '7 days'")
+	}
+	sweep := func() int { return value[int](f, f.Pool, "SELECT "+f.name+"_parked_trim(100)") }
+	if n := sweep(); n != 0 || f.slot(0) != 1 {
+		t.Errorf("%d slots were emptied within a week", n)
+	}
+	week()
+	f.in(f.Pool, 1, "b") // not seen by any tick of that age
+	if n := sweep(); n != 1 || f.slot(0) != 0 || f.slot(2) != 1 {
+		t.Errorf("a sweep emptied %d slots, want one", n)
+	}
+	if n := sweep(); n != 1 || f.slot(2) != 0 {
+		t.Errorf("the next sweep emptied %d slots, want one", n)
+	}
+	if n := sweep(); n != 0 || f.slot(1) != 2 {
+		t.Errorf("%d slots were emptied that have a message of today", n)
+	}
+	f.tick()
+	week()
+	f.in(f.Pool, 0, "c")
+	maintain := "CALL " + f.name + "_parked_maintain(1000, '1 hour', '1 hour')"
+	f.exec(f.Pool, maintain)
+	if f.slot(1) != 2 {
+		t.Error("a slot was emptied that a position needs")
+	}
+	f.pass("s")
+	f.exec(f.Pool, maintain)
+	if f.slot(1) != 0 || f.slot(0) != 1 {
+		t.Errorf("slots have %d and %d messages, want none, and that of today", f.slot(1), f.slot(0))
+	}
+	if n := value[int](f, f.Pool, "SELECT count(*) FROM "+f.name+"_tick WHERE at < now() - interval '7 days'"); n != 1 {
+		t.Errorf("%d ticks are older than a week, want the newest of them", n)
+	}
+	bound := func(slots int) string {
+		tx := f.begin()
+		defer tx.Rollback(f.Context())
+		if n := value[int](f, tx, "SELECT "+f.name+"_parked_trim(100)"); n != slots {
+			t.Errorf("a sweep emptied %d slots, want %d", n, slots)
+		}
+		return value[string](f, tx, "SELECT current_setting('idle_in_transaction_session_timeout')")
+	}
+	if got := bound(0); got != "0" {
+		t.Errorf("after a sweep that locks nothing, a session may be idle for %s", got)
+	}
+	week()
+	if got := bound(1); got != "1s" {
+		t.Errorf("after a sweep that has emptied a slot, a session may be idle for %s", got)
+	}
+}

@@ -90,3 +90,8 @@ func given(payload []byte) []byte {
 	}
 	return payload
 }
+
+// Named is a table or function of the log of a schema, quoted. An empty schema is [workqueue.DefaultSchema].
+func Named(schema, suffix string) string {
+	return view{schema: cmp.Or(schema, workqueue.DefaultSchema)}.Named(suffix)
+}

@@ -1,5 +1,5 @@
-{{- /* The messages of a batch that the lane of a subscription has: what p.upto has seen and p.seen has not, behind
-p.done. late are the transactions that p.seen had open and p.upto saw end. */ -}}
+{{- /* The messages of a batch that the lane of a subscription has: what b has seen and p.seen has not. late are
+the transactions that p.seen had open and b saw end. */ -}}
 {{define "batch"}}            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
             FROM (
                 SELECT * FROM {{.Log}} AS m
@@ -7,8 +7,7 @@ p.done. late are the transactions that p.seen had open and p.upto saw end. */ -}
                 UNION ALL
                 SELECT * FROM {{.Log}} AS m
                 WHERE m.xid = ANY (own.late)) AS m
-            WHERE m.seq > own.p.done
-              AND (own.s.lanes = 1
+            WHERE (own.s.lanes = 1
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
               AND (own.s.headers IS NULL OR m.headers @> own.s.headers)

@@ -1,7 +1,16 @@
-DROP FUNCTION {{.Named "lag"}}();
+DROP FUNCTION {{.Named "lag"}}(integer);
+DROP FUNCTION {{.Named "unsubscribe"}}(text, boolean);
+DROP FUNCTION {{.Named "resume"}}(text);
+DROP FUNCTION {{.Named "pause"}}(text);
+DROP FUNCTION {{.Named "change"}}(text, text[], jsonb, integer);
+DROP FUNCTION {{.Named "cut"}}(text, interval);
+DROP FUNCTION {{.Named "replay"}}(text, timestamptz);
+DROP FUNCTION {{.Named "move"}}(text, {{.Named "seen"}}, text);
 DROP FUNCTION {{.Named "rebase"}}();
 DROP PROCEDURE {{.Named "trim"}}(interval, integer);
-DROP FUNCTION {{.Named "trim_slot"}}(regclass, interval);
+DROP FUNCTION {{.Named "parked_trim"}}(integer);
+DROP FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}});
+DROP FUNCTION {{.Named "outlived"}}(interval, integer);
 DROP FUNCTION {{.Named "extend"}}(text, uuid, interval);
 DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval);
 DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer);
@@ -11,7 +20,8 @@ DROP PROCEDURE {{.Named "tick"}}(bigint, boolean);
 DROP FUNCTION {{.Named "tick_step"}}();
 DROP FUNCTION {{.Named "append"}}(text, bytea, text, jsonb, uuid);
 DROP FUNCTION {{.Named "shift"}}(bigint);
-DROP TABLE {{.Log}}, {{.Named "position"}}, {{.Named "subscription"}}, {{.Named "tick"}}, {{.Named "state"}};
+DROP TABLE {{.Log}}, {{.Named "position"}}, {{.Named "subscription"}}, {{.Named "tick"}}, {{.Named "state"}},
+    {{.Named "loss"}};
 DROP FUNCTION {{.Named "guard"}}();
 DROP TYPE {{.Named "seen"}};
 DROP SEQUENCE {{.Named "seq"}};

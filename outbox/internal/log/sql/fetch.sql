@@ -24,7 +24,8 @@ CREATE TYPE {{.Named "fetched"}} AS (
 -- As long as the page is in hand, the same call returns the same page. A page without messages is settled by the fetch
 -- itself. more says that there may be another page at once, held why not: all lanes are busy, or it is paused.
 --
--- The position is locked before it is read. Everything that follows is of that position, in one statement.
+-- The position is locked before it and its subscription are read. Everything that follows is of that position, in one
+-- statement.
 CREATE FUNCTION {{.Named "fetch"}}(subscription text, owner_token uuid, lease interval, n integer)
 RETURNS SETOF {{.Named "fetched"}}
 LANGUAGE plpgsql
@@ -53,18 +54,18 @@ BEGIN
     {{.RefusesRestored}}
     {{.Durable}}
     {{.IdleBound "$3"}}
+    SELECT p.* INTO own.p FROM {{.Named "position"}} AS p
+    WHERE p.subscription = $1 AND p.owner_token = $2
+    FOR UPDATE;
+    held := FOUND;
     SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
     {{.RefusesUnknown}}
+    {{.RefusesUsedToken "own.held AND own.p.locked_until IS NULL"}}
     result.entry := 'end';
     result.place := 1;
     result.more := false;
     SELECT t.n INTO own.newest FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
 
-    SELECT p.* INTO own.p FROM {{.Named "position"}} AS p
-    WHERE p.subscription = $1 AND p.owner_token = $2
-    FOR UPDATE;
-    held := FOUND;
-    {{.RefusesUsedToken "own.held AND own.p.locked_until IS NULL"}}
     IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
         UPDATE {{.Named "position"}} AS t SET locked_until = NULL, owner_token = NULL
         WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
@@ -88,6 +89,8 @@ BEGIN
             RETURN NEXT own.result;
             RETURN;
         END IF;
+        -- Once more, under the lock: {{.Name}}_change locks all positions.
+        SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
         -- The page of another token is not this one's: what is withheld is decided anew.
         p.page := NULL;
         p.whole := false;
@@ -131,6 +134,7 @@ BEGIN
             END AS is_withheld
         FROM (
 {{template "batch" .}}
+              AND m.seq > own.p.done
               AND (NOT own.again OR m.seq <= own.p.page)
             ORDER BY m.seq
             FETCH FIRST (own.most) ROWS WITH TIES) AS m

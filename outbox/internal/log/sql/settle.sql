@@ -4,7 +4,7 @@
 -- has of it is parked as well. Messages that the fetch withheld are parked when they are settled.
 --
 -- Returns settled, ended (the batch has ended, and the lane is free), repeated (an earlier call did it), or lost: then
--- nothing was changed, and another consumer has the lane, or the subscription is gone.
+-- nothing was changed, and another consumer has the lane, or the subscription was changed, moved or removed.
 --
 -- The position and what is parked are one transaction. The position is locked first, so that nobody else parks messages
 -- of its keys.
@@ -35,7 +35,6 @@ BEGIN
     {{.RefusesSession "a settle"}}
     {{.Durable}}
     {{.IdleBound "interval '1 minute'"}}
-    SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
     SELECT p.* INTO own.p FROM {{.Named "position"}} AS p
     WHERE p.subscription = $1 AND p.owner_token = $2
     FOR UPDATE;
@@ -46,12 +45,14 @@ BEGIN
     END IF;
     {{.RefusesBehind "$3 <= own.p.page"}}
 
+    SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
     b := own.p.upto;
     late := {{template "late" .}};
     SELECT coalesce(array_agg((e ->> 'seq')::bigint), '{}') INTO own.seqs FROM jsonb_array_elements($4) AS e;
     IF own.seqs <> '{}' OR own.p.withheld[1] <= $3 THEN
         WITH page AS MATERIALIZED (
 {{template "batch" .}}
+              AND m.seq > own.p.done
               AND m.seq <= own.p.page
         ), failing AS (
             SELECT g.key::text AS key, min(g.seq) AS first

@@ -81,6 +81,21 @@ CREATE TABLE {{.Named "position"}} (
     PRIMARY KEY (subscription, lane)
 ) WITH (fillfactor = 20);
 
+-- What subscriptions have passed over because a verb moved them forward: messages that the tick ended had seen, and
+-- began had not, and that were not settled. It outlives the subscription.
+CREATE TABLE {{.Named "loss"}} (
+    subscription text NOT NULL,
+    lane smallint NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    began bigint NOT NULL,
+    ended bigint NOT NULL,
+    messages bigint NOT NULL,
+    oldest timestamptz NOT NULL,
+    newest timestamptz NOT NULL,
+    why text NOT NULL, -- cut or replay
+    PRIMARY KEY (subscription, lane, at)
+);
+
 -- Parked messages that keep others of their key from being handed out.
 CREATE INDEX {{.Own "parked_blocks_idx"}} ON {{.Parked}} (subscription, concurrency_key)
     WHERE {{.Blocks ""}};

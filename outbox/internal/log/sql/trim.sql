@@ -1,10 +1,36 @@
--- Empties a slot if all positions have seen its messages and the newest is older than the retention, in a transaction
--- of the procedure trim. The position that is furthest behind has seen the least: what it has seen, all have.
--- Transactions that are open elsewhere keep nothing.
+-- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
+-- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only.
+CREATE FUNCTION {{.Named "outlived"}}(retention interval, most integer) RETURNS {{.Named "seen"}}
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    last bigint;
+    seen {{.Named "seen"}};
+BEGIN
+    {{.SeesAll}}
+    {{.RefusesAge "$1"}}
+    {{.RefusesSession "a trim"}}
+    {{.RefusesRestored}}
+    SELECT max(o.n) INTO own.last
+    FROM (SELECT t.n, t.at FROM {{.Named "tick"}} AS t ORDER BY t.n LIMIT $2) AS o
+    WHERE o.at <= clock_timestamp() - $1;
+    DELETE FROM {{.Named "tick"}} AS t WHERE t.n < own.last;
+    SELECT (t.seen).* INTO own.seen FROM {{.Named "tick"}} AS t WHERE t.n = own.last;
+    RETURN own.seen;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "outlived"}}(interval, integer) FROM PUBLIC;
+
+-- Empties a slot if all positions and a tick have seen its messages. What has seen the least decides: what it has seen,
+-- all have. Transactions that are open elsewhere keep nothing.
 --
 -- It locks the state against new subscriptions, and the slot only if it gets it at once: an open transaction that has
 -- written there keeps its slot. What it found is looked up again under both locks, in a later statement.
-CREATE FUNCTION {{.Named "trim_slot"}}(slot regclass, retention interval) RETURNS boolean
+CREATE FUNCTION {{.Named "trim_slot"}}(slot regclass, old {{.Named "seen"}}) RETURNS boolean
 LANGUAGE plpgsql
 {{.Settings}}
 SET lock_timeout = '20ms'
@@ -14,19 +40,13 @@ AS $txwork$
 DECLARE
     least {{.Named "seen"}};
     is_passed boolean;
-    is_old boolean;
 BEGIN
     {{.SeesAll}}
-    {{.RefusesAge "$2"}}
     {{.RefusesSession "a trim"}}
-    {{.RefusesRestored}}
     FOR step IN 1..2 LOOP
         SELECT (l.seen).* INTO own.least
-        FROM (
-            SELECT p.seen FROM {{.Named "position"}} AS p
-            UNION ALL
-            (SELECT t.seen FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1)) AS l
-        ORDER BY (l.seen).n LIMIT 1;
+        FROM (SELECT p.seen FROM {{.Named "position"}} AS p UNION ALL SELECT $2) AS l (seen)
+        ORDER BY (l.seen).n NULLS FIRST LIMIT 1;
         EXECUTE format('SELECT max(m.xid) < $1 AND NOT EXISTS (SELECT FROM %1$s AS m WHERE m.xid = ANY ($2))
             FROM %1$s AS m', $1)
         INTO own.is_passed USING own.least.high, own.least.open;
@@ -34,10 +54,6 @@ BEGIN
             RETURN false;
         END IF;
         EXIT WHEN step = 2;
-        EXECUTE format('SELECT max(m.created_at) < clock_timestamp() - $1 FROM %s AS m', $1) INTO own.is_old USING $2;
-        IF own.is_old IS NOT TRUE THEN
-            RETURN false;
-        END IF;
         PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', $1);
     END LOOP;
@@ -49,39 +65,66 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}}) FROM PUBLIC;
 
--- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions have passed, and deletes
--- the ticks that are older than the retention, all but the newest: positions have their own copies. It commits after
--- each slot, so that no caller keeps its locks, and cannot pin a search_path: every name is qualified, and no operator
--- is used.
-CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
+-- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
+-- than the retention, have passed. It commits after each slot, so that no caller keeps its locks, and cannot pin a
+-- search_path: every name is qualified, and no operator is used.
+CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '{{.Retention}}', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
 DECLARE
     slot pg_catalog.regclass;
+    old {{.Named "seen"}};
     was_emptied pg_catalog.bool;
 BEGIN
     SELECT 0 INTO emptied;
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     PERFORM {{.Named "tick_step"}}();
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    SELECT o.* INTO old FROM {{.Named "outlived"}}(retention, 2147483647) AS o;
     FOREACH slot IN ARRAY ARRAY[
         {{- range $i, $n := .EachSlot}}{{if $i}}, {{end}}'{{$.Slot $n}}'{{end}}]::pg_catalog.regclass[] LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-        SELECT {{.Named "trim_slot"}}(slot, retention) INTO was_emptied;
+        SELECT {{.Named "trim_slot"}}(slot, old) INTO was_emptied;
         IF was_emptied THEN
             SELECT emptied OPERATOR(pg_catalog.+) 1 INTO emptied;
         END IF;
     END LOOP;
     COMMIT;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-    DELETE FROM {{.Named "tick"}} AS t
-    WHERE t.at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) retention)
-      AND t.n OPERATOR(pg_catalog.<) (SELECT pg_catalog.max(l.n) FROM {{.Named "tick"}} AS l);
-    COMMIT;
 END
 $txwork$;
 
 REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
+
+-- What trim does, but for the tick, as a sweep of the parked messages: so whoever maintains these trims the log. It
+-- empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It
+-- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
+-- nothing that is younger.
+CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    slot regclass;
+    old {{.Named "seen"}};
+BEGIN
+    {{.RefusesRows "$1"}}
+    SELECT o.* INTO own.old FROM {{.Named "outlived"}}('{{.Retention}}', $1) AS o;
+    FOREACH slot IN ARRAY ARRAY[
+        {{- range $i, $n := .EachSlot}}{{if $i}}, {{end}}'{{$.Slot $n}}'{{end}}]::regclass[] LOOP
+        IF {{.Named "trim_slot"}}(slot, own.old) THEN
+            {{.IdleBound "interval '1 second'"}}
+            RETURN 1;
+        END IF;
+    END LOOP;
+    RETURN 0;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "parked_trim"}}(integer) FROM PUBLIC;

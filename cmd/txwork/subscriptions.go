@@ -1,0 +1,430 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newSubscriptionsCommand(a *app) *cobra.Command {
+	return newGroup("subscriptions", "Look at the subscriptions of an outbox that is a log, and change and move them",
+		newSubscriptionsListCommand(a),
+		newSubscriptionsAddCommand(a),
+		newSubscriptionsChangeCommand(a),
+		newSubscriptionPauseCommand(a, "pause", "Stop a subscription until it is resumed", "paused",
+			(*outbox.Outbox).PauseSubscription),
+		newSubscriptionPauseCommand(a, "resume", "Let a paused subscription go on", "resumed",
+			(*outbox.Outbox).ResumeSubscription),
+		newSubscriptionsReplayCommand(a),
+		newSubscriptionsCutCommand(a),
+		newSubscriptionsRemoveCommand(a),
+	)
+}
+
+// withLog connects and makes sure that the schema has a log.
+func (a *app) withLog(ctx context.Context, do func(*database, *outbox.Outbox) error) error {
+	return a.withOutbox(ctx, outbox.Options{Storage: outbox.Log}, func(d *database, box *outbox.Outbox) error {
+		return hinted(conclude(do(d, box)))
+	})
+}
+
+// hinted adds what the functions of the log say should be done about what they refuse.
+func hinted(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.ColumnName == "" || pg.Hint == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, strings.TrimSuffix(pg.Hint, "."))
+}
+
+// A shownSubscription is a subscription, and how far it is behind.
+type shownSubscription struct {
+	Name      string            `json:"name"`
+	Topics    []string          `json:"topics,omitempty"`  // topics, or beginnings with a *; missing: all
+	Headers   map[string]string `json:"headers,omitempty"` // headers that its messages have; missing: any
+	Paused    bool              `json:"paused"`            // no consumer gets a page
+	Live      int64             `json:"parked"`            // parked messages that have not ended
+	Dead      int64             `json:"dead_letters"`      // parked messages that failed
+	Lost      int64             `json:"lost"`              // messages that it was moved past, by cut or replay
+	Lanes     []shownLane       `json:"lanes"`             // how far each of its lanes is behind
+	CreatedAt time.Time         `json:"created_at"`
+}
+
+// A shownLane says how far a lane is behind.
+type shownLane struct {
+	Lane     int     `json:"lane"`              // number of the lane, from 0
+	Messages int64   `json:"messages"`          // messages that are not settled, among the next 10000 of the log
+	AtLeast  bool    `json:"messages_at_least"` // there may be more of them
+	Oldest   float64 `json:"oldest_seconds"`    // how long ago the oldest of them was written
+	InHand   bool    `json:"in_hand"`           // a consumer has a page of it
+	Attempts int     `json:"attempts"`          // how many consumers have claimed its batch
+	Retained int64   `json:"retained_bytes"`    // what the log keeps until the lane has passed it
+}
+
+// A subscriptionsList is what list prints.
+type subscriptionsList struct {
+	Subscriptions []shownSubscription `json:"subscriptions"` // in the order of their names
+}
+
+func newSubscriptionsListCommand(a *app) *cobra.Command {
+	cmd := newCommand("list", "Show the subscriptions and how far they are behind", cobra.NoArgs)
+	asJSON := jsonFlag(cmd, subscriptionsList{})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
+			all := []shownSubscription{}
+			err := d.readTx(cmd.Context(), func(tx workqueue.Tx, _ time.Time) error {
+				list, err := box.Subscriptions(cmd.Context(), tx)
+				for _, i := range list {
+					all = append(all, newShownSubscription(i))
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return a.printJSON(subscriptionsList{all})
+			}
+			return a.printSubscriptions(all)
+		})
+	}
+	return cmd
+}
+
+func newShownSubscription(i outbox.SubscriptionInfo) shownSubscription {
+	s := shownSubscription{Name: i.Name, Topics: i.Topics, Headers: i.Headers, Paused: i.Paused, Live: i.Live,
+		Dead: i.Dead, Lost: i.Lost, CreatedAt: i.CreatedAt.UTC()}
+	for _, l := range i.Lanes {
+		s.Lanes = append(s.Lanes, shownLane{l.Lane, l.Messages, l.More, l.Oldest.Seconds(), l.InHand, l.Attempts,
+			l.Retained})
+	}
+	return s
+}
+
+func (a *app) printSubscriptions(all []shownSubscription) error {
+	g := newGrid(a.stdout, "SUBSCRIPTION", "LANE", "TOPICS", "PAUSED", "MESSAGES", "OLDEST", "IN HAND", "PARKED",
+		"DEAD", "LOST", "RETAINED")
+	for _, s := range all {
+		topics := "*"
+		if s.Topics != nil {
+			topics = strings.Join(s.Topics, " ")
+		}
+		for _, l := range s.Lanes {
+			oldest := "-"
+			if l.Messages > 0 {
+				oldest = rough(time.Duration(l.Oldest * float64(time.Second)))
+			}
+			g.add(named(s.Name), fmt.Sprint(l.Lane), cell(topics, cellWidth), yesOrDash(s.Paused),
+				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), fmt.Sprint(s.Live), fmt.Sprint(s.Dead),
+				fmt.Sprint(s.Lost), fmt.Sprintf("%d kB", l.Retained/1024))
+		}
+	}
+	return g.flush()
+}
+
+func yesOrDash(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "-"
+}
+
+// selectFlags are the flags that say which messages a subscription has.
+func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription, lanes string) {
+	flags.StringSliceVar(&s.Topics, "topic", nil, "only messages of this topic, or with a * at its end, of "+
+		"topics that begin so; repeat for more (default: all)")
+	flags.StringToStringVar(&s.Headers, "header", nil, "only messages with this header, as `name=value`; "+
+		"repeat for more")
+	flags.IntVar(&s.Lanes, "lanes", 0, lanes)
+}
+
+// A startFlag is the flag --from: a time, now or beginning.
+type startFlag struct {
+	start outbox.Start
+	text  string
+}
+
+func (f *startFlag) String() string { return f.text }
+
+// Type implements pflag.Value.
+func (f *startFlag) Type() string { return "start" }
+
+// Set implements pflag.Value.
+func (f *startFlag) Set(text string) error {
+	f.text = text
+	switch text {
+	case "now":
+		f.start = outbox.Now
+		return nil
+	case "beginning":
+		f.start = outbox.Beginning
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return fmt.Errorf("want now, beginning, or a time with its zone such as 2027-03-01T08:30:00Z")
+	}
+	f.start = outbox.At(at)
+	return nil
+}
+
+// An addedSubscription is what add prints.
+type addedSubscription struct {
+	Subscription string `json:"subscription"` // its name
+}
+
+func newSubscriptionsAddCommand(a *app) *cobra.Command {
+	var s outbox.Subscription
+	from := startFlag{text: "now"}
+	cmd := newCommand("add NAME [--topic TOPIC...]", "Make a subscription", cobra.ExactArgs(1))
+	selectFlags(cmd.Flags(), &s, "how many consumers can read it at once (default: 1)")
+	cmd.Flags().Var(&from, "from", "where it begins: now, beginning, or a time as RFC 3339 has it")
+	asJSON := jsonFlag(cmd, addedSubscription{})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s.Name, s.From = args[0], from.start
+		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
+			err := d.write(cmd.Context(), func(tx workqueue.Tx) error { return box.Subscribe(cmd.Context(), tx, s) })
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return a.printJSON(addedSubscription{s.Name})
+			}
+			_, err = fmt.Fprintf(a.stdout, "subscription %s added\n", named(s.Name))
+			return err
+		})
+	}
+	return cmd
+}
+
+// A pausedSubscription is what pause and resume print.
+type pausedSubscription struct {
+	Subscription string `json:"subscription"` // its name
+	Changed      bool   `json:"changed"`      // it was not so before
+	Paused       bool   `json:"paused"`
+}
+
+func newSubscriptionPauseCommand(a *app, verb, short, done string,
+	change func(*outbox.Outbox, context.Context, workqueue.Tx, string) (bool, error)) *cobra.Command {
+	cmd := newCommand(verb+" NAME", short, cobra.ExactArgs(1))
+	asJSON := jsonFlag(cmd, pausedSubscription{})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
+			var changed bool
+			err := d.write(cmd.Context(), func(tx workqueue.Tx) (err error) {
+				changed, err = change(box, cmd.Context(), tx, args[0])
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return a.printJSON(pausedSubscription{args[0], changed, done == "paused"})
+			}
+			hint := ""
+			if !changed {
+				hint = " (as it was before)"
+			}
+			_, err = fmt.Fprintf(a.stdout, "subscription %s %s%s\n", named(args[0]), done, hint)
+			return err
+		})
+	}
+	return cmd
+}
+
+// A movedSubscription is what change, replay and cut print.
+type movedSubscription struct {
+	Subscription string      `json:"subscription"` // its name
+	Lanes        []movedLane `json:"lanes"`        // those that were changed or moved
+	Lost         int64       `json:"lost"`         // messages that they were moved past
+	DryRun       bool        `json:"dry_run"`      // nothing was changed: this would be
+}
+
+// A movedLane says where a lane goes on.
+type movedLane struct {
+	Lane  int   `json:"lane"`  // number of the lane, from 0
+	Tick  int64 `json:"tick"`  // behind what this tick has seen
+	Done  int64 `json:"done"`  // and behind this number of the batch that follows
+	Taken bool  `json:"taken"` // a consumer had a page in hand, which it has lost
+	Lost  int64 `json:"lost"`  // messages that it was moved past
+}
+
+func newSubscriptionsChangeCommand(a *app) *cobra.Command {
+	var s outbox.Subscription
+	cmd := newCommand("change NAME [--topic TOPIC...]", "Set which messages a subscription has", cobra.ExactArgs(1))
+	selectFlags(cmd.Flags(), &s, "how many consumers can read it at once (default: as it is)")
+	asJSON := jsonFlag(cmd, movedSubscription{})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s.Name = args[0]
+		return a.moveSubscription(cmd.Context(), s.Name, "changed", asking{yes: true, json: *asJSON},
+			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
+				return box.ChangeSubscription(cmd.Context(), tx, s)
+			})
+	}
+	return cmd
+}
+
+func newSubscriptionsReplayCommand(a *app) *cobra.Command {
+	var from startFlag
+	var k asking
+	cmd := newCommand("replay NAME --from START", "Deliver a subscription's messages again, from a start on",
+		cobra.ExactArgs(1))
+	cmd.Flags().Var(&from, "from", "beginning, now, or a time as RFC 3339 has it")
+	cmd.MarkFlagRequired("from")
+	k.addFlags(cmd.Flags(), movedSubscription{})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.moveSubscription(cmd.Context(), args[0], "moved to "+from.text, k,
+			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
+				return box.Replay(cmd.Context(), tx, args[0], from.start)
+			})
+	}
+	return cmd
+}
+
+func newSubscriptionsCutCommand(a *app) *cobra.Command {
+	var older age
+	var k asking
+	cmd := newCommand("cut NAME --older-than AGE", "Let a subscription pass over old messages",
+		cobra.ExactArgs(1))
+	cmd.Flags().Var(&older, "older-than", "pass over messages that are older than this")
+	cmd.MarkFlagRequired("older-than")
+	k.addFlags(cmd.Flags(), movedSubscription{})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.moveSubscription(cmd.Context(), args[0], "cut", k,
+			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
+				return box.Cut(cmd.Context(), tx, args[0], older.Duration)
+			})
+	}
+	return cmd
+}
+
+// errDryRun rolls back what was only done to be counted.
+var errDryRun = errors.New("dry run")
+
+// rehearse does something in a transaction that is rolled back.
+func (d *database) rehearse(ctx context.Context, do func(workqueue.Tx) error) error {
+	err := d.write(ctx, func(tx workqueue.Tx) error {
+		if err := do(tx); err != nil {
+			return err
+		}
+		return errDryRun
+	})
+	if errors.Is(err, errDryRun) {
+		return nil
+	}
+	return err
+}
+
+// moveSubscription does it once to count, asks, and does it.
+func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
+	move func(*outbox.Outbox, workqueue.Tx) ([]outbox.Moved, error)) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	return a.withLog(ctx, func(d *database, box *outbox.Outbox) error {
+		m := movedSubscription{Subscription: name, DryRun: k.dryRun}
+		run := func(tx workqueue.Tx) error {
+			m.Lanes, m.Lost = []movedLane{}, 0
+			all, err := move(box, tx)
+			for _, l := range all {
+				m.Lanes, m.Lost = append(m.Lanes, movedLane(l)), m.Lost+l.Lost
+			}
+			return err
+		}
+		if k.dryRun || !k.yes {
+			if err := d.rehearse(ctx, run); err != nil {
+				return err
+			}
+		}
+		if !k.dryRun {
+			question := fmt.Sprintf("Move %s of subscription %s, which loses %s?", plural(len(m.Lanes), "lane"),
+				named(name), plural(int(m.Lost), "message"))
+			if err := a.confirm(ctx, k, question); err != nil {
+				return err
+			}
+			if err := d.write(ctx, run); err != nil {
+				return err
+			}
+		}
+		if k.json {
+			return a.printJSON(m)
+		}
+		would := ""
+		if k.dryRun {
+			would = "would be "
+		}
+		_, err := fmt.Fprintf(a.stdout, "subscription %s %s%s: %s, %s lost\n", named(name), would, done,
+			plural(len(m.Lanes), "lane"), plural(int(m.Lost), "message"))
+		return err
+	})
+}
+
+// A removedSubscription is what remove prints.
+type removedSubscription struct {
+	Subscription string `json:"subscription"` // its name
+	Lanes        int    `json:"lanes"`        // number of lanes that it had
+	Live         int64  `json:"parked"`       // parked messages that were deleted
+	Dead         int64  `json:"dead_letters"` // dead letters that were deleted
+	DryRun       bool   `json:"dry_run"`      // nothing was removed: this would be
+}
+
+func newSubscriptionsRemoveCommand(a *app) *cobra.Command {
+	var k asking
+	var parked bool
+	cmd := newCommand("remove NAME", "Remove a subscription", cobra.ExactArgs(1))
+	cmd.Flags().BoolVar(&parked, "parked", false, "delete its parked messages and dead letters, too")
+	k.addFlags(cmd.Flags(), removedSubscription{})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := k.check(); err != nil {
+			return err
+		}
+		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
+			return a.removeSubscription(cmd.Context(), d, box, args[0], parked, k)
+		})
+	}
+	return cmd
+}
+
+func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.Outbox, name string, parked bool,
+	k asking) error {
+	r := removedSubscription{Subscription: name, DryRun: k.dryRun}
+	run := func(tx workqueue.Tx) error {
+		u, err := box.Unsubscribe(ctx, tx, name, parked)
+		r.Lanes, r.Live, r.Dead = u.Lanes, u.Live, u.Dead
+		return err
+	}
+	if k.dryRun || !k.yes {
+		if err := d.rehearse(ctx, run); err != nil {
+			return err
+		}
+	}
+	if !k.dryRun {
+		question := fmt.Sprintf("Remove subscription %s with %d parked messages and %d dead letters for good?",
+			named(name), r.Live, r.Dead)
+		if err := a.confirm(ctx, k, question); err != nil {
+			return err
+		}
+		if err := d.write(ctx, run); err != nil {
+			return err
+		}
+	}
+	if k.json {
+		return a.printJSON(r)
+	}
+	would := ""
+	if k.dryRun {
+		would = "would be "
+	}
+	_, err := fmt.Fprintf(a.stdout, "subscription %s %sremoved, with %d parked messages and %d dead letters\n",
+		named(name), would, r.Live, r.Dead)
+	return err
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/migrations"
+)
+
+// makeLog adds a log to the schema, with a subscription that has a message.
+func (c *cli) makeLog() {
+	c.t.Helper()
+	text, err := migrations.SQL(migrations.FileOptions{Schema: c.db.Schema,
+		Domains: []migrations.Domain{migrations.Log}})
+	must(c.t, err)
+	c.db.Define(c.t, text)
+	c.log("CALL outbox_log_tick()", "SELECT outbox_log_subscribe('audit', '{t}', '{\"region\": \"eu\"}')",
+		`SELECT outbox_log_append('t', '', headers => '{"region": "eu"}')`, "CALL outbox_log_tick()")
+}
+
+// log runs statements that name objects of the log.
+func (c *cli) log(statements ...string) {
+	c.t.Helper()
+	for _, s := range statements {
+		_, err := c.db.Pool.Exec(c.t.Context(), strings.ReplaceAll(s, "outbox_log", c.db.Schema+".outbox_log"))
+		must(c.t, err)
+	}
+}
+
+func TestSubscriptions(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.run("subscriptions", "list").exits(exitFailure).says("outbox_log_parked")
+	c.makeLog()
+	c.run("subscriptions", "list").ok().prints("audit", "MESSAGES", "RETAINED")
+	c.run("subscriptions", "add", "search", "--topic", "t,order.*", "--from", "beginning").ok().
+		prints("subscription search added")
+	c.run("subscriptions", "add", "search").exits(exitFailure).says("subscription search is there already")
+	c.run("subscriptions", "add", "Search").exits(exitFailure).says("name must have")
+	c.run("subscriptions", "list", "--json").ok().prints(`"topics":["t","order.*"]`, `"messages":1`)
+
+	c.run("subscriptions", "pause", "search").ok().prints("subscription search paused\n")
+	c.run("subscriptions", "pause", "search").ok().prints("paused (as it was before)")
+	c.run("subscriptions", "resume", "search").ok().prints("resumed")
+	c.run("subscriptions", "resume", "nobody").exits(exitFailure).says("not that of a subscription", "Subscribe first")
+
+	c.run("subscriptions", "cut", "search", "--older-than", "0s", "--dry-run").ok().
+		prints("would be cut: 1 lane, 1 message lost")
+	c.run("subscriptions", "cut", "search", "--older-than", "0s").exits(exitUsage).
+		says("loses 1 message?", "pass --yes")
+	c.answer("n\n", "subscriptions", "cut", "search", "--older-than", "0s").exits(exitFailure).says("not confirmed")
+	c.run("subscriptions", "list", "--json").ok().prints(`"lost":0`)
+	c.answer("y\n", "subscriptions", "cut", "search", "--older-than", "0s").ok().
+		prints("search cut: 1 lane, 1 message lost")
+	c.run("subscriptions", "list", "--json").ok().prints(`"lost":1`)
+
+	c.run("subscriptions", "replay", "search", "--from", "beginning", "--yes").ok().
+		prints("moved to beginning: 1 lane, 0 messages lost")
+	c.run("subscriptions", "replay", "search", "--from", "now", "--dry-run").ok().prints("1 message lost")
+	c.run("subscriptions", "replay", "search", "--from", "monday", "--yes").
+		exits(exitUsage).says("want now, beginning, or a time")
+	c.log("SELECT outbox_log_fetch('search', '" + uuid.NewString() + "', '1 minute', 1)")
+	c.run("subscriptions", "change", "search", "--topic", "other", "--json").ok().prints(`"taken":true`)
+	c.run("subscriptions", "change", "search", "--lanes", "3").exits(exitFailure).says("replay to one place")
+	c.run("subscriptions", "replay", "search", "--from", "beginning", "--yes").ok()
+	c.run("subscriptions", "change", "search", "--lanes", "3").ok().prints("changed: 3 lanes")
+
+	c.log("INSERT INTO outbox_log_parked (subscription, message_id, seq, appended_at, topic, payload) " +
+		"VALUES ('search', gen_random_uuid(), 1, now(), 't', '')")
+	c.run("subscriptions", "remove", "search", "--yes").exits(exitFailure).says("1 parked messages", "parked => true")
+	c.run("subscriptions", "remove", "search", "--parked", "--dry-run").ok().
+		prints("would be removed, with 1 parked")
+	c.run("subscriptions", "remove", "search", "--parked", "--yes").ok().prints("removed, with 1 parked")
+	c.run("subscriptions", "remove", "search", "--yes").exits(exitFailure).says("not that of a subscription")
+}
+
+// answer runs a command with what its user says.
+func (c *cli) answer(text string, args ...string) result {
+	c.t.Helper()
+	return c.runWith(c.t.Context(), strings.NewReader(text), args...)
+}

@@ -1,0 +1,55 @@
+-- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
+-- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
+-- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
+-- was settled.
+CREATE FUNCTION {{.Named "move"}}(subscription text, target {{.Named "seen"}}, why text)
+RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    s {{.Named "subscription"}};
+    p {{.Named "position"}};
+    b {{.Named "seen"}} := $2;
+    late bigint[];
+    oldest timestamptz;
+    newest timestamptz;
+    stays boolean; -- the batch in hand ends behind the tick, and is not begun anew
+BEGIN
+    SELECT s.* INTO own.s FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
+    FOR own.p IN
+        SELECT p.* FROM {{.Named "position"}} AS p
+        WHERE p.subscription = $1
+        ORDER BY p.lane FOR UPDATE
+    LOOP
+        CONTINUE WHEN $3 = 'cut' AND (own.p.seen).n >= own.b.n;
+        late := {{template "late" .}};
+        SELECT count(*), min(m.created_at), max(m.created_at) INTO lost, own.oldest, own.newest
+        FROM (
+{{template "batch" .}}
+              AND NOT (m.seq <= own.p.done
+                AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))) AS m
+        WHERE (own.p.seen).n < own.b.n;
+        INSERT INTO {{.Named "loss"}} (subscription, lane, began, ended, messages, oldest, newest, why)
+        SELECT $1, own.p.lane, (own.p.seen).n, own.b.n, lost, own.oldest, own.newest, $3 WHERE lost > 0;
+
+        stays := $3 = 'cut' AND (own.p.upto).n > own.b.n IS TRUE;
+        lane := own.p.lane;
+        tick := own.b.n;
+        done := CASE WHEN own.stays THEN own.p.done ELSE 0 END;
+        taken := own.p.page IS NOT NULL;
+        UPDATE {{.Named "position"}} AS t
+        SET seen = own.b,
+            upto = CASE WHEN own.stays THEN t.upto END,
+            attempts = CASE WHEN own.stays THEN t.attempts ELSE 0 END,
+            done = CASE WHEN own.stays THEN t.done ELSE 0 END,
+            {{.TakesPage}}
+        WHERE t.subscription = $1 AND t.lane = own.p.lane;
+        RETURN NEXT;
+    END LOOP;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "move"}}(text, {{.Named "seen"}}, text) FROM PUBLIC;
