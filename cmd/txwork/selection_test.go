@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -25,7 +26,7 @@ func (c *cli) deadLetters(n int, topic, cause string) []uuid.UUID {
 // Lists and changes find rows by the same filters, even in tables larger than what one statement may read.
 func TestFiltersOfListsAndRepairs(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.deadLetters(scanBatch+10, "noise", "refused")
+	c.deadLetters(operate.ScanBatch+10, "noise", "refused")
 	want := c.deadLetters(3, "paid", "connection refused by card-7")
 	c.deadLetters(2, "paid", "no such card")
 	old := c.deadLetters(1, "paid", "refused long ago")
@@ -126,13 +127,13 @@ func TestPurgeWithAFilter(t *testing.T) {
 // After Ctrl-C between two batches, the command reports what it has done.
 func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.deadLetters(3*repairBatch, "a", "no")
+	c.deadLetters(3*operate.Batch, "a", "no")
 	// The second batch waits for a row that another transaction has locked.
 	holder, err := c.db.Pool.Begin(t.Context())
 	must(t, err)
 	defer holder.Rollback(t.Context())
 	_, err = holder.Exec(t.Context(), "SELECT FROM "+c.db.Schema+".outbox WHERE id = (SELECT id FROM "+c.db.Schema+
-		".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", repairBatch+5)
+		".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", operate.Batch+5)
 	must(t, err)
 	r := c.interrupted(holder, "redrive", "outbox", "--all-failed", "--yes").exits(exitInterrupted)
 	r.prints("1000 of 3000 rows of " + c.db.Schema + ".outbox redriven").says("interrupted")

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
 )
 
-// scanBatch is how many rows one statement of a scan reads, however many of them the filter matches.
-const scanBatch = 5000
+// ScanBatch is how many rows one statement of a scan reads, however many of them the filter matches.
+const ScanBatch = 5000
 
 // A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
 // transaction, so a long scan does not hold back vacuum or block other sessions.
 type scan struct {
-	db     *database
+	db     *DB
 	query  listQuery
-	filter filter
+	filter Filter
 	after  []string // the position of the last row that was read; none at the beginning
 	read   int
 }
@@ -33,10 +33,10 @@ type foundPlace struct {
 }
 
 // newScan begins at the first row of a listing.
-func (d *database) newScan(ctx context.Context, t *workqueue.Table, l listing, f filter) (*scan, error) {
+func (d *DB) newScan(ctx context.Context, t *workqueue.Table, l Listing, f Filter) (*scan, error) {
 	s := &scan{db: d, filter: f}
-	err := d.read(ctx, func(tx *sqlx.Tx) error {
-		table, err := readLayout(ctx, tx, t.Spec())
+	err := d.Read(ctx, func(tx pgx.Tx) error {
+		table, err := ReadLayout(ctx, tx, t.Spec())
 		s.query = l.query(table)
 		return err
 	})
@@ -53,7 +53,10 @@ func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err err
 		return nil, false, err
 	}
 	var all []foundPlace
-	err = s.db.read(ctx, func(tx *sqlx.Tx) error { return tx.SelectContext(ctx, &all, text, args...) })
+	err = s.db.Read(ctx, func(tx pgx.Tx) (err error) {
+		all, err = structs[foundPlace](ctx, tx, text, args...)
+		return err
+	})
 	if err != nil || len(all) == 0 {
 		return nil, false, err
 	}
@@ -66,11 +69,11 @@ func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err err
 			found = append(found, p)
 		}
 	}
-	return found, len(all) == scanBatch, nil
+	return found, len(all) == ScanBatch, nil
 }
 
 func (s *scan) statement() (text string, args []any, err error) {
-	args = []any{scanBatch}
+	args = []any{ScanBatch}
 	for _, v := range s.after {
 		args = append(args, v)
 	}
@@ -83,7 +86,7 @@ func (s *scan) statement() (text string, args []any, err error) {
 func (q listQuery) position() string {
 	texts := make([]string, len(q.keys))
 	for i, k := range q.keys {
-		texts[i] = "r." + k.quoted() + "::text"
+		texts[i] = "r." + k.Quoted() + "::text"
 	}
 	return strings.Join(texts, ", ")
 }

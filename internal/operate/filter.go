@@ -1,0 +1,111 @@
+package operate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// KeyColumns are the columns that a filter by key compares, as far as a table has them.
+var KeyColumns = []string{"key", "concurrency_key", "unique_key", "message_id", "name"}
+
+// A Filter narrows down the rows of a state. An empty field excludes none.
+type Filter struct {
+	Kind, Topic, Queue, Consumer string
+	Key                          string // in any of the KeyColumns
+	Error                        string // part of the last error
+	OlderThan, NewerThan         Age    // since they ended or, if they live, were written
+}
+
+// An Age is a length of time, if it was given.
+type Age struct {
+	Given bool
+	time.Duration
+}
+
+// Given tells whether the filter excludes any rows.
+func (f Filter) Given() bool { return f != Filter{} }
+
+// Check refuses a filter that no row could match.
+func (f Filter) Check() error {
+	if f.OlderThan.Given && f.NewerThan.Given && f.OlderThan.Duration >= f.NewerThan.Duration {
+		return Refusal{Problem: fmt.Sprintf("no row is older than %v and newer than %v", f.OlderThan.Duration,
+			f.NewerThan.Duration)}
+	}
+	return nil
+}
+
+// condition returns the filter as SQL over rows r of a table. Its parameters are numbered after the given number of
+// others.
+func (f Filter) condition(l Layout, others int) (text string, args []any, err error) {
+	c := conditions{layout: l, others: others}
+	for _, about := range []struct{ name, value string }{{"kind", f.Kind}, {"queue", f.Queue}, {"topic", f.Topic},
+		{"consumer", f.Consumer}} {
+		if about.value == "" {
+			continue
+		}
+		if !l.Has(about.name) {
+			return "", nil, Refusal{about.name, fmt.Sprintf(": %s has no column %s", l.Table, about.name)}
+		}
+		c.add("r.%s = %s", Column{Name: about.name}.Quoted(), c.param(about.value, "text"))
+	}
+	if err := c.key(f.Key); err != nil {
+		return "", nil, err
+	}
+	c.failures(f)
+	if len(c.all) == 0 {
+		return "true", nil, nil
+	}
+	return "coalesce(" + strings.Join(c.all, " AND ") + ", false)", c.args, nil
+}
+
+// conditions are the parts of a filter with their parameters. A row has to meet all of them.
+type conditions struct {
+	layout Layout
+	others int // number of parameters before these
+	all    []string
+	args   []any
+}
+
+func (c *conditions) add(format string, parts ...any) {
+	c.all = append(c.all, fmt.Sprintf(format, parts...))
+}
+
+func (c *conditions) param(value any, kind string) string {
+	c.args = append(c.args, value)
+	return fmt.Sprintf("$%d::%s", c.others+len(c.args), kind)
+}
+
+// key compares each of the table's columns that hold keys.
+func (c *conditions) key(key string) error {
+	if key == "" {
+		return nil
+	}
+	var either []string
+	value := c.param(key, "text")
+	for _, name := range KeyColumns {
+		if c.layout.Has(name) {
+			either = append(either, fmt.Sprintf("r.%s = %s", Column{Name: name}.Quoted(), value))
+		}
+	}
+	if len(either) == 0 {
+		return Refusal{"key", fmt.Sprintf(": %s has none of the columns %s", c.layout.Table,
+			strings.Join(KeyColumns, ", "))}
+	}
+	c.add("(%s)", strings.Join(either, " OR "))
+	return nil
+}
+
+// failures adds the conditions on a row's error and its age.
+func (c *conditions) failures(f Filter) {
+	const since = "coalesce(r.failed_at, r.completed_at, r.created_at)"
+	if f.Error != "" {
+		c.add("strpos(r.last_error, %s) > 0", c.param(f.Error, "text"))
+	}
+	if f.OlderThan.Given {
+		c.add("%s < now() - %s * interval '1 second'", since, c.param(f.OlderThan.Seconds(), "float8"))
+	}
+	if f.NewerThan.Given {
+		c.add("%s >= now() - %s * interval '1 second'", since, c.param(f.NewerThan.Seconds(), "float8"))
+	}
+}
