@@ -58,8 +58,8 @@ func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPay
 		if len(found) == 0 {
 			return fmt.Errorf("%s has no row %s", t.Name(), id)
 		}
-		found[0].Layout, r = layout, found[0]
-		r.Table, r.Domain, r.Payloads = t.Name(), t.Spec().Table, Payloads{}
+		r = found[0]
+		r.Table, r.Domain, r.Layout, r.Payloads = t.Name(), t.Spec().Table, layout, Payloads{}
 		if err := tx.QueryRow(ctx, "SELECT now()").Scan(&r.Now); err != nil {
 			return err
 		}
