@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -35,28 +36,37 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// condition returns the filter as SQL over rows r of a table. Its parameters are numbered after the given number of
-// others.
-func (f Filter) condition(l Layout, others int) (text string, args []any, err error) {
-	c := conditions{layout: l, others: others}
+// condition returns the filter as SQL over rows r of a listing: what bounds the part of the index that has to be read,
+// and what tells of each row there whether it matches. The parameters are numbered after the given number of others.
+func (f Filter) condition(q listQuery, others int) (bounds, matches string, args []any, err error) {
+	c := conditions{layout: q.layout, others: others}
 	for _, about := range []struct{ name, value string }{{"kind", f.Kind}, {"queue", f.Queue}, {"topic", f.Topic},
 		{"consumer", f.Consumer}} {
 		if about.value == "" {
 			continue
 		}
-		if !l.Has(about.name) {
-			return "", nil, Refusal{about.name, fmt.Sprintf(": %s has no column %s", l.Table, about.name)}
+		if !c.layout.Has(about.name) {
+			return "", "", nil, Refusal{about.name, fmt.Sprintf(": %s has no column %s", c.layout.Table, about.name)}
 		}
 		c.add("r.%s = %s", Column{Name: about.name}.Quoted(), c.param(about.value, "text"))
 	}
 	if err := c.key(f.Key); err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
-	c.failures(f)
-	if len(c.all) == 0 {
-		return "true", nil, nil
+	if f.Error != "" {
+		c.add("strpos(r.last_error, %s) > 0", c.param(f.Error, "text"))
 	}
-	return "coalesce(" + strings.Join(c.all, " AND ") + ", false)", c.args, nil
+	times := c.ages(f, cmp.Or(q.since, "created_at"))
+	if q.since != "" {
+		bounds = strings.Join(append([]string{""}, times...), " AND ")
+	} else {
+		c.all = append(c.all, times...)
+	}
+	matches = "true"
+	if len(c.all) > 0 {
+		matches = "coalesce(" + strings.Join(c.all, " AND ") + ", false)"
+	}
+	return bounds, matches, c.args, nil
 }
 
 // conditions are the parts of a filter with their parameters. A row has to meet all of them.
@@ -96,16 +106,16 @@ func (c *conditions) key(key string) error {
 	return nil
 }
 
-// failures adds the conditions on a row's error and its age.
-func (c *conditions) failures(f Filter) {
-	const since = "coalesce(r.failed_at, r.completed_at, r.created_at)"
-	if f.Error != "" {
-		c.add("strpos(r.last_error, %s) > 0", c.param(f.Error, "text"))
+// ages returns the conditions on the time since which a row has been in its state.
+func (c *conditions) ages(f Filter, since string) (texts []string) {
+	for _, age := range []struct {
+		Age
+		is string
+	}{{f.OlderThan, "<"}, {f.NewerThan, ">="}} {
+		if age.Given {
+			texts = append(texts, fmt.Sprintf("r.%s %s now() - %s * interval '1 second'", since, age.is,
+				c.param(age.Seconds(), "float8")))
+		}
 	}
-	if f.OlderThan.Given {
-		c.add("%s < now() - %s * interval '1 second'", since, c.param(f.OlderThan.Seconds(), "float8"))
-	}
-	if f.NewerThan.Given {
-		c.add("%s >= now() - %s * interval '1 second'", since, c.param(f.NewerThan.Seconds(), "float8"))
-	}
+	return texts
 }

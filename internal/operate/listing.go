@@ -90,7 +90,7 @@ func (l Listing) query(table Layout) listQuery {
 
 // text returns the statement that reads a page.
 func (q listQuery) text(after bool) string {
-	return q.selecting(q.fields(), after)
+	return q.selecting(q.fields(), "", after)
 }
 
 func (q listQuery) fields() string {
@@ -98,15 +98,15 @@ func (q listQuery) fields() string {
 		q.layout.plainJSON(), q.position())
 }
 
-// selecting returns a statement that selects fields of the listing's rows. Its first parameter is the limit; if after
-// is true, the values of a position follow.
-func (q listQuery) selecting(fields string, after bool) string {
+// selecting returns a statement that selects fields of the listing's rows within bounds, which are further conditions.
+// Its first parameter is the limit; if after is true, the values of a position follow.
+func (q listQuery) selecting(fields, bounds string, after bool) string {
 	names, params := make([]string, len(q.keys)), make([]string, len(q.keys))
 	for i, k := range q.keys {
 		names[i] = "r." + k.Quoted()
 		params[i] = fmt.Sprintf("$%d::text::%s", i+2, k.Type)
 	}
-	where, beyond := q.where, ">"
+	where, beyond := q.where+bounds, ">"
 	if q.down {
 		beyond = "<"
 	}

@@ -41,7 +41,7 @@ func (d *DB) newScan(ctx context.Context, t *workqueue.Table, l Listing, f Filte
 		return err
 	})
 	if err == nil {
-		_, _, err = f.condition(s.query.layout, 0) // refuses at once what the table cannot answer
+		_, _, _, err = f.condition(s.query, 0) // refuses at once what the table cannot answer
 	}
 	return s, err
 }
@@ -77,9 +77,9 @@ func (s *scan) statement() (text string, args []any, err error) {
 	for _, v := range s.after {
 		args = append(args, v)
 	}
-	matches, values, err := s.filter.condition(s.query.layout, len(args))
+	bounds, matches, values, err := s.filter.condition(s.query, len(args))
 	fields := fmt.Sprintf("r.id, json_build_array(%s)::text AS position, %s AS matches", s.query.position(), matches)
-	return s.query.selecting(fields, s.after != nil), append(args, values...), err
+	return s.query.selecting(fields, bounds, s.after != nil), append(args, values...), err
 }
 
 // position selects the values of the order, as text.

@@ -1,0 +1,56 @@
+package operate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/outbox"
+)
+
+// ended writes n rows that ended, one a second until now: each fiftieth is a dead letter. Those of the topic rare are
+// the oldest ten.
+func (f *fixture) ended(n int) {
+	f.Helper()
+	f.exec("ALTER TABLE {table} DISABLE TRIGGER USER")
+	f.exec(`INSERT INTO {table} (topic, payload, status, attempts, due_at, created_at, completed_at, failed_at)
+		SELECT CASE WHEN i <= 10 THEN 'rare' ELSE 'noise' END, '', CASE WHEN i % 50 = 0 THEN 3 ELSE 2 END, 1, at, at, at,
+			CASE WHEN i % 50 = 0 THEN at END
+		FROM generate_series(1, $1::int) AS i, LATERAL (SELECT now() - ($1 - i) * interval '1 s' AS at) AS a`, n)
+	f.exec("ALTER TABLE {table} ENABLE TRIGGER USER")
+	f.exec("VACUUM ANALYZE {table}")
+}
+
+func aged(d time.Duration) Age { return Age{true, d} }
+
+// Times are ranges of the index in whose order the rows are read.
+func TestListsByTimeReadThatTimeAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, outbox.Spec, outbox.DDL)
+	n := pgtest.Size(30_000, 200_000)
+	f.ended(n)
+	oldest := time.Duration(n)*time.Second - 200*time.Second
+	for _, test := range []struct {
+		state  string
+		filter Filter
+		rows   int
+	}{
+		{"done", Filter{NewerThan: aged(time.Hour)}, 50},
+		{"done", Filter{OlderThan: aged(oldest)}, 50},
+		{"done", Filter{OlderThan: aged(oldest), NewerThan: aged(oldest + 20*time.Second)}, 20},
+		{"failed", Filter{NewerThan: aged(500 * time.Second)}, 10},
+		{"failed", Filter{OlderThan: aged(oldest)}, 4},
+		{"cancelled", Filter{NewerThan: aged(time.Hour)}, 0},
+	} {
+		var page *Page
+		pages := f.pages(func(context.Context) {
+			page = f.list(ListOptions{State: test.state, Limit: 50, Filter: test.filter})
+		})
+		t.Logf("%s, %+v: %d rows, %d pages", test.state, test.filter, len(page.Rows), pages)
+		// A second may pass between the rows and the list.
+		if got := len(page.Rows); got < test.rows-5 || got > test.rows+5 || pages > 1000 {
+			t.Errorf("a list of %s has %d rows, want %d, and reads %d pages", test.state, got, test.rows, pages)
+		}
+	}
+}
