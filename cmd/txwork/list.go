@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -144,7 +145,20 @@ func (a *app) printPage(p *operate.Page, state string) error {
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err
 	}
+	if p.Searched > 0 {
+		_, err := fmt.Fprintf(a.stderr, "txwork: %s: --after %s goes on\n", searched(p), postgres.Shell(p.Next))
+		return err
+	}
 	return a.hintMore(p.Next)
+}
+
+// searched says how far a page has searched that ended before it was full.
+func searched(p *operate.Page) string {
+	text := plural(p.Searched, "row") + " searched"
+	if p.SearchedTo != nil {
+		text += ", to " + stamp(*p.SearchedTo, p.Now)
+	}
+	return text
 }
 
 func lastError(r *operate.Row) string {

@@ -562,6 +562,10 @@ func (p *topPage) lines(width int) []styledLine {
 	if p.filter.Error != "" {
 		t.title += "  error: " + harmless(p.filter.Error)
 	}
+	if p.page.Searched > 0 {
+		t.title += "  " + searched(p.page)
+		t.none = "none of these: n goes on"
+	}
 	l, columns := operate.Listings[p.state], listed(p.page.Domain, p.page.Columns)
 	t.columns = []topColumn{{head: "ID", left: true}, {head: l.When, left: true}, {head: "TRY"}}
 	if l.Runs {

@@ -16,10 +16,13 @@ import (
 
 // A Page is a page of the rows in a state.
 type Page struct {
-	Table   string      `json:"table"`             // with its schema
-	Rows    []ListedRow `json:"rows"`              // in the order of claiming, or the newest first if they have ended
-	Next    string      `json:"next,omitempty"`    // for --after; missing on the last page
-	Partial bool        `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
+	Table string      `json:"table"`          // with its schema
+	Rows  []ListedRow `json:"rows"`           // in the order of claiming, or the newest first if they have ended
+	Next  string      `json:"next,omitempty"` // for --after; missing on the last page
+	// Searched is how many rows were searched, if the page ended there before it was full; Next goes on.
+	Searched   int        `json:"searched,omitempty"`
+	SearchedTo *time.Time `json:"searched_to,omitempty"` // the time of the last of them, in lists in the order of a time
+	Partial    bool       `json:"partial,omitempty"`     // row-level security hides rows from the role, so there may be more
 
 	Now     time.Time `json:"-"` // of the database, when the page was read
 	Domain  string    `json:"-"` // the table without its schema
@@ -97,7 +100,8 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 		}
 	}
 	var ids []uuid.UUID
-	for more := true; more && len(ids) <= o.Limit; looked(s.read) {
+	more := true
+	for ; more && len(ids) <= o.Limit && s.read < MaxSearched; looked(s.read) {
 		var found []foundPlace
 		if found, more, err = s.next(ctx); err != nil {
 			return p, err
@@ -105,6 +109,11 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 		for _, f := range found {
 			ids = append(ids, f.ID)
 		}
+	}
+	if more && len(ids) <= o.Limit {
+		p.Searched, p.SearchedTo = s.read, s.to
+		position, _ := json.Marshal(s.after) // cannot fail: they are texts
+		p.Next = encodePosition(o.State, string(position))
 	}
 	ids = ids[:min(len(ids), o.Limit+1)]
 	err = d.Read(ctx, func(tx pgx.Tx) error {
@@ -120,6 +129,9 @@ func (p *Page) finish(o ListOptions) {
 	if len(p.Rows) > o.Limit {
 		p.Rows = p.Rows[:o.Limit]
 		p.Next = encodePosition(o.State, p.Rows[o.Limit-1].Position)
+	}
+	if p.SearchedTo != nil {
+		*p.SearchedTo = p.SearchedTo.UTC()
 	}
 	for i := range p.Rows {
 		p.Rows[i].utc()

@@ -54,3 +54,31 @@ func TestListsByTimeReadThatTimeAlone(t *testing.T) {
 		}
 	}
 }
+
+// A page ends after a bounded number of rows, and the next goes on there.
+func TestASearchGoesOnWhereItEnded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, outbox.Spec, outbox.DDL)
+	f.ended(pgtest.Size(MaxSearched+5000, 200_000))
+	var found, pages int
+	o := ListOptions{State: "done", Limit: 50, Filter: Filter{Topic: "rare"}}
+	for last, more := time.Now(), true; more; pages++ {
+		var page *Page
+		read := f.pages(func(context.Context) { page = f.list(o) })
+		t.Logf("%d rows searched, %d found, %d pages", page.Searched, len(page.Rows), read)
+		if read > 5000 {
+			t.Errorf("a page reads %d pages", read)
+		}
+		if o.After, more = page.Next, page.Next != ""; more {
+			if page.Searched != MaxSearched || page.SearchedTo == nil || !page.SearchedTo.Before(last) {
+				t.Errorf("%d rows were searched, back to %v, the page before to %v", page.Searched, page.SearchedTo, last)
+			} else {
+				last = *page.SearchedTo
+			}
+		}
+		found += len(page.Rows)
+	}
+	if found != 10 || pages < 2 {
+		t.Errorf("%d pages have %d rows, want 10", pages, found)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,6 +16,10 @@ import (
 // ScanBatch is how many rows one statement of a scan reads, however many of them the filter matches.
 const ScanBatch = 5000
 
+// MaxSearched is how many rows a page reads to find those that a filter selects. It then ends, full or not, and says how
+// far it has come.
+const MaxSearched = 4 * ScanBatch
+
 // A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
 // transaction, so a long scan does not hold back vacuum or block other sessions.
 type scan struct {
@@ -23,13 +28,15 @@ type scan struct {
 	filter Filter
 	after  []string // the position of the last row that was read; none at the beginning
 	read   int
+	to     *time.Time // of the last row that was read, if the rows are in the order of a time
 }
 
 // A foundPlace is one row that a scan has read.
 type foundPlace struct {
-	ID       uuid.UUID `db:"id"`
-	Position string    `db:"position"`
-	Matches  bool      `db:"matches"`
+	ID       uuid.UUID  `db:"id"`
+	Position string     `db:"position"`
+	At       *time.Time `db:"at"`
+	Matches  bool       `db:"matches"`
 }
 
 // newScan begins at the first row of a listing.
@@ -61,6 +68,7 @@ func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err err
 		return nil, false, err
 	}
 	s.read += len(all)
+	s.to = all[len(all)-1].At
 	if err := json.Unmarshal([]byte(all[len(all)-1].Position), &s.after); err != nil {
 		return nil, false, err
 	}
@@ -78,7 +86,12 @@ func (s *scan) statement() (text string, args []any, err error) {
 		args = append(args, v)
 	}
 	bounds, matches, values, err := s.filter.condition(s.query, len(args))
-	fields := fmt.Sprintf("r.id, json_build_array(%s)::text AS position, %s AS matches", s.query.position(), matches)
+	at := "NULL"
+	if s.query.keys[0].Type == "timestamptz" {
+		at = "r." + s.query.keys[0].Quoted()
+	}
+	fields := fmt.Sprintf("r.id, json_build_array(%s)::text AS position, %s::timestamptz AS at, %s AS matches",
+		s.query.position(), at, matches)
 	return s.query.selecting(fields, bounds, s.after != nil), append(args, values...), err
 }
 
