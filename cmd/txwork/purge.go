@@ -56,6 +56,8 @@ type purged struct {
 	Done   int    `json:"done"`    // rows that were done or cancelled
 	Failed int    `json:"failed"`  // dead letters
 	DryRun bool   `json:"dry_run"` // nothing was deleted: these would be
+
+	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 20000 rows of each kind
 }
 
 func (p purged) rows() int { return p.Done + p.Failed }
@@ -86,7 +88,7 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 		part := &parts[i]
 		if part.Given {
 			part.rows = part.rows.Before(now.Add(-part.Duration))
-			if *part.count(&found), err = d.count(ctx, t, part.rows); err != nil {
+			if err := d.countPart(ctx, t, part, &found, o.dryRun); err != nil {
 				return explain(err)
 			}
 		}
@@ -105,6 +107,19 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 		err = printErr
 	}
 	return explain(err)
+}
+
+// countPart counts the rows of a part: all of them before they are deleted, and only so many if nothing is deleted.
+func (d *database) countPart(
+	ctx context.Context, t *workqueue.Table, part *purging, found *purged, preview bool,
+) (err error) {
+	if !preview {
+		*part.count(found), err = d.count(ctx, t, part.rows)
+		return err
+	}
+	n, more, err := d.Preview(ctx, t, part.rows)
+	*part.count(found), found.AtLeast = n, found.AtLeast || more
+	return err
 }
 
 func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, parts []purging,
@@ -169,11 +184,14 @@ func (a *app) printPurged(p purged, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(p)
 	}
-	verb := "deleted from"
+	verb, least := "deleted from", ""
 	if p.DryRun {
 		verb = "would be deleted from"
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s %s: %d done, %d failed\n", verb, p.Table, p.Done, p.Failed)
+	if p.AtLeast {
+		least = "at least "
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s %s: %s%d done, %d failed\n", verb, p.Table, least, p.Done, p.Failed)
 	return err
 }
 

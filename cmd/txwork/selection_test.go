@@ -170,3 +170,29 @@ func TestAnInterruptedPurgeCountsWhatIsCommitted(t *testing.T) {
 		t.Errorf("%d rows are left, want one batch", left)
 	}
 }
+
+// A list that has searched many rows in vain ends, and says where, and that it can go on.
+func TestAListSaysHowFarItSearched(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.deadLetters(1, "rare", "no")
+	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '2 days', completed_at = now() - interval '2 days'")
+	c.exec(`INSERT INTO {schema}.outbox (topic, payload, status, attempts, completed_at, failed_at)
+		SELECT 'noise', '', 3, 1, now(), now() FROM generate_series(1, $1)`, operate.MaxSearched)
+	list := []string{"list", "outbox", "--status", "failed", "--topic", "rare"}
+	r := c.run(list...).ok().says("20000 rows searched, to ", " goes on")
+	if strings.Contains(r.stdout, "rare") {
+		t.Errorf("a row is found beyond what is searched: %s", r.stdout)
+	}
+	p := decode[operate.Page](c.run(append(list, "--json")...).ok())
+	if p.Searched != operate.MaxSearched || p.SearchedTo == nil || p.Next == "" || len(p.Rows) > 0 {
+		t.Errorf("the page is %+v", p)
+	}
+	c.run(append(list, "--after", p.Next)...).ok().prints("rare")
+
+	purge := []string{"purge", "outbox", "--failed-older-than", "0s", "--dry-run"}
+	c.run(purge...).ok().prints(".outbox: at least 0 done, 20000 failed")
+	c.run(append(purge, "--limit", "7")...).ok().prints(".outbox: 0 done, 7 failed")
+	if p := decode[purged](c.run(append(purge, "--topic", "rare", "--json")...).ok()); p.Failed != 1 || !p.AtLeast {
+		t.Errorf("dead letters of the topic are %+v", p)
+	}
+}

@@ -39,6 +39,32 @@ func (d *DB) Count(ctx context.Context, t *workqueue.Table, s Selection, counted
 	return n, err
 }
 
+// Preview counts like Count, but reads at most [MaxSearched] rows, those that do not match included. More says that it
+// ended there, so there may be more rows than it says.
+func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection) (n int, more bool, err error) {
+	read := 0
+	for _, part := range s.Parts {
+		scan, err := d.newScan(ctx, t, part, s.Filter)
+		if err != nil {
+			return n, false, err
+		}
+		for more = true; more; {
+			if read+scan.read >= MaxSearched {
+				return n, true, nil
+			}
+			var found []foundPlace
+			if found, more, err = scan.next(ctx); err != nil {
+				return n, false, err
+			}
+			if n += len(found); s.Limit > 0 && n >= s.Limit {
+				return s.Limit, false, nil
+			}
+		}
+		read += scan.read
+	}
+	return n, false, nil
+}
+
 // Each passes the rows of a selection to do, in batches, until do has changed as many as the limit in total.
 func (d *DB) Each(
 	ctx context.Context, t *workqueue.Table, s Selection, do func(ids []uuid.UUID) (changed int, err error),
