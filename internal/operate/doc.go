@@ -1,9 +1,9 @@
-// Package operate is what operators do with the rows of a table, without how they are asked and told: it lists the rows
-// in a state, finds those that a filter selects, shows one with what holds it back and who runs it, counts what a change
-// would concern, and calls the verbs of the database (docs/sql.md). The command line and its top use it, and so can any
-// page.
+// Package operate is what operators do with the rows of a table, without how they are asked and told. It lists the rows
+// in a state, finds those that a filter selects, shows one with what holds it back and who runs it, counts what a
+// change would concern, and calls the verbs of the database (docs/sql.md). The command line and its top use it, and a
+// page to look at can.
 //
-// It knows no domain. What a table is like comes from the catalog, so it works with tables of an application's own. It
+// It knows no domain, except that jobs have queues. What a table is like comes from the catalog, so it works with tables of an application's own. It
 // never prints, asks or parses: whoever uses it passes a function that hears how far a long read has come. A statement
 // reads an index in its order and a bounded number of rows, however many rows there are, in a transaction of its own
 // that blocks nobody.

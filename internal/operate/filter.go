@@ -50,15 +50,17 @@ func (f Filter) condition(q listQuery, others int) (bounds, matches string, args
 		}
 		c.add("r.%s = %s", Column{Name: about.name}.Quoted(), c.param(about.value, "text"))
 	}
-	if err := c.key(f.Key); err != nil {
+	key, err := c.key(f.Key)
+	if err != nil {
 		return "", "", nil, err
 	}
+	bounds = q.withKey(key)
 	if f.Error != "" {
 		c.add("strpos(r.last_error, %s) > 0", c.param(f.Error, "text"))
 	}
 	times := c.ages(f, cmp.Or(q.since, "created_at"))
 	if q.since != "" {
-		bounds = strings.Join(append([]string{""}, times...), " AND ")
+		bounds += strings.Join(append([]string{""}, times...), " AND ")
 	} else {
 		c.all = append(c.all, times...)
 	}
@@ -86,24 +88,24 @@ func (c *conditions) param(value any, kind string) string {
 	return fmt.Sprintf("$%d::%s", c.others+len(c.args), kind)
 }
 
-// key compares each of the table's columns that hold keys.
-func (c *conditions) key(key string) error {
+// key compares each of the table's columns that hold keys, and returns the parameter.
+func (c *conditions) key(key string) (value string, err error) {
 	if key == "" {
-		return nil
+		return "", nil
 	}
 	var either []string
-	value := c.param(key, "text")
+	value = c.param(key, "text")
 	for _, name := range KeyColumns {
 		if c.layout.Has(name) {
 			either = append(either, fmt.Sprintf("r.%s = %s", Column{Name: name}.Quoted(), value))
 		}
 	}
 	if len(either) == 0 {
-		return Refusal{"key", fmt.Sprintf(": %s has none of the columns %s", c.layout.Table,
+		return "", Refusal{"key", fmt.Sprintf(": %s has none of the columns %s", c.layout.Table,
 			strings.Join(KeyColumns, ", "))}
 	}
 	c.add("(%s)", strings.Join(either, " OR "))
-	return nil
+	return value, nil
 }
 
 // ages returns the conditions on the time since which a row has been in its state.

@@ -2,10 +2,12 @@ package operate
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 )
 
@@ -80,5 +82,38 @@ func TestASearchGoesOnWhereItEnded(t *testing.T) {
 	}
 	if found != 10 || pages < 2 {
 		t.Errorf("%d pages have %d rows, want 10", pages, found)
+	}
+}
+
+// A key is found by the indexes of keys, if these have all rows in the state.
+func TestAKeyIsFoundByItsIndexes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, jobs.Spec, jobs.DDL)
+	n := pgtest.Size(20_000, 200_000)
+	insert := func(values string) {
+		f.exec(`INSERT INTO {table} (kind, queue, priority, args, unique_key, concurrency_key, key_limit, key_policy)
+			SELECT 'k', 'q', 2, '', ` + values)
+	}
+	f.exec("ALTER TABLE {table} DISABLE TRIGGER USER")
+	insert(fmt.Sprintf("'u' || i, NULL, NULL, NULL FROM generate_series(1, %d) AS i", n))
+	f.exec("ALTER TABLE {table} ENABLE TRIGGER USER")
+	insert("'mine', NULL, NULL, NULL")
+	insert("NULL, 'mine', 0, 0 FROM generate_series(1, 3)") // ordered
+	insert("NULL, 'mine', 2, 0 FROM generate_series(1, 3)") // limited
+	f.exec("VACUUM ANALYZE {table}")
+	rows := 0
+	for _, state := range []string{"ready", "waiting", "scheduled", "in_progress"} {
+		var page *Page
+		pages := f.pages(func(context.Context) {
+			page = f.list(ListOptions{State: state, Limit: 50, Filter: Filter{Key: "mine"}})
+		})
+		t.Logf("%s: %d rows, %d pages", state, len(page.Rows), pages)
+		if pages > 300 {
+			t.Errorf("a list of %s by key reads %d pages", state, pages)
+		}
+		rows += len(page.Rows)
+	}
+	if rows != 7 {
+		t.Errorf("%d rows have the key, want 7", rows)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // ScanBatch is how many rows one statement of a scan reads, however many of them the filter matches.
 const ScanBatch = 5000
 
-// MaxSearched is how many rows a page reads to find those that a filter selects. It then ends, full or not, and says how
-// far it has come.
+// MaxSearched is how many rows a page reads to find those that a filter selects. It then ends, full or not, and says
+// how far it has come.
 const MaxSearched = 4 * ScanBatch
 
 // A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
@@ -45,6 +45,11 @@ func (d *DB) newScan(ctx context.Context, t *workqueue.Table, l Listing, f Filte
 	err := d.Read(ctx, func(tx pgx.Tx) error {
 		table, err := ReadLayout(ctx, tx, t.Spec())
 		s.query = l.query(table)
+		if err != nil || f.Key == "" {
+			return err
+		}
+		indexes, err := readKeyIndexes(ctx, tx, t.Spec())
+		s.query.found = s.query.byKey(indexes)
 		return err
 	})
 	if err == nil {
