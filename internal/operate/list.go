@@ -19,7 +19,7 @@ type Page struct {
 	Table string      `json:"table"`          // with its schema
 	Rows  []ListedRow `json:"rows"`           // in the order of claiming, or the newest first if they have ended
 	Next  string      `json:"next,omitempty"` // for --after; missing on the last page
-	// Searched is how many rows were searched, if the page ended there before it was full; Next goes on.
+	// Searched is how many rows were searched, if the page ended there before it was full: next goes on there.
 	Searched   int        `json:"searched,omitempty"`
 	SearchedTo *time.Time `json:"searched_to,omitempty"` // the time of the last of them, in lists in the order of a time
 	Partial    bool       `json:"partial,omitempty"`     // row-level security hides rows from the role, so there may be more
