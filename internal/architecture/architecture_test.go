@@ -13,7 +13,8 @@ import (
 
 const module = "github.com/txwork/txwork/"
 
-// mayImport lists, for each public package and for what operators use, the packages of this repository that it may depend on, directly or not.
+// mayImport lists, for each public package and for what operators use, the packages of this repository that it may
+// depend on, directly or not.
 var mayImport = map[string][]string{
 	"workqueue":              nil,
 	"workqueue/dispatch":     nil,
