@@ -42,12 +42,12 @@ func WithinStates(alias string, statuses []int, states []string) (conditions []s
 	if len(within) == 4 {
 		return nil
 	}
+	if len(within) == 1 && within[0] == 3 {
+		return []string{alias + ".failed_at IS NOT NULL"} // which only these have
+	}
 	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(within), " ", ","), "[]")
 	conditions = []string{fmt.Sprintf("%s.status = ANY ('{%s}'::smallint[])", alias, text)}
-	switch {
-	case len(within) > 0 && within[0] == 3:
-		return append(conditions, alias+".failed_at IS NOT NULL")
-	case len(within) == 0 || within[len(within)-1] > 1:
+	if len(within) == 0 || within[len(within)-1] > 1 {
 		return conditions
 	}
 	conditions = append(conditions, alias+".completed_at IS NULL")

@@ -24,7 +24,7 @@ func TestConditionsWithinStates(t *testing.T) {
 		{nil, []string{"scheduled", "waiting"}, "t.status = ANY ('{0}'::smallint[]) AND t.completed_at IS NULL"},
 		{nil, []string{"ready", "scheduled"},
 			"t.status = ANY ('{0}'::smallint[]) AND t.completed_at IS NULL AND NOT t.waiting"},
-		{nil, []string{"failed", "cancelled"}, "t.status = ANY ('{3}'::smallint[]) AND t.failed_at IS NOT NULL"},
+		{nil, []string{"failed", "cancelled"}, "t.failed_at IS NOT NULL"},
 		{nil, []string{"done", "ready"}, "t.status = ANY ('{0,2}'::smallint[])"},
 		{[]int{1}, []string{"waiting", "in_progress"},
 			"t.status = ANY ('{1}'::smallint[]) AND t.completed_at IS NULL AND NOT t.waiting"},
