@@ -99,6 +99,9 @@ func (d *DB) listFiltered(ctx context.Context, t *workqueue.Table, o ListOptions
 			return p, err
 		}
 	}
+	if s.plain {
+		s.batch = min(s.batch, o.Limit+1)
+	}
 	var ids []uuid.UUID
 	more := true
 	for ; more && len(ids) <= o.Limit && s.read < MaxSearched; looked(s.read) {

@@ -28,6 +28,8 @@ type scan struct {
 	filter Filter
 	after  []string // the position of the last row that was read; none at the beginning
 	read   int
+	batch  int        // how many rows a statement reads
+	plain  bool       // each row that is read matches
 	to     *time.Time // of the last row that was read, if the rows are in the order of a time
 }
 
@@ -41,7 +43,7 @@ type foundPlace struct {
 
 // newScan begins at the first row of a listing.
 func (d *DB) newScan(ctx context.Context, t *workqueue.Table, l Listing, f Filter) (*scan, error) {
-	s := &scan{db: d, filter: f}
+	s := &scan{db: d, filter: f, batch: ScanBatch}
 	err := d.Read(ctx, func(tx pgx.Tx) error {
 		table, err := ReadLayout(ctx, tx, t.Spec())
 		s.query = l.query(table)
@@ -53,7 +55,9 @@ func (d *DB) newScan(ctx context.Context, t *workqueue.Table, l Listing, f Filte
 		return err
 	})
 	if err == nil {
-		_, _, _, err = f.condition(s.query, 0) // refuses at once what the table cannot answer
+		var matches string
+		_, matches, _, err = f.condition(s.query, 0) // refuses at once what the table cannot answer
+		s.plain = matches == "true"
 	}
 	return s, err
 }
@@ -82,11 +86,11 @@ func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err err
 			found = append(found, p)
 		}
 	}
-	return found, len(all) == ScanBatch, nil
+	return found, len(all) == s.batch, nil
 }
 
 func (s *scan) statement() (text string, args []any, err error) {
-	args = []any{ScanBatch}
+	args = []any{s.batch}
 	for _, v := range s.after {
 		args = append(args, v)
 	}
