@@ -46,16 +46,15 @@ func TestReadsOfLiveJobsSkipThoseThatEnded(t *testing.T) {
 		return err
 	})
 	for _, state := range []workqueue.State{workqueue.StateReady, workqueue.StateWaiting, workqueue.StateScheduled,
-		workqueue.StateInProgress, workqueue.StateExpired, workqueue.StateFailed} {
+		workqueue.StateInProgress, workqueue.StateExpired} {
 		read("list of "+string(state), func(tx workqueue.Tx) error {
 			_, err := f.client.List(t.Context(), tx, jobs.Filter{State: []workqueue.State{state}, Limit: 20})
 			return err
 		})
 	}
-	for _, status := range []workqueue.Status{workqueue.InProgress, workqueue.Failed} {
-		read("list of "+status.String(), func(tx workqueue.Tx) error {
-			_, err := f.client.List(t.Context(), tx, jobs.Filter{Status: []workqueue.Status{status}, Limit: 20})
-			return err
-		})
-	}
+	read("list by status", func(tx workqueue.Tx) error {
+		running := []workqueue.Status{workqueue.InProgress}
+		_, err := f.client.List(t.Context(), tx, jobs.Filter{Status: running, Limit: 20})
+		return err
+	})
 }

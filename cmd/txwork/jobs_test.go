@@ -214,7 +214,8 @@ func TestSendPerKey(t *testing.T) {
 		waiting.Rows[0].Status != operate.RowStatus(workqueue.Ready) {
 		t.Fatalf("waiting are %+v, want %s", waiting.Rows, second)
 	}
-	if ready := decode[operate.Page](c.run("list", "outbox", "--status", "ready", "--json").ok()); len(ready.Rows) != 1 ||
+	ready := decode[operate.Page](c.run("list", "outbox", "--status", "ready", "--json").ok())
+	if len(ready.Rows) != 1 ||
 		ready.Rows[0].ID != first || ready.Rows[0].Waiting {
 		t.Errorf("ready are %+v, want %s", ready.Rows, first)
 	}

@@ -161,7 +161,9 @@ func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o pur
 		})
 	}
 	return d.Each(ctx, t, p.rows, func(ids []uuid.UUID) (int, error) {
-		return delete(func(tx workqueue.Tx) (int, error) { return operate.DeleteRows(ctx, tx, t, p.rows.Parts[0], ids) })
+		return delete(func(tx workqueue.Tx) (int, error) {
+			return operate.DeleteRows(ctx, tx, t, p.rows.Parts[0], ids)
+		})
 	})
 }
 

@@ -56,14 +56,16 @@ func newCancelCommand(a *app) *cobra.Command {
 // cancel adds the flags of a cancel to a command, and returns the function that cancels rows of a table.
 func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts []string) error {
 	return a.decider(cmd, cancelling,
-		allFlag{flag: "all-live", usage: "all rows that have not ended", states: operate.LiveStates}, reasonFlag(cmd, reason))
+		allFlag{flag: "all-live", usage: "all rows that have not ended", states: operate.LiveStates},
+		reasonFlag(cmd, reason))
 }
 
 func newRunNowCommand(a *app) *cobra.Command {
 	cmd := newCommand("run-now TABLE (ID... | --all-scheduled | FILTER...)", "Make scheduled rows due now",
 		cobra.MinimumNArgs(1))
 	return ofTable(cmd, a.decider(cmd, runningNow,
-		allFlag{flag: "all-scheduled", usage: "all rows that are due later", parts: []operate.Listing{operate.Listings["scheduled"]}},
+		allFlag{flag: "all-scheduled", usage: "all rows that are due later",
+			parts: []operate.Listing{operate.Listings["scheduled"]}},
 		func(*database) ([]any, error) { return nil, nil }))
 }
 
