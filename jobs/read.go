@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -103,21 +102,17 @@ func (f Filter) where() (string, []any) {
 	if f.Schedule != "" {
 		add("t.schedule = ?::pg_catalog.text", f.Schedule)
 	}
-	if len(f.Status) > 0 {
-		states := make([]string, len(f.Status))
-		for i, s := range f.Status {
-			states[i] = fmt.Sprint(int(s))
-		}
-		add("t.status = ANY (?::smallint[])", states)
+	statuses, states := make([]int, len(f.Status)), make([]string, len(f.State))
+	for i, s := range f.Status {
+		statuses[i] = int(s)
 	}
-	if len(f.State) > 0 {
-		names := make([]string, len(f.State))
-		for i, s := range f.State {
-			names[i] = string(s)
-		}
-		add(sqltext.Qualified("?::text[] && "+sqltext.StatesOf("t")), names)
+	for i, s := range f.State {
+		states[i] = string(s)
 	}
-	conditions = append(conditions, f.index()...)
+	if len(states) > 0 {
+		add(sqltext.Qualified("?::text[] && "+sqltext.StatesOf("t")), states)
+	}
+	conditions = append(conditions, sqltext.WithinStates("t", statuses, states)...)
 	if f.Before != uuid.Nil {
 		add("t.id < ?::pg_catalog.uuid", f.Before)
 	}
@@ -125,32 +120,6 @@ func (f Filter) where() (string, []any) {
 		return "", nil
 	}
 	return "\nWHERE " + strings.Join(conditions, "\n  AND "), args
-}
-
-// index returns conditions that the statuses and states imply, so that PostgreSQL can use the table's partial indexes.
-func (f Filter) index() []string {
-	statuses := slices.Clone(f.Status)
-	for _, s := range f.State {
-		switch s {
-		case workqueue.StateFailed, workqueue.StateCancelled:
-			statuses = append(statuses, workqueue.Failed)
-		case workqueue.StateDone:
-			statuses = append(statuses, workqueue.Done)
-		default:
-			statuses = append(statuses, workqueue.Ready)
-		}
-	}
-	failed, live := len(statuses) > 0, len(statuses) > 0
-	for _, s := range statuses {
-		failed, live = failed && s == workqueue.Failed, live && s <= workqueue.InProgress
-	}
-	switch {
-	case failed:
-		return []string{"t.failed_at IS NOT NULL"}
-	case live:
-		return []string{"t.completed_at IS NULL"}
-	}
-	return nil
 }
 
 func (c *Client) read(ctx context.Context, tx workqueue.Tx, query string, args ...any) ([]Info, error) {

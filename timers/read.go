@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -42,10 +42,10 @@ func (f Filter) limit() int {
 // last returns a text that sorts after every key with the prefix.
 func (f Filter) last() string { return f.Prefix + strings.Repeat("\U0010FFFF", MaxKey/4+1) }
 
-func (f Filter) statuses() []string {
-	statuses := make([]string, len(f.Status))
+func (f Filter) statuses() []int {
+	statuses := make([]int, len(f.Status))
 	for i, s := range f.Status {
-		statuses[i] = strconv.Itoa(int(s))
+		statuses[i] = int(s)
 	}
 	return statuses
 }
@@ -87,8 +87,11 @@ func (t *Timers) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, e
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	return t.read(ctx, tx, t.statements.list, f.After, f.Prefix, f.last(), f.statuses(), f.limit(),
-		f.states())
+	statement := t.statements.list
+	for _, condition := range sqltext.WithinStates("t", f.statuses(), f.states()) {
+		statement += "\n  AND " + condition
+	}
+	return t.read(ctx, tx, statement+"\nORDER BY t.key\nLIMIT $4", f.After, f.Prefix, f.last(), f.limit(), f.states())
 }
 
 func (t *Timers) read(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (list []Info, err error) {

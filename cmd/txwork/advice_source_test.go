@@ -18,8 +18,8 @@ import (
 )
 
 // shipped are the folders whose messages users read. Remedies of the doctor's findings have tests of their own.
-var shipped = []string{"cmd", "inbox", "internal/doctor", "internal/postgres", "internal/sqltext", "jobs", "migrations",
-	"outbox", "reaper", "schedule", "service", "timers", "webhook", "workqueue"}
+var shipped = []string{"cmd", "inbox", "internal/doctor", "internal/operate", "internal/postgres", "internal/sqltext",
+	"jobs", "migrations", "outbox", "reaper", "schedule", "service", "timers", "webhook", "workqueue"}
 
 // tellsToAct matches messages that name a command, or tell their reader to do something after a colon or the like.
 var tellsToAct = regexp.MustCompile("['`(]txwork [a-z]|\\b(GRANT|ALTER|ROLLBACK) |HINT = '|" +

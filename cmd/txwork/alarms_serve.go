@@ -45,14 +45,14 @@ func newAlarmsService(a *app, o alarmsOptions) (*alarmsService, error) {
 // run serves the API and delivers wakes until it is interrupted. If one part fails, the others are stopped.
 func (s *alarmsService) run(ctx context.Context, d *database) error {
 	defer s.waker.Close()
-	dispatcher, err := alarms.NewDispatcher(d.pool, s.alarms, s.waker, s.DispatcherOptions)
+	dispatcher, err := alarms.NewDispatcher(d.Pool, s.alarms, s.waker, s.DispatcherOptions)
 	if err != nil {
 		return err
 	}
 	if err := dispatcher.Check(ctx); err != nil {
 		return err
 	}
-	server, err := alarms.NewServer(s.alarms.On(d.pool), s.tokens, alarms.ServerOptions{
+	server, err := alarms.NewServer(s.alarms.On(d.Pool), s.tokens, alarms.ServerOptions{
 		MaxBody: s.maxBody, Rate: s.rate, Burst: s.burst, Health: untilStopped(ctx, dispatcher.Check),
 		Version: version(),
 		Logger:  s.app.logger(),
@@ -73,7 +73,7 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 		listener.Close()
 		return err
 	}
-	if err := s.announce(listener.Addr(), all.Runtime().MaxConnections()+int(d.pool.Config().MaxConns)); err != nil {
+	if err := s.announce(listener.Addr(), all.Runtime().MaxConnections()+int(d.Pool.Config().MaxConns)); err != nil {
 		listener.Close()
 		return err
 	}

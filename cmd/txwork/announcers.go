@@ -38,7 +38,7 @@ func (d *database) hear(ctx context.Context, names []string, during time.Duratio
 	if err != nil {
 		return h, err
 	}
-	pooled, err := d.pool.Acquire(ctx)
+	pooled, err := d.Pool.Acquire(ctx)
 	if err != nil {
 		return h, err
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -151,11 +151,11 @@ func statesOf(cmd *cobra.Command) []string {
 			return scheduleStates
 		}
 	case "cancel":
-		return statusValues(liveStates)
+		return statusValues(operate.LiveStates)
 	case "reschedule":
-		return unbegunStates
+		return operate.UnbegunStates
 	case "delete":
-		return endedStates
+		return operate.EndedStates
 	}
 	return stateNames()
 }
@@ -172,7 +172,7 @@ func (a *app) completeValues(column string) completer {
 		}
 		columns := []string{column}
 		if column == "key" {
-			columns = keyColumns
+			columns = operate.KeyColumns
 		}
 		return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) {
 			return d.values(ctx, table, columns...)
@@ -209,39 +209,48 @@ func valueOf(offered string) string {
 // values returns the values of some columns, as far as the table has them, among the rows that are claimed next and
 // those that failed last.
 func (d *database) values(ctx context.Context, table string, columns ...string) (found []string, err error) {
-	err = d.sample(ctx, table, func(tx *sqlx.Tx, l layout) error {
+	err = d.sample(ctx, table, func(tx pgx.Tx, l operate.Layout) error {
 		var parts []string
 		for _, name := range columns {
-			if l.has(name) {
+			if l.Has(name) {
 				parts = append(parts, fmt.Sprintf(`
 					(SELECT %[1]s::text AS value FROM %[2]s AS r WHERE r.completed_at IS NULL AND NOT r.waiting LIMIT %[3]d)
 					UNION ALL
 					(SELECT %[1]s::text FROM %[2]s AS r WHERE r.failed_at IS NOT NULL ORDER BY r.failed_at DESC, r.id DESC
-					LIMIT %[3]d)`, "r."+column{Name: name}.quoted(), l.table, completeSample))
+					LIMIT %[3]d)`, "r."+operate.Column{Name: name}.Quoted(), l.Table, completeSample))
 			}
 		}
 		if len(parts) == 0 {
 			return nil
 		}
-		return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT DISTINCT s.value FROM (%s) AS s WHERE s.value IS "+
+		return texts(ctx, tx, &found, fmt.Sprintf("SELECT DISTINCT s.value FROM (%s) AS s WHERE s.value IS "+
 			"NOT NULL ORDER BY 1 LIMIT %d", strings.Join(parts, " UNION ALL "), completeValues))
 	})
 	return found, err
 }
 
 // sample calls read if the table exists.
-func (d *database) sample(ctx context.Context, table string, read func(*sqlx.Tx, layout) error) error {
+func (d *database) sample(ctx context.Context, table string, read func(pgx.Tx, operate.Layout) error) error {
 	known, err := d.tableNames(ctx)
 	if err != nil || !slices.Contains(known, table) {
 		return err
 	}
-	return d.read(ctx, func(tx *sqlx.Tx) error {
-		l, err := readLayout(ctx, tx, specOf(d.schema, table))
+	return d.Read(ctx, func(tx pgx.Tx) error {
+		l, err := operate.ReadLayout(ctx, tx, specOf(d.Schema, table))
 		if err != nil {
 			return err
 		}
 		return read(tx, l)
 	})
+}
+
+// texts reads a column of texts.
+func texts(ctx context.Context, tx pgx.Tx, found *[]string, query string, args ...any) error {
+	rows, err := tx.Query(ctx, query, args...)
+	if err == nil {
+		*found, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	return err
 }
 
 // idsOf offers ids of rows that the command can act on, those that failed last first. If table is empty, the first
@@ -256,8 +265,8 @@ func idsOf(table, command string) offer {
 		if !ok {
 			return nil, nil
 		}
-		err = d.sample(ctx, of, func(tx *sqlx.Tx, l layout) error {
-			return tx.SelectContext(ctx, &found, l.idText(command, begun), least, most)
+		err = d.sample(ctx, of, func(tx pgx.Tx, l operate.Layout) error {
+			return texts(ctx, tx, &found, idText(l, command, begun), least, most)
 		})
 		for i, text := range found {
 			value, about, _ := strings.Cut(text, "\t")
@@ -269,11 +278,11 @@ func idsOf(table, command string) offer {
 
 // idText selects ids, each with a description that tells the rows apart. Each part of the statement reads a bounded
 // number of rows through an index.
-func (l layout) idText(command, begun string) string {
+func idText(l operate.Layout, command, begun string) string {
 	about := "''"
 	for _, name := range []string{"topic", "kind", "name"} {
-		if l.has(name) {
-			about = "r." + column{Name: name}.quoted() + "::text"
+		if l.Has(name) {
+			about = "r." + operate.Column{Name: name}.Quoted() + "::text"
 		}
 	}
 	const live = "r.completed_at IS NULL AND NOT r.waiting"
@@ -296,7 +305,7 @@ func (l layout) idText(command, begun string) string {
 	for i, p := range parts {
 		texts[i] = fmt.Sprintf("(SELECT %d AS part, r.id, %s AS state, %s AS about, "+
 			"split_part(coalesce(r.last_error, ''), E'\n', 1) AS error FROM %s AS r WHERE %s %s LIMIT %d)", i, p[0],
-			about, l.table, p[1], p[2], completeSample)
+			about, l.Table, p[1], p[2], completeSample)
 	}
 	return fmt.Sprintf(`SELECT o.text FROM (
 			SELECT DISTINCT ON (s.id) s.part, s.id::text || E'\t' || concat_ws(' ', s.state, s.about, nullif(s.error, '')) AS text
@@ -327,12 +336,12 @@ func joinsOf(what string) offer {
 		if len(args) == 0 {
 			return nil, nil
 		}
-		err = d.sample(ctx, args[0], func(tx *sqlx.Tx, l layout) error {
-			if !l.has("joined") {
+		err = d.sample(ctx, args[0], func(tx pgx.Tx, l operate.Layout) error {
+			if !l.Has("joined") {
 				return nil
 			}
-			return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT %s FROM (SELECT * FROM %s ORDER BY id DESC "+
-				"LIMIT %d) AS j LIMIT %d", what, pgx.Identifier{d.schema, args[0] + "_join"}.Sanitize(), completeSample,
+			return texts(ctx, tx, &found, fmt.Sprintf("SELECT %s FROM (SELECT * FROM %s ORDER BY id DESC "+
+				"LIMIT %d) AS j LIMIT %d", what, pgx.Identifier{d.Schema, args[0] + "_join"}.Sanitize(), completeSample,
 				completeValues))
 		})
 		return slices.DeleteFunc(found, func(s string) bool { return s == "" }), err
@@ -342,7 +351,7 @@ func joinsOf(what string) offer {
 // timerKeys offers the keys of timers in the given states, or in any state if none are given.
 func timerKeys(states ...workqueue.Status) offer {
 	return func(ctx context.Context, d *database, _ []string, begun string) (found []string, err error) {
-		t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
+		t, err := timers.Open(timers.Options{Schema: d.Schema, Telemetry: d.app.telemetry()})
 		if err != nil {
 			return nil, err
 		}
@@ -359,9 +368,9 @@ func timerKeys(states ...workqueue.Status) offer {
 
 // subscriptionNames offers the names of subscriptions, if the schema has a log.
 func subscriptionNames(ctx context.Context, d *database, _ []string, begun string) (found []string, err error) {
-	err = d.sample(ctx, postgres.LogTable+"_parked", func(tx *sqlx.Tx, _ layout) error {
-		return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT s.name FROM %s.%s AS s WHERE starts_with(s.name, $1) "+
-			"ORDER BY 1 LIMIT %d", pgx.Identifier{d.schema}.Sanitize(), postgres.LogTable+"_subscription",
+	err = d.sample(ctx, postgres.LogTable+"_parked", func(tx pgx.Tx, _ operate.Layout) error {
+		return texts(ctx, tx, &found, fmt.Sprintf("SELECT s.name FROM %s AS s WHERE starts_with(s.name, $1) "+
+			"ORDER BY 1 LIMIT %d", pgx.Identifier{d.Schema, postgres.LogTable + "_subscription"}.Sanitize(),
 			completeValues), begun)
 	})
 	return found, err
@@ -378,9 +387,9 @@ func scheduleNames(ctx context.Context, d *database, _ []string, begun string) (
 }
 
 func (d *database) scheduleNames(ctx context.Context, table, begun string) (found []string, err error) {
-	err = d.sample(ctx, table, func(tx *sqlx.Tx, l layout) error {
-		return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT r.name FROM %s AS r WHERE starts_with(r.name, $1) "+
-			"AND r.status < 2 ORDER BY 1 LIMIT %d", l.table, completeValues), begun)
+	err = d.sample(ctx, table, func(tx pgx.Tx, l operate.Layout) error {
+		return texts(ctx, tx, &found, fmt.Sprintf("SELECT r.name FROM %s AS r WHERE starts_with(r.name, $1) "+
+			"AND r.status < 2 ORDER BY 1 LIMIT %d", l.Table, completeValues), begun)
 	})
 	return found, err
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jmoiron/sqlx"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 )
@@ -162,11 +163,10 @@ func TestCompletionOfIDsIsBounded(t *testing.T) {
 	var plan string
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(t, a.withDatabase(t.Context(), func(d *database) error {
-		return d.sample(t.Context(), "outbox", func(tx *sqlx.Tx, l layout) error {
+		return d.sample(t.Context(), "outbox", func(tx pgx.Tx, l operate.Layout) error {
 			least, most, _ := idRange("")
 			var lines []string
-			err := tx.SelectContext(t.Context(), &lines, "EXPLAIN (ANALYZE, COSTS OFF) "+l.idText("show", "0"), least,
-				most)
+			err := texts(t.Context(), tx, &lines, "EXPLAIN (ANALYZE, COSTS OFF) "+idText(l, "show", "0"), least, most)
 			plan = strings.Join(lines, "\n")
 			return err
 		})

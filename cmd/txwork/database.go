@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/jmoiron/sqlx"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/validate"
@@ -23,12 +20,8 @@ import (
 
 // A database is the schema that a command works on.
 type database struct {
-	pool   *pgxpool.Pool
-	reader *sqlx.DB // uses the pool
-	schema string
-	app    *app
-
-	partial bool // row-level security hides rows from the role, see looking
+	operate.DB
+	app *app
 }
 
 // connect opens the database that the flags or the environment name, and verifies that it answers.
@@ -90,8 +83,7 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 		pool.Close()
 		return nil, unreachable(ctx, err)
 	}
-	reader := sqlx.NewDb(stdlib.OpenDBFromPool(pool), "pgx")
-	return &database{pool: pool, reader: reader, schema: a.schema, app: a}, nil
+	return &database{operate.DB{Pool: pool, Schema: a.schema}, a}, nil
 }
 
 // unreachable explains why the server did not accept a connection, and what to do about it.
@@ -146,10 +138,7 @@ func (a *app) checkSchema() error {
 	return nil
 }
 
-func (d *database) close() {
-	d.reader.Close()
-	d.pool.Close()
-}
+func (d *database) close() { d.Pool.Close() }
 
 // withDatabase connects, calls do and disconnects.
 func (a *app) withDatabase(ctx context.Context, do func(*database) error) error {
@@ -172,32 +161,19 @@ func (a *app) withTable(ctx context.Context, name string, do func(*database, *wo
 	})
 }
 
-// read runs do in one read-only transaction, so that a standby can serve it and all of do sees one snapshot. Sequential
-// scans are off because the planner would choose one for a table that was never analysed, however large it is.
-func (d *database) read(ctx context.Context, do func(*sqlx.Tx) error) error {
-	tx, err := d.reader.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	const pin = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
-	if _, err := tx.ExecContext(ctx, pin); err != nil {
-		return err
-	}
-	return do(tx)
-}
-
 // tableNames lists the txwork tables of the schema. They are recognised by their comment.
 func (d *database) tableNames(ctx context.Context) ([]string, error) {
-	var names []string
-	err := d.reader.SelectContext(ctx, &names, `
+	rows, err := d.Pool.Query(ctx, `
 		SELECT c.relname::text
 		FROM pg_catalog.pg_class AS c
 		JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 		WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
 		  AND pg_catalog.obj_description(c.oid, 'pg_class') LIKE 'txwork core %'
-		ORDER BY c.relname`, d.schema)
-	return names, err
+		ORDER BY c.relname`, d.Schema)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // tables opens the named tables, or all tables if no name is given.
@@ -207,7 +183,7 @@ func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Ta
 		return nil, err
 	}
 	if len(known) == 0 {
-		return nil, noTables(d.schema)
+		return nil, noTables(d.Schema)
 	}
 	if len(names) == 0 {
 		names = known
@@ -236,59 +212,39 @@ func (d *database) table(ctx context.Context, name string) (*workqueue.Table, er
 
 // open also accepts the qualified name, since that is how messages show it.
 func (d *database) open(ctx context.Context, known []string, name string) (*workqueue.Table, error) {
-	name = strings.TrimPrefix(name, d.schema+".")
+	name = strings.TrimPrefix(name, d.Schema+".")
 	if !slices.Contains(known, name) {
-		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.schema,
+		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.Schema,
 			strings.Join(known, ", "))
 	}
-	t, err := workqueue.Open(specOf(d.schema, name), d.app.telemetry())
+	t, err := workqueue.Open(specOf(d.Schema, name), d.app.telemetry())
 	if err != nil {
 		return nil, err
 	}
-	return t, t.CheckVersion(ctx, d.pool)
-}
-
-// commitLimit is how long a commit may take that is under way when the command is interrupted.
-const commitLimit = 10 * time.Second
-
-// write runs do in a transaction. It asks for READ COMMITTED because the guards of the library rely on it. An
-// interruption rolls back what has not been committed, but waits for a commit that is under way, so that the report
-// matches what was done.
-func (d *database) write(ctx context.Context, do func(workqueue.Tx) error) error {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback(ctx) // no effect after a commit
-	if err := cmp.Or(do(workqueue.Pgx(tx)), ctx.Err()); err != nil {
-		return err
-	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
-	defer cancel()
-	return tx.Commit(limit)
+	return t, t.CheckVersion(ctx, d.Pool)
 }
 
 // mayClaim checks the privileges before a worker starts. The worker would take a missing privilege for a temporary
 // error and retry forever.
 func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 	var may bool
-	name := pgx.Identifier{d.schema, t.Spec().Table}.Sanitize()
-	err := d.pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE')", name).Scan(&may)
+	name := pgx.Identifier{d.Schema, t.Spec().Table}.Sanitize()
+	err := d.Pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE')", name).Scan(&may)
 	if err != nil || may {
 		return err
 	}
 	var g postgres.Grantee
-	err = d.pool.QueryRow(ctx, postgres.SelectGrantee, "worker", d.schema).Scan(g.Fields()...)
+	err = d.Pool.QueryRow(ctx, postgres.SelectGrantee, "worker", d.Schema).Scan(g.Fields()...)
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("role %q may not claim from %s: %s", g.Role, name, g.Grant("worker", d.schema))
+	return fmt.Errorf("role %q may not claim from %s: %s", g.Role, name, g.Grant("worker", d.Schema))
 }
 
 // readTx is read for code that reads through the library.
 func (d *database) readTx(ctx context.Context, do func(tx workqueue.Tx, now time.Time) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, d.pool, options, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, d.Pool, options, func(tx pgx.Tx) error {
 		var now time.Time
 		if err := tx.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
 			return err
@@ -305,8 +261,23 @@ func conclude(err error) error {
 	return explain(err)
 }
 
-// explain adds what to do to database errors that have a known remedy.
+// refusedFlag marks what the command line asks of a table that cannot answer it as a usage error.
+func refusedFlag(err error) error {
+	var r operate.Refusal
+	switch {
+	case !errors.As(err, &r):
+		return err
+	case r.Field == "":
+		return usageError{r}
+	}
+	return usagef("--%w", r)
+}
+
+// explain adds what to do to database errors that have a known remedy, and to refusals which flag they are about.
 func explain(err error) error {
+	if errors.As(err, new(operate.Refusal)) {
+		return refusedFlag(err)
+	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) ||
 		errors.Is(err, workqueue.ErrPoolMode) {

@@ -162,7 +162,7 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) (done []fixed, err er
 		if o.watch {
 			return a.watchDoctor(ctx, d, o)
 		}
-		r, err := doctor.Examine(ctx, d.pool, o.Options)
+		r, err := doctor.Examine(ctx, d.Pool, o.Options)
 		if err != nil {
 			return explain(err)
 		}
@@ -184,7 +184,7 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) (done []fixed, err er
 func (a *app) watchDoctor(ctx context.Context, d *database, o doctorOptions) error {
 	verdict := fmt.Errorf("before the first examination: %w", context.Canceled)
 	for {
-		r, err := doctor.Examine(ctx, d.pool, o.Options)
+		r, err := doctor.Examine(ctx, d.Pool, o.Options)
 		if ctx.Err() != nil {
 			return verdict
 		}
@@ -236,7 +236,7 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 		a.tellFix(f)
 		one := fixed{Code: f.Code, Title: f.Title}
 		progress := a.newWait("fixing")
-		err := doctor.Fix(ctx, d.pool, f)
+		err := doctor.Fix(ctx, d.Pool, f)
 		progress.end()
 		if err != nil {
 			if ctx.Err() != nil {
@@ -252,7 +252,7 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 	if len(done) == 0 {
 		return r, done, nil
 	}
-	r, err := doctor.Examine(ctx, d.pool, o.Options)
+	r, err := doctor.Examine(ctx, d.Pool, o.Options)
 	return r, done, explain(err)
 }
 

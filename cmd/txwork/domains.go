@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/migrations"
@@ -56,12 +57,12 @@ func specOf(schema, table string) workqueue.Spec {
 }
 
 // listed returns the columns of a table that the list command shows.
-func listed(table string, all []column) []column {
+func listed(table string, all []operate.Column) []operate.Column {
 	d, ok := domains[table]
 	if !ok {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(c column) bool { return !slices.Contains(d.list, c.Name) })
+	return slices.DeleteFunc(slices.Clone(all), func(c operate.Column) bool { return !slices.Contains(d.list, c.Name) })
 }
 
 // inner tells whether a column of one of our domains is left out while it is NULL, because only some uses set it.

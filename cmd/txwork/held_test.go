@@ -7,16 +7,17 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
 
 // shows compares what show prints of a row with what holds it back, as text and as JSON.
-func (c *cli) shows(table string, id uuid.UUID, want *hold, text string) {
+func (c *cli) shows(table string, id uuid.UUID, want *operate.Hold, text string) {
 	c.t.Helper()
 	r := c.run("show", table, id.String()).ok()
-	got := decode[shownRow](c.run("show", table, id.String(), "--json").ok()).Held
+	got := decode[operate.Shown](c.run("show", table, id.String(), "--json").ok()).Held
 	if want == nil {
 		if got != nil || strings.Contains(r.stdout, "held back") {
 			c.t.Errorf("%s is held back: %+v\n%s", id, got, r.stdout)
@@ -49,7 +50,7 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 		outbox.Message{Topic: "well"})
 	c.shows("outbox", ids[0], nil, "")
 	c.run("outbox", "pause", odd).ok()
-	paused := hold{Of: "topic", Name: odd, Paused: true, Next: `txwork outbox resume 'it'\''s odd' --schema {schema}`}
+	paused := operate.Hold{Of: "topic", Name: odd, Paused: true, Next: `txwork outbox resume 'it'\''s odd' --schema {schema}`}
 	c.shows("outbox", ids[0], &paused, "topic it's odd is paused since ")
 	_, err = c.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
@@ -59,7 +60,7 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 	c.shows("outbox", ids[2], nil, "")
 	c.shows("outbox", running, nil, "")
 	c.run("outbox", "resume", odd).ok()
-	c.shows("outbox", ids[0], &hold{Of: "topic", Name: odd,
+	c.shows("outbox", ids[0], &operate.Hold{Of: "topic", Name: odd,
 		Next: `txwork list outbox --status in_progress --topic 'it'\''s odd' --schema {schema}`},
 		"topic it's odd has no room for more rows")
 	c.shows("outbox", ids[1], nil, "")
@@ -67,7 +68,7 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 		"now() - interval '1 minute', now() + interval '1 hour', '1 s', 'connection refused') ON CONFLICT (topic) "+
 		"DO UPDATE SET unavailable_since = excluded.unavailable_since, rests_until = excluded.rests_until, "+
 		"rest = excluded.rest, cause = excluded.cause", odd)
-	c.shows("outbox", ids[0], &hold{Of: "topic", Name: odd, Unavailable: true, Cause: "connection refused",
+	c.shows("outbox", ids[0], &operate.Hold{Of: "topic", Name: odd, Unavailable: true, Cause: "connection refused",
 		Next: `txwork list outbox --status in_progress --topic 'it'\''s odd' --schema {schema}`},
 		"the destination of topic it's odd is unavailable since ")
 
@@ -76,19 +77,19 @@ func TestShowSaysWhatHoldsARowBack(t *testing.T) {
 	c.run("inbox", "pause", "shipping", "paid").ok()
 	c.shows("inbox", received, nil, "")
 	c.run("inbox", "pause", "billing", "paid").ok()
-	c.shows("inbox", received, &hold{Of: "topic", Lane: "billing", Name: "paid", Paused: true,
+	c.shows("inbox", received, &operate.Hold{Of: "topic", Lane: "billing", Name: "paid", Paused: true,
 		Next: "txwork inbox resume billing paid --schema {schema}"}, "topic billing paid is paused since ")
 
 	job := c.greet(jobs.Insert{Queue: "mail"})[0]
 	c.shows("jobs", job, nil, "")
 	c.run("jobs", "pause", "mail").ok()
-	c.shows("jobs", job, &hold{Of: "queue", Name: "mail", Paused: true,
+	c.shows("jobs", job, &operate.Hold{Of: "queue", Name: "mail", Paused: true,
 		Next: "txwork jobs resume mail --schema {schema}"}, "queue mail is paused since ")
 
 	parcel := c.insert(c.createTable(own), workqueue.NewRow{Values: []any{"north"}})[0]
 	c.shows("parcels", parcel, nil, "")
 	c.exec("SELECT {schema}.parcels_pause('north')")
-	c.shows("parcels", parcel, &hold{Of: "topic", Name: "north", Paused: true,
+	c.shows("parcels", parcel, &operate.Hold{Of: "topic", Name: "north", Paused: true,
 		Next: `SELECT "{schema}"."parcels_resume"('north');`}, "topic north is paused since ")
 }
 

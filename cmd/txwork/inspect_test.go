@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
@@ -124,7 +124,7 @@ func TestListEachState(t *testing.T) {
 	c.populate()
 	for status, want := range map[string]int{"ready": 2, "scheduled": 1, "in_progress": 2, "expired": 1, "done": 1,
 		"failed": 1, "cancelled": 0} {
-		p := decode[page](c.run("list", "outbox", "--status", status, "--json").ok())
+		p := decode[operate.Page](c.run("list", "outbox", "--status", status, "--json").ok())
 		if len(p.Rows) != want || p.Next != "" {
 			t.Errorf("%s has %d rows, want %d; next is %q", status, len(p.Rows), want, p.Next)
 		}
@@ -134,17 +134,6 @@ func TestListEachState(t *testing.T) {
 		t.Errorf("the payload is shown: %s", r.stdout)
 	}
 	c.run("list", "outbox", "--status", "scheduled").ok().prints("(in 59m)")
-}
-
-func (s *rowStatus) UnmarshalText(text []byte) error {
-	status, err := workqueue.ParseStatus(string(text))
-	*s = rowStatus(status)
-	return err
-}
-
-func (d *document) UnmarshalJSON(text []byte) error {
-	*d = document(text)
-	return nil
 }
 
 func TestListAsJSON(t *testing.T) {
@@ -170,7 +159,7 @@ func (c *cli) walk(table, status string, limit int) (ids []uuid.UUID) {
 	after := []string{}
 	for {
 		args := append([]string{"list", table, "--status", status, "--json", "--limit", fmt.Sprint(limit)}, after...)
-		p := decode[page](c.run(args...).ok())
+		p := decode[operate.Page](c.run(args...).ok())
 		for _, r := range p.Rows {
 			ids = append(ids, r.ID)
 		}
@@ -258,7 +247,7 @@ func TestListRefusesForeignPositions(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.createTable(invoices)
 	c.enqueue(make5("t")...)
-	next := decode[page](c.run("list", "outbox", "--status", "ready", "--limit", "1", "--json").ok()).Next
+	next := decode[operate.Page](c.run("list", "outbox", "--status", "ready", "--limit", "1", "--json").ok()).Next
 	c.run("list", "outbox", "--status", "scheduled", "--after",
 		next).exits(exitUsage).says("a position among rows with --status ready")
 	c.run("list", "invoices", "--status", "ready", "--after",
@@ -273,61 +262,6 @@ func TestListShowsNoControlCharacters(t *testing.T) {
 	if strings.Contains(r.stdout, "\x1b") {
 		t.Error("an escape sequence reaches the terminal")
 	}
-}
-
-// A page costs the same however large the table is, because every listing reads an index in its order.
-func TestListUsesTheIndexes(t *testing.T) {
-	c := newMigratedCLI(t)
-	c.createTable(invoices)
-	c.exec(`INSERT INTO {schema}.outbox (status, topic, payload, due_at, completed_at, failed_at)
-		SELECT s, 't', '', now() - i * interval '1 s', CASE WHEN s >= 2 THEN now() - i * interval '1 s' END,
-			CASE WHEN s = 3 THEN now() - i * interval '1 s' END
-		FROM generate_series(1, 30000) AS i, (VALUES (0), (2), (3)) AS v (s)`)
-	for _, analysed := range []bool{false, true} {
-		if analysed {
-			c.exec("ANALYZE {schema}.outbox")
-		}
-		for status := range listings {
-			for _, after := range []bool{false, true} {
-				plan := c.explainList("outbox", status, after)
-				if strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, "Index Scan") ||
-					strings.Contains(plan, "->  Sort") {
-					t.Errorf("analysed %v, %s, after %v:\n%s", analysed, status, after, plan)
-				}
-			}
-		}
-	}
-	if plan := c.explainList("invoices", "ready", true); !strings.Contains(plan, "invoices_claim_idx") ||
-		strings.Contains(plan, "Sort") {
-		t.Errorf("a table with lanes:\n%s", plan)
-	}
-}
-
-func (c *cli) explainList(table, status string, after bool) (plan string) {
-	c.t.Helper()
-	a := &app{databaseURL: c.url, schema: c.db.Schema}
-	must(c.t, a.withDatabase(c.t.Context(), func(d *database) error {
-		return d.read(c.t.Context(), func(tx *sqlx.Tx) error {
-			l, err := readLayout(c.t.Context(), tx, workqueue.Spec{Schema: c.db.Schema, Table: table})
-			if err != nil {
-				return err
-			}
-			q := listings[status].query(l)
-			args := []any{51}
-			values := map[string]string{"timestamptz": time.Now().Add(-time.Hour).Format(time.RFC3339),
-				"uuid": uuid.Nil.String(), "text": "eu", "smallint": "1"}
-			for _, k := range q.keys {
-				if after {
-					args = append(args, values[k.Type])
-				}
-			}
-			var lines []string
-			err = tx.SelectContext(c.t.Context(), &lines, "EXPLAIN "+q.text(after), args...)
-			plan = strings.Join(lines, "\n")
-			return err
-		})
-	}))
-	return plan
 }
 
 func TestShow(t *testing.T) {

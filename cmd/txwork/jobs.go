@@ -31,11 +31,11 @@ func newJobsCommand(a *app) *cobra.Command {
 // withJobs connects and makes sure that the table of jobs exists.
 func (a *app) withJobs(ctx context.Context, do func(*database, *jobs.Client) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		c, err := jobs.Open(jobs.Options{Schema: d.schema, Telemetry: a.telemetry()})
+		c, err := jobs.Open(jobs.Options{Schema: d.Schema, Telemetry: a.telemetry()})
 		if err != nil {
 			return usageError{err}
 		}
-		if err := c.Table().CheckVersion(ctx, d.pool); err != nil {
+		if err := c.Table().CheckVersion(ctx, d.Pool); err != nil {
 			return err
 		}
 		return d.looking(ctx, func() error { return conclude(do(d, c)) }, c.Table())

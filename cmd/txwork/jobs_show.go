@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -30,7 +31,7 @@ func newJobsShowCommand(a *app) *cobra.Command {
 
 // A shownJobRow is what show prints of a job.
 type shownJobRow struct {
-	shownRow
+	operate.Shown
 	History []endedAttempt `json:"history"` // its attempts, the first one first
 }
 
@@ -43,7 +44,7 @@ type endedAttempt struct {
 }
 
 func (a *app) showJob(ctx context.Context, d *database, c *jobs.Client, id uuid.UUID, payload, asJSON bool) error {
-	r, err := d.show(ctx, c.Table(), id, payload)
+	r, err := d.Show(ctx, c.Table(), id, payload)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (a *app) showJob(ctx context.Context, d *database, c *jobs.Client, id uuid.
 	if err := a.printRow(r); err != nil {
 		return err
 	}
-	return a.printHistory(history, r.now)
+	return a.printHistory(history, r.Now)
 }
 
 func (a *app) printHistory(history []endedAttempt, now time.Time) error {

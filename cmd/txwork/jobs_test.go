@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -31,7 +32,7 @@ func (c *cli) greet(greetings ...jobs.Insert) []uuid.UUID {
 	ids := make([]uuid.UUID, len(greetings))
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(c.t, a.withDatabase(c.t.Context(), func(d *database) error {
-		return d.write(c.t.Context(), func(tx workqueue.Tx) error {
+		return d.Write(c.t.Context(), func(tx workqueue.Tx) error {
 			for i, g := range greetings {
 				g.Args = greeting{"secret"}
 				done, err := client.Enqueue(c.t.Context(), tx, g)
@@ -208,12 +209,13 @@ func TestSendPerKey(t *testing.T) {
 	c := newMigratedCLI(t)
 	first, second := c.behind("block")
 	c.fold()
-	waiting := decode[page](c.run("list", "outbox", "--status", "waiting", "--json").ok())
+	waiting := decode[operate.Page](c.run("list", "outbox", "--status", "waiting", "--json").ok())
 	if len(waiting.Rows) != 1 || waiting.Rows[0].ID != second || !waiting.Rows[0].Waiting ||
-		waiting.Rows[0].Status != rowStatus(workqueue.Ready) {
+		waiting.Rows[0].Status != operate.RowStatus(workqueue.Ready) {
 		t.Fatalf("waiting are %+v, want %s", waiting.Rows, second)
 	}
-	if ready := decode[page](c.run("list", "outbox", "--status", "ready", "--json").ok()); len(ready.Rows) != 1 ||
+	ready := decode[operate.Page](c.run("list", "outbox", "--status", "ready", "--json").ok())
+	if len(ready.Rows) != 1 ||
 		ready.Rows[0].ID != first || ready.Rows[0].Waiting {
 		t.Errorf("ready are %+v, want %s", ready.Rows, first)
 	}
@@ -278,7 +280,7 @@ func TestReapSweeps(t *testing.T) {
 	must(t, err)
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(t, a.withDatabase(t.Context(), func(d *database) error {
-		return d.write(t.Context(), func(tx workqueue.Tx) error {
+		return d.Write(t.Context(), func(tx workqueue.Tx) error {
 			messages := []inbox.Message{{Consumer: "c", Source: "s", MessageID: "1", Payload: []byte("x")},
 				{Consumer: "c", Source: "s", MessageID: "2", Payload: []byte("x")}}
 			_, err := box.ReceiveMany(t.Context(), tx, messages...)
@@ -347,7 +349,7 @@ func TestListKnowsEveryTable(t *testing.T) {
 	c.run("timers", "set", "k", "--topic", "t", "--in", "1h").ok()
 	c.run("schedules", "put", "s", "@daily", "--topic", "t").ok()
 	for table := range domains {
-		for status := range listings {
+		for status := range operate.Listings {
 			r := c.run("list", table, "--status", status).ok()
 			if strings.Contains(r.stdout, "KEY_") || strings.Contains(r.stdout, "WAITING") ||
 				strings.Contains(r.stdout, "RETRY") {

@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
-
-// listTimeout is how long a statement of a listing may take if no index bounds its work.
-const listTimeout = 10 * time.Second
 
 // maxBehind is the largest number of rows behind a key that are counted.
 const maxBehind = 1000
@@ -99,10 +96,10 @@ func textOrDash(text *string) string {
 func (a *app) withFacts(ctx context.Context, name, column, what string,
 	do func(survey.Reader, *survey.Facts) error) error {
 	return a.withTable(ctx, name, func(d *database, t *workqueue.Table) error {
-		r := survey.Reader{From: d.pool, Limit: listTimeout}
+		r := survey.Reader{From: d.Pool, Limit: operate.ReadLimit}
 		var all []survey.Facts
 		err := r.Read(ctx, func(tx pgx.Tx) (err error) {
-			all, err = survey.Tables(ctx, tx, d.schema, topRows)
+			all, err = survey.Tables(ctx, tx, d.Schema, topRows)
 			return err
 		})
 		if err != nil {

@@ -49,7 +49,7 @@ func newMetricsServeCommand(a *app) *cobra.Command {
 
 // serveMetrics serves until ctx ends.
 func (a *app) serveMetrics(ctx context.Context, d *database, listen string, o reaper.GaugeOptions) error {
-	e, err := exporter.New(d.pool, o)
+	e, err := exporter.New(d.Pool, o)
 	if err != nil {
 		return err
 	}

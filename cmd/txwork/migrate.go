@@ -52,7 +52,7 @@ var domainNames = func() string {
 func (a *app) withMigrator(ctx context.Context, o migrations.Options, do func(*migrations.Migrator) error) error {
 	return a.withAnySession(ctx, func(d *database) error {
 		o.Schema, o.Logger = a.schema, slog.New(waitTeller{a.logger().Handler(), a.stderr})
-		m, err := migrations.New(d.pool, o)
+		m, err := migrations.New(d.Pool, o)
 		if err != nil {
 			return conclude(err)
 		}

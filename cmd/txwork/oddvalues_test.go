@@ -19,6 +19,7 @@ import (
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/exporter"
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
@@ -244,7 +245,7 @@ func (c *cli) look() {
 		c.run(append(args, "--json")...).ok()
 	}
 	for _, table := range coreTables {
-		for status := range listings {
+		for status := range operate.Listings {
 			c.run("list", table, "--status", status, "--limit", "1000", "--json").ok()
 		}
 	}

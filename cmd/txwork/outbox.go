@@ -17,12 +17,12 @@ func newOutboxCommand(a *app) *cobra.Command {
 // withOutbox connects and makes sure that the outbox exists before any input is read.
 func (a *app) withOutbox(ctx context.Context, o outbox.Options, do func(*database, *outbox.Outbox) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		o.Schema, o.Telemetry.Logger = d.schema, a.logger()
+		o.Schema, o.Telemetry.Logger = d.Schema, a.logger()
 		box, err := outbox.Open(o)
 		if err != nil {
 			return usageError{err}
 		}
-		if err := box.Table().CheckVersion(ctx, d.pool); err != nil {
+		if err := box.Table().CheckVersion(ctx, d.Pool); err != nil {
 			return err
 		}
 		return do(d, box)

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -21,7 +21,7 @@ const purgeBatch = 1000
 type purgeOptions struct {
 	done, failed age
 	limit        int
-	filter       filter
+	filter       operate.Filter
 	asking
 }
 
@@ -33,14 +33,14 @@ func newPurgeCommand(a *app) *cobra.Command {
 	flags.Var(&o.done, "done-older-than", "delete rows done or cancelled longer ago than this")
 	flags.Var(&o.failed, "failed-older-than", "delete dead letters older than this")
 	flags.IntVar(&o.limit, "limit", 0, "delete at most this many of each kind (default: all)")
-	o.filter.addFlags(flags)
+	addFilterFlags(flags, &o.filter)
 	o.asking.addFlags(flags, purged{})
 	cmd.MarkFlagsOneRequired("done-older-than", "failed-older-than")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.limit < 0 || flags.Changed("limit") && o.limit == 0 {
 			return usagef("--limit is %d, it must be at least 1", o.limit)
 		}
-		if err := cmp.Or(o.asking.check(), o.filter.check()); err != nil {
+		if err := cmp.Or(o.asking.check(), refusedFlag(o.filter.Check())); err != nil {
 			return err
 		}
 		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
@@ -56,38 +56,39 @@ type purged struct {
 	Done   int    `json:"done"`    // rows that were done or cancelled
 	Failed int    `json:"failed"`  // dead letters
 	DryRun bool   `json:"dry_run"` // nothing was deleted: these would be
+
+	AtLeast bool `json:"at_least,omitempty"` // with --dry-run: there may be more, since it reads at most 20000 rows of each kind
 }
 
 func (p purged) rows() int { return p.Done + p.Failed }
 
-// ended are the rows that purge calls done: completed and cancelled ones.
-var ended = listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)",
-	order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, since: "completed_at"}
-
 // A purging deletes the rows that one of the two ages selects.
 type purging struct {
 	age
-	part  listing
+	rows  operate.Selection
 	purge func(*workqueue.Queue, context.Context, time.Duration, int) (int, error) // used if there is no filter
 	count func(*purged) *int
 }
 
 // purge counts, asks, and reports what it deleted, even if it fails later.
 func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions) error {
-	now, err := d.now(ctx)
+	now, err := d.Now(ctx)
 	if err != nil {
 		return explain(err)
 	}
+	of := func(l operate.Listing) operate.Selection {
+		return operate.Selection{Filter: o.filter, Limit: o.limit, Parts: []operate.Listing{l}}
+	}
 	parts := []purging{
-		{o.done, ended, (*workqueue.Queue).PurgeDone, func(p *purged) *int { return &p.Done }},
-		{o.failed, deadLetters, (*workqueue.Queue).PurgeFailed, func(p *purged) *int { return &p.Failed }},
+		{o.done, of(operate.Ended), (*workqueue.Queue).PurgeDone, func(p *purged) *int { return &p.Done }},
+		{o.failed, of(operate.DeadLetters), (*workqueue.Queue).PurgeFailed, func(p *purged) *int { return &p.Failed }},
 	}
 	found, p := purged{Table: t.Name(), DryRun: true}, purged{Table: t.Name()}
 	for i := range parts {
 		part := &parts[i]
-		if part.given {
-			part.part = part.part.before(now.Add(-part.Duration))
-			if *part.count(&found), err = d.count(ctx, t, o.filter, o.limit, part.part); err != nil {
+		if part.Given {
+			part.rows = part.rows.Before(now.Add(-part.Duration))
+			if err := d.countPart(ctx, t, part, &found, o.dryRun); err != nil {
 				return explain(err)
 			}
 		}
@@ -108,12 +109,25 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 	return explain(err)
 }
 
+// countPart counts the rows of a part: all of them before they are deleted, and only so many if nothing is deleted.
+func (d *database) countPart(
+	ctx context.Context, t *workqueue.Table, part *purging, found *purged, preview bool,
+) (err error) {
+	if !preview {
+		*part.count(found), err = d.count(ctx, t, part.rows)
+		return err
+	}
+	n, more, err := d.Preview(ctx, t, part.rows)
+	*part.count(found), found.AtLeast = n, found.AtLeast || more
+	return err
+}
+
 func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, parts []purging,
 	p *purged, total int) error {
 	progress := a.newTally("deleted", "rows", int64(total))
 	defer progress.end()
 	for _, part := range parts {
-		if !part.given {
+		if !part.Given {
 			continue
 		}
 		count := part.count(p)
@@ -131,7 +145,7 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 // run deletes the rows of one part, each batch in its own transaction, and reports every batch that is committed.
 func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, committed func(int)) error {
 	delete := func(some func(workqueue.Tx) (int, error)) (n int, err error) {
-		err = d.write(ctx, func(tx workqueue.Tx) error {
+		err = d.Write(ctx, func(tx workqueue.Tx) error {
 			n, err = some(tx)
 			return err
 		})
@@ -141,13 +155,15 @@ func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o pur
 		committed(n)
 		return n, nil
 	}
-	if !o.filter.given() {
+	if !o.filter.Given() {
 		return inBatches(o.limit, func(size int) (int, error) {
 			return delete(func(tx workqueue.Tx) (int, error) { return p.purge(t.In(tx), ctx, p.Duration, size) })
 		})
 	}
-	return d.each(ctx, t, o.filter, o.limit, []listing{p.part}, func(ids []uuid.UUID) (int, error) {
-		return delete(func(tx workqueue.Tx) (int, error) { return deleteRows(ctx, tx, t, p.part, ids) })
+	return d.Each(ctx, t, p.rows, func(ids []uuid.UUID) (int, error) {
+		return delete(func(tx workqueue.Tx) (int, error) {
+			return operate.DeleteRows(ctx, tx, t, p.rows.Parts[0], ids)
+		})
 	})
 }
 
@@ -166,36 +182,26 @@ func inBatches(limit int, purge func(size int) (int, error)) error {
 	return nil
 }
 
-// deleteRows deletes those of the given rows that still belong to a listing. It skips rows that other transactions have
-// locked.
-func deleteRows(ctx context.Context, tx workqueue.Tx, t *workqueue.Table, l listing, ids []uuid.UUID) (int, error) {
-	table := pgx.Identifier{t.Spec().Schema, t.Spec().Table}.Sanitize()
-	text := fmt.Sprintf(`DELETE FROM %[1]s AS t
-		WHERE t.ctid = ANY (ARRAY(SELECT r.ctid FROM %[1]s AS r WHERE r.id = ANY ($1::uuid[]) AND %[2]s FOR UPDATE SKIP LOCKED))`, table, l.where)
-	deleted, err := tx.Exec(ctx, text, ids)
-	return int(deleted), err
-}
-
 func (a *app) printPurged(p purged, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(p)
 	}
-	verb := "deleted from"
+	verb, least := "deleted from", ""
 	if p.DryRun {
 		verb = "would be deleted from"
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s %s: %d done, %d failed\n", verb, p.Table, p.Done, p.Failed)
+	if p.AtLeast {
+		least = "at least "
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s %s: %s%d done, %d failed\n", verb, p.Table, least, p.Done, p.Failed)
 	return err
 }
 
 // An age is a flag for a duration, which may also be given in days and weeks.
-type age struct {
-	given bool
-	time.Duration
-}
+type age operate.Age
 
 func (g *age) String() string {
-	if !g.given {
+	if !g.Given {
 		return ""
 	}
 	return g.Duration.String()
@@ -210,6 +216,6 @@ func (g *age) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	g.given, g.Duration = true, d
+	g.Given, g.Duration = true, d
 	return nil
 }

@@ -36,7 +36,7 @@ func newQueuesCommand(a *app) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return a.printJSON(queuesList{all, d.partial})
+				return a.printJSON(queuesList{all, d.Partial})
 			}
 			return a.printQueues(all)
 		})
@@ -115,7 +115,7 @@ func (a *app) changeQueue(
 ) error {
 	return a.withJobs(ctx, func(d *database, c *jobs.Client) error {
 		known := false
-		err := d.write(ctx, func(tx workqueue.Tx) (err error) {
+		err := d.Write(ctx, func(tx workqueue.Tx) (err error) {
 			if known, err = knowsQueue(ctx, c, tx, queue); err != nil {
 				return err
 			}

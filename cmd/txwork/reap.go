@@ -172,7 +172,7 @@ func (r *reaping) begin(ctx context.Context, limit int, purge bool) (on bool) {
 		return false
 	}
 	r.hidden = hidden
-	q := r.table.On(r.db.pool)
+	q := r.table.On(r.db.Pool)
 	if hidden {
 		r.try(ctx, "sweeping", errHidden)
 	} else {
@@ -224,7 +224,7 @@ func (r *reaping) pass(ctx context.Context) (on bool) {
 	if r.hidden {
 		return true // the error of the sweep says so
 	}
-	_, busy, err := r.table.On(r.db.pool).TryFold(ctx)
+	_, busy, err := r.table.On(r.db.Pool).TryFold(ctx)
 	r.done.FoldBusy = busy
 	return r.try(ctx, "folding", err)
 }
@@ -280,7 +280,7 @@ var errHidden = errors.New("row-level security hides rows from the role, and onl
 // hides asks whether the role sees a part of the rows only.
 func (d *database) hides(ctx context.Context, t *workqueue.Table) (hidden bool, err error) {
 	name := pgx.Identifier{t.Spec().Schema, t.Spec().Table}.Sanitize()
-	err = d.pool.QueryRow(ctx, "SELECT row_security_active($1::regclass)", name).Scan(&hidden)
+	err = d.Pool.QueryRow(ctx, "SELECT row_security_active($1::regclass)", name).Scan(&hidden)
 	return hidden, err
 }
 
@@ -312,7 +312,7 @@ func (r *reapedTable) skip(work string, rows []workqueue.Skipped) {
 // everything else.
 func (d *database) noteMaintained(ctx context.Context, t *workqueue.Table, problem string) error {
 	note := pgx.Identifier{t.Spec().Schema, "leader_note"}.Sanitize()
-	_, err := d.pool.Exec(ctx, "SELECT "+note+"($1, $2)", t.Name(), problem)
+	_, err := d.Pool.Exec(ctx, "SELECT "+note+"($1, $2)", t.Name(), problem)
 	var pg *pgconn.PgError
 	switch {
 	case !errors.As(err, &pg):
@@ -332,7 +332,7 @@ func (d *database) noteMaintained(ctx context.Context, t *workqueue.Table, probl
 func (r *reaping) reap(ctx context.Context, limit int) (int, error) {
 	var requeued, failed int
 	function := pgx.Identifier{r.table.Spec().Schema, r.table.Spec().Table + "_reap_expired"}.Sanitize()
-	err := r.db.write(ctx, func(tx workqueue.Tx) error {
+	err := r.db.Write(ctx, func(tx workqueue.Tx) error {
 		row := func(scan func(dest ...any) error) error { return scan(&requeued, &failed) }
 		return tx.Query(ctx, row, "SELECT requeued, failed FROM "+function+"($1)", limit)
 	})
@@ -344,7 +344,7 @@ func (r *reaping) reap(ctx context.Context, limit int) (int, error) {
 }
 
 func (r *reaping) reapEach(ctx context.Context, limit int, except []uuid.UUID) (int, []workqueue.Skipped, error) {
-	n, skipped, err := r.table.On(r.db.pool).ReapExpiredEach(ctx, limit, except)
+	n, skipped, err := r.table.On(r.db.Pool).ReapExpiredEach(ctx, limit, except)
 	r.done.Requeued, r.done.Failed = r.done.Requeued+n.Requeued, r.done.Failed+n.Failed
 	return n.Requeued + n.Failed, skipped, err
 }
@@ -354,7 +354,7 @@ func (r *reaping) reapEach(ctx context.Context, limit int, except []uuid.UUID) (
 func (r *reaping) purge(count *int, kind, other string) func(context.Context, int) (int, error) {
 	return func(ctx context.Context, limit int) (n int, err error) {
 		function := pgx.Identifier{r.table.Spec().Schema, r.table.Spec().Table + "_purge"}.Sanitize()
-		err = r.db.write(ctx, func(tx workqueue.Tx) error {
+		err = r.db.Write(ctx, func(tx workqueue.Tx) error {
 			row := func(scan func(dest ...any) error) error { return scan(&n) }
 			return tx.Query(ctx, row, fmt.Sprintf("SELECT %s FROM %s($1, %s => NULL)", kind, function, other), limit)
 		})
@@ -370,7 +370,7 @@ func (r *reaping) purgeEach(count *int, each func(*workqueue.Queue, context.Cont
 	[]uuid.UUID) (int, []workqueue.Skipped, error), age *time.Duration) func(context.Context, int,
 	[]uuid.UUID) (int, []workqueue.Skipped, error) {
 	return func(ctx context.Context, limit int, except []uuid.UUID) (int, []workqueue.Skipped, error) {
-		n, skipped, err := each(r.table.On(r.db.pool), ctx, *age, limit, except)
+		n, skipped, err := each(r.table.On(r.db.Pool), ctx, *age, limit, except)
 		*count += n
 		return n, skipped, err
 	}
@@ -387,7 +387,7 @@ func (d *database) retentions(ctx context.Context, t *workqueue.Table) (ages [2]
 		ORDER BY p.oid
 		LIMIT 1`, 2, 3)
 	var micros [2]*int64
-	err = d.pool.QueryRow(ctx, text, t.Spec().Schema, t.Spec().Table+"_purge").Scan(&micros[0], &micros[1])
+	err = d.Pool.QueryRow(ctx, text, t.Spec().Schema, t.Spec().Table+"_purge").Scan(&micros[0], &micros[1])
 	for i, m := range micros {
 		if m != nil {
 			age := time.Duration(*m) * time.Microsecond

@@ -135,7 +135,7 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	stopped, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	worker, err := outbox.NewRelay(r.db.pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})
+	worker, err := outbox.NewRelay(r.db.Pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (r *relay) handler(stop context.CancelCauseFunc) outbox.Handler {
 	c := &commander{
 		Exec: workerfile.Exec{Argv: workerfile.Shell(r.exec), KillAfter: killDelay,
 			ExitCodes: workerfile.DefaultExitCodes()},
-		children: &r.app.children, environ: inherited(os.Environ(), nil, r.db.pool.Config().ConnConfig),
+		children: &r.app.children, environ: inherited(os.Environ(), nil, r.db.Pool.Config().ConnConfig),
 		stdout: shared(r.app.stdout), said: passLines(stderr), logger: r.app.logger(),
 	}
 	return func(ctx context.Context, m *outbox.Delivery) error { return c.handle(ctx, messageTask(m)) }
@@ -220,7 +220,7 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 	empty := 0
 	for ctx.Err() == nil {
 		start := time.Now()
-		folded, err := r.outbox.Table().On(r.db.pool).Fold(ctx)
+		folded, err := r.outbox.Table().On(r.db.Pool).Fold(ctx)
 		if postgres.IsForbidden(err) { // it is left to others, which the worker has said
 			err = nil
 		}
@@ -266,7 +266,7 @@ func (r *relay) aside(ctx context.Context) (found bool, err error) {
 // depth counts the messages of the topics that this relay delivers.
 func (r *relay) depth(ctx context.Context) (workqueue.Stats, error) {
 	if len(r.topics) == 0 {
-		return r.outbox.Table().On(r.db.pool).Stats(ctx)
+		return r.outbox.Table().On(r.db.Pool).Stats(ctx)
 	}
 	return r.db.topicStats(ctx, r.topics)
 }

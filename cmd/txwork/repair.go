@@ -8,40 +8,26 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/workqueue"
 )
 
-// repairBatch is how many rows one call of a verb changes.
-const repairBatch = 1000
-
-// A verb is a function of the database by which an operator decides about rows.
+// A verb is one of the operators' verbs, and what is asked before it is done to rows that were not named.
 type verb struct {
-	function string // behind the table's name
-	done     string // what it did to the rows, such as "redriven"
-	question string // before it is done to rows that were not named
-	args     []any  // beside the ids
-
-	// settled are the states in which it leaves rows alone because they are as intended, for example because the
-	// command was repeated.
-	settled []string
+	operate.Verb
+	question string
 }
 
 var (
-	redriving  = verb{function: "redrive", done: "redriven", question: "Redrive %s?"}
-	cancelling = verb{function: "cancel", done: "cancelled", question: "Cancel %s?",
-		settled: []string{"in_progress", "cancelled"}}
-	runningNow = verb{function: "run_now", done: "made due", question: "Run %s now?",
-		settled: []string{"ready", "waiting"}}
-	rescheduling = verb{function: "reschedule", done: "rescheduled", question: "Reschedule %s?",
-		settled: unbegunStates}
-	discarding = verb{function: "discard", done: "discarded", question: "Discard %s?", settled: []string{"cancelled"}}
-	deleting   = verb{function: "delete", done: "deleted", question: "Delete %s for good?"}
-	// only of rows that are named, so without a question
-	unblocking = verb{function: "unblock", done: "unblocked", settled: []string{"failed"}}
+	redriving    = verb{operate.Redrive, "Redrive %s?"}
+	cancelling   = verb{operate.Cancel, "Cancel %s?"}
+	runningNow   = verb{operate.RunNow, "Run %s now?"}
+	rescheduling = verb{operate.Reschedule, "Reschedule %s?"}
+	discarding   = verb{operate.Discard, "Discard %s?"}
+	deleting     = verb{operate.Delete, "Delete %s for good?"}
+	unblocking   = verb{operate.Unblock, ""} // only of rows that are named
 )
 
 func newRedriveCommand(a *app) *cobra.Command {
@@ -70,14 +56,16 @@ func newCancelCommand(a *app) *cobra.Command {
 // cancel adds the flags of a cancel to a command, and returns the function that cancels rows of a table.
 func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts []string) error {
 	return a.decider(cmd, cancelling,
-		allFlag{flag: "all-live", usage: "all rows that have not ended", states: liveStates}, reasonFlag(cmd, reason))
+		allFlag{flag: "all-live", usage: "all rows that have not ended", states: operate.LiveStates},
+		reasonFlag(cmd, reason))
 }
 
 func newRunNowCommand(a *app) *cobra.Command {
 	cmd := newCommand("run-now TABLE (ID... | --all-scheduled | FILTER...)", "Make scheduled rows due now",
 		cobra.MinimumNArgs(1))
 	return ofTable(cmd, a.decider(cmd, runningNow,
-		allFlag{flag: "all-scheduled", usage: "all rows that are due later", parts: []listing{listings["scheduled"]}},
+		allFlag{flag: "all-scheduled", usage: "all rows that are due later",
+			parts: []operate.Listing{operate.Listings["scheduled"]}},
 		func(*database) ([]any, error) { return nil, nil }))
 }
 
@@ -92,12 +80,12 @@ func newRescheduleCommand(a *app) *cobra.Command {
 	cmd.MarkFlagsOneRequired("at", "in")
 	cmd.MarkFlagsMutuallyExclusive("at", "in")
 	return ofTable(cmd, a.decider(cmd, rescheduling,
-		allFlag{flag: "all-ready", usage: "all rows that are to begin, or to begin again", states: unbegunStates},
+		allFlag{flag: "all-ready", usage: "all rows that are to begin, or to begin again", states: operate.UnbegunStates},
 		func(d *database) ([]any, error) {
-			if !in.given {
+			if !in.Given {
 				return []any{at.Time}, nil
 			}
-			now, err := d.now(cmd.Context())
+			now, err := d.Now(cmd.Context())
 			return []any{now.Add(in.Duration)}, err
 		}))
 }
@@ -112,7 +100,7 @@ func newDeleteCommand(a *app) *cobra.Command {
 	cmd := newCommand("delete TABLE (ID... | --all-ended | FILTER...)", "Delete rows that have ended, for good",
 		cobra.MinimumNArgs(1))
 	return ofTable(cmd, a.decider(cmd, deleting,
-		allFlag{flag: "all-ended", usage: "all rows that have ended", states: endedStates},
+		allFlag{flag: "all-ended", usage: "all rows that have ended", states: operate.EndedStates},
 		func(*database) ([]any, error) { return nil, nil }))
 }
 
@@ -127,19 +115,12 @@ func note(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 // An allFlag is the flag that selects all rows about which a verb can decide.
 type allFlag struct {
 	flag, usage string
-	parts       []listing
+	parts       []operate.Listing
 	states      []string // the flag --status selects some of these, and then there are no parts
 }
 
 var allFailed = allFlag{flag: "all-failed", usage: "all rows that have failed, oldest first",
-	parts: []listing{deadLetters}}
-
-// The states of rows that can be rescheduled, cancelled and deleted. Expired rows count as in progress.
-var (
-	unbegunStates = []string{"ready", "scheduled", "waiting"}
-	liveStates    = append(slices.Clone(unbegunStates), "in_progress")
-	endedStates   = []string{"done", "failed", "cancelled"}
-)
+	parts: []operate.Listing{operate.DeadLetters}}
 
 // statusValues are the values of --status: the states, and expired.
 func statusValues(states []string) []string {
@@ -152,7 +133,7 @@ func statusValues(states []string) []string {
 // decider adds the flags that select rows to a command, and returns the function that decides about rows of a table.
 func (a *app) decider(cmd *cobra.Command, v verb, whole allFlag, args func(*database) ([]any, error)) func(table string,
 	texts []string) error {
-	s, states := selection{parts: whole.parts}, whole.states
+	s, states := selection{Selection: operate.Selection{Parts: whole.parts}}, whole.states
 	flags, values := cmd.Flags(), statusValues(whole.states)
 	flags.BoolVar(&s.all, whole.flag, false, whole.usage)
 	if len(states) > 0 {
@@ -171,12 +152,12 @@ func (a *app) decider(cmd *cobra.Command, v verb, whole allFlag, args func(*data
 		}
 		for _, state := range states {
 			if !slices.Contains(values, state) {
-				return usagef("--status %q cannot be %s, want one of %s", state, v.done, strings.Join(values, ", "))
+				return usagef("--status %q cannot be %s, want one of %s", state, v.Done, strings.Join(values, ", "))
 			}
-			s.parts = append(s.parts, listings[state])
+			s.Parts = append(s.Parts, operate.Listings[state])
 		}
 		return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
-			if v.args, err = args(d); err != nil {
+			if v.Args, err = args(d); err != nil {
 				return err
 			}
 			r := repair{db: d, table: t, verb: v}
@@ -188,49 +169,6 @@ func (a *app) decider(cmd *cobra.Command, v verb, whole allFlag, args func(*data
 			return r.report(err, s.json)
 		})
 	}
-}
-
-// A decision is what became of a row that was named.
-type decision struct {
-	id      uuid.UUID
-	changed bool
-	result  string // its state
-	why     string // why it was not changed
-}
-
-// decide calls the verb's function in a transaction of its own.
-func (d *database) decide(ctx context.Context, t *workqueue.Table, v verb, ids []uuid.UUID) (all []decision,
-	err error) {
-	spec := t.Spec()
-	query := "SELECT id, changed, result, coalesce(why, '') FROM " +
-		pgx.Identifier{spec.Schema, spec.Table + "_" + v.function}.Sanitize() + "($1::uuid[]"
-	for i := range v.args {
-		query += fmt.Sprintf(", $%d", i+2)
-	}
-	err = d.write(ctx, func(tx workqueue.Tx) error {
-		return tx.Query(ctx, func(scan func(...any) error) error {
-			var one decision
-			err := scan(&one.id, &one.changed, &one.result, &one.why)
-			all = append(all, one)
-			return err
-		}, query+")", append([]any{ids}, v.args...)...)
-	})
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23505" { // unique_violation
-		err = fmt.Errorf("another row of %s took the unique value of one of these rows meanwhile, so none was %s: "+
-			"repeat the command: %w", t.Name(), v.done, err)
-	}
-	return all, err
-}
-
-// changedOf counts the rows that were changed.
-func changedOf(all []decision) (n int) {
-	for _, one := range all {
-		if one.changed {
-			n++
-		}
-	}
-	return n
 }
 
 // A repair changes rows that an operator names.
@@ -251,17 +189,17 @@ type unchangedRow struct {
 }
 
 func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
-	for batch := range slices.Chunk(ids, repairBatch) {
-		all, err := r.db.decide(ctx, r.table, r.verb, batch)
+	for batch := range slices.Chunk(ids, operate.Batch) {
+		all, err := r.db.Decide(ctx, r.table, r.Verb, batch)
 		if err != nil {
 			return err
 		}
 		for _, one := range all {
 			switch {
-			case one.changed:
+			case one.Changed:
 				r.changed++
-			case !slices.Contains(r.settled, one.result):
-				r.unchanged = append(r.unchanged, unchangedRow{one.id, one.why})
+			case !r.Settled(one.Result):
+				r.unchanged = append(r.unchanged, unchangedRow{one.ID, one.Why})
 			}
 		}
 	}
@@ -271,8 +209,8 @@ func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 // report prints what was done, even if there is an error.
 func (r *repair) report(err error, asJSON bool) error {
 	a := r.db.app
-	if errors.As(err, new(usageError)) {
-		return err // nothing was started
+	if errors.As(err, new(operate.Refusal)) {
+		return explain(err) // nothing was started
 	}
 	if printErr := r.print(a, asJSON); err == nil {
 		err = printErr
@@ -281,7 +219,7 @@ func (r *repair) report(err error, asJSON bool) error {
 		return explain(err)
 	}
 	if n := len(r.unchanged); n > 0 {
-		return fmt.Errorf("%s of %s could not be %s", plural(n, "row"), r.table.Name(), r.done)
+		return fmt.Errorf("%s of %s could not be %s", plural(n, "row"), r.table.Name(), r.Done)
 	}
 	return nil
 }
@@ -302,11 +240,11 @@ func (r *repair) print(a *app, asJSON bool) error {
 		return a.printJSON(repairedRows{r.table.Name(), r.selecting, r.changed, r.unchanged})
 	}
 	for _, u := range r.unchanged {
-		fmt.Fprintf(a.stderr, "txwork: %s was not %s: %s\n", u.ID, r.done, u.Reason)
+		fmt.Fprintf(a.stderr, "txwork: %s was not %s: %s\n", u.ID, r.Done, u.Reason)
 	}
-	text := fmt.Sprintf("%s of %s %s\n", plural(r.changed, "row"), r.table.Name(), r.done)
+	text := fmt.Sprintf("%s of %s %s\n", plural(r.changed, "row"), r.table.Name(), r.Done)
 	if s := r.selecting; s != nil {
-		text = s.text(r.table.Name(), r.done, r.changed)
+		text = s.text(r.table.Name(), r.Done, r.changed)
 	}
 	_, err := fmt.Fprint(a.stdout, text)
 	return err

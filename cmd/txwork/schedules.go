@@ -100,7 +100,7 @@ func (o *putOptions) check(expr string) (err error) {
 func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules, asJSON bool,
 	put timers.Schedule) error {
 	var made timers.ScheduleInfo
-	err := d.write(ctx, func(tx workqueue.Tx) error {
+	err := d.Write(ctx, func(tx workqueue.Tx) error {
 		err := s.Put(ctx, tx, put)
 		if err == nil {
 			made, err = s.Get(ctx, tx, put.Name)
@@ -225,7 +225,7 @@ func newSchedulesListCommand(a *app) *cobra.Command {
 			}
 		}
 		return a.withSchedules(cmd.Context(), *of, func(d *database, sets []scheduleSet) error {
-			p := schedulesPage{Schedules: []shownSchedule{}, Partial: d.partial}
+			p := schedulesPage{Schedules: []shownSchedule{}, Partial: d.Partial}
 			err := d.readTx(cmd.Context(), func(tx workqueue.Tx, _ time.Time) error {
 				list, more, err := listAll(cmd.Context(), tx, sets, f, states, f.Limit)
 				if p.Schedules = append(p.Schedules, list...); more {

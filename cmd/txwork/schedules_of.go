@@ -66,7 +66,7 @@ func newScheduleSet[I any](of string, s scheduleTable[I], show func(I) shownSche
 }
 
 func (d *database) timerSchedules() (scheduleSet, error) {
-	t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
+	t, err := timers.Open(timers.Options{Schema: d.Schema, Telemetry: d.app.telemetry()})
 	if err != nil {
 		return scheduleSet{}, usageError{err}
 	}
@@ -81,7 +81,7 @@ func (d *database) timerSchedules() (scheduleSet, error) {
 
 // jobSchedules needs no kinds: all that a schedule's jobs are enqueued with is stored with it.
 func (d *database) jobSchedules() (scheduleSet, error) {
-	c, err := jobs.Open(jobs.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
+	c, err := jobs.Open(jobs.Options{Schema: d.Schema, Telemetry: d.app.telemetry()})
 	if err != nil {
 		return scheduleSet{}, usageError{err}
 	}
@@ -131,7 +131,7 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 				continue
 			}
 			for _, table := range s.tables {
-				if err := table.CheckVersion(ctx, d.pool); err != nil {
+				if err := table.CheckVersion(ctx, d.Pool); err != nil {
 					return err
 				}
 			}
@@ -145,7 +145,7 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 func (a *app) changeSchedule(ctx context.Context, of, name string,
 	do func(workqueue.Tx, scheduleSet) error) error {
 	return a.withSchedules(ctx, of, func(d *database, sets []scheduleSet) error {
-		return d.write(ctx, func(tx workqueue.Tx) error {
+		return d.Write(ctx, func(tx workqueue.Tx) error {
 			var found []scheduleSet
 			var missing error
 			for _, s := range sets {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -25,7 +26,7 @@ func (c *cli) deadLetters(n int, topic, cause string) []uuid.UUID {
 // Lists and changes find rows by the same filters, even in tables larger than what one statement may read.
 func TestFiltersOfListsAndRepairs(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.deadLetters(scanBatch+10, "noise", "refused")
+	c.deadLetters(operate.ScanBatch+10, "noise", "refused")
 	want := c.deadLetters(3, "paid", "connection refused by card-7")
 	c.deadLetters(2, "paid", "no such card")
 	old := c.deadLetters(1, "paid", "refused long ago")
@@ -126,13 +127,13 @@ func TestPurgeWithAFilter(t *testing.T) {
 // After Ctrl-C between two batches, the command reports what it has done.
 func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.deadLetters(3*repairBatch, "a", "no")
+	c.deadLetters(3*operate.Batch, "a", "no")
 	// The second batch waits for a row that another transaction has locked.
 	holder, err := c.db.Pool.Begin(t.Context())
 	must(t, err)
 	defer holder.Rollback(t.Context())
 	_, err = holder.Exec(t.Context(), "SELECT FROM "+c.db.Schema+".outbox WHERE id = (SELECT id FROM "+c.db.Schema+
-		".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", repairBatch+5)
+		".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", operate.Batch+5)
 	must(t, err)
 	r := c.interrupted(holder, "redrive", "outbox", "--all-failed", "--yes").exits(exitInterrupted)
 	r.prints("1000 of 3000 rows of " + c.db.Schema + ".outbox redriven").says("interrupted")
@@ -167,5 +168,31 @@ func TestAnInterruptedPurgeCountsWhatIsCommitted(t *testing.T) {
 	r.prints(fmt.Sprintf("%d failed", 2*purgeBatch-left))
 	if left != purgeBatch {
 		t.Errorf("%d rows are left, want one batch", left)
+	}
+}
+
+// A list that has searched many rows in vain ends, and says where, and that it can go on.
+func TestAListSaysHowFarItSearched(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.deadLetters(1, "rare", "no")
+	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '2 days', completed_at = now() - interval '2 days'")
+	c.exec(`INSERT INTO {schema}.outbox (topic, payload, status, attempts, completed_at, failed_at)
+		SELECT 'noise', '', 3, 1, now(), now() FROM generate_series(1, $1)`, operate.MaxSearched)
+	list := []string{"list", "outbox", "--status", "failed", "--topic", "rare"}
+	r := c.run(list...).ok().says("20000 rows searched, to ", " goes on")
+	if strings.Contains(r.stdout, "rare") {
+		t.Errorf("a row is found beyond what is searched: %s", r.stdout)
+	}
+	p := decode[operate.Page](c.run(append(list, "--json")...).ok())
+	if p.Searched != operate.MaxSearched || p.SearchedTo == nil || p.Next == "" || len(p.Rows) > 0 {
+		t.Errorf("the page is %+v", p)
+	}
+	c.run(append(list, "--after", p.Next)...).ok().prints("rare")
+
+	purge := []string{"purge", "outbox", "--failed-older-than", "0s", "--dry-run"}
+	c.run(purge...).ok().prints(".outbox: at least 0 done, 20000 failed")
+	c.run(append(purge, "--limit", "7")...).ok().prints(".outbox: 0 done, 7 failed")
+	if p := decode[purged](c.run(append(purge, "--topic", "rare", "--json")...).ok()); p.Failed != 1 || !p.AtLeast {
+		t.Errorf("dead letters of the topic are %+v", p)
 	}
 }

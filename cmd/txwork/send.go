@@ -92,7 +92,7 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	}
 	defer input.Close()
 	return a.withOutbox(ctx, o.outbox(), func(d *database, box *outbox.Outbox) error {
-		s := &sender{sendOptions: o, pool: d.pool, outbox: box, stderr: a.stderr, progress: a.newProgress(size)}
+		s := &sender{sendOptions: o, pool: d.Pool, outbox: box, stderr: a.stderr, progress: a.newProgress(size)}
 		err := s.sumUp(ctx, readLines(ctx, input, o.maxPayload))
 		if printErr := a.printSummary(o, s.sum); err == nil {
 			err = printErr

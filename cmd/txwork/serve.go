@@ -15,7 +15,7 @@ const takeOverInterval = 5 * time.Second
 // service runs a command's workers as an application does: on one runtime, stopped in order. It does not run the
 // reaper, which would need to know the application's retention; see takeOver.
 func (d *database) service(parts ...service.Part) (*service.Service, error) {
-	return service.New(d.pool, service.Options{MaintainedElsewhere: true, HandlersWithoutPool: true,
+	return service.New(d.Pool, service.Options{MaintainedElsewhere: true, HandlersWithoutPool: true,
 		Logger: d.app.logger()}, parts...)
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/postgres"
@@ -65,7 +64,7 @@ func (d *database) stats(ctx context.Context, names []string) ([]tableStats, err
 	}
 	all := make([]tableStats, len(tables))
 	for i, t := range tables {
-		s, err := t.On(d.pool).Stats(ctx)
+		s, err := t.On(d.Pool).Stats(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -105,9 +104,9 @@ func (d *database) topicStats(ctx context.Context, topics []string) (s workqueue
 		       (SELECT count(*) FROM %[1]s AS f WHERE f.failed_at IS NOT NULL AND f.cancelled_at IS NULL
 		          AND f.topic = ANY ($1::text[]))
 		FROM %[1]s AS r
-		WHERE r.completed_at IS NULL AND NOT r.waiting AND r.topic = ANY ($1::text[])`, pgx.Identifier{d.schema, "outbox"}.Sanitize())
-	err = d.read(ctx, func(tx *sqlx.Tx) error {
-		return tx.QueryRowxContext(ctx, query, topics).Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Waiting,
+		WHERE r.completed_at IS NULL AND NOT r.waiting AND r.topic = ANY ($1::text[])`, pgx.Identifier{d.Schema, "outbox"}.Sanitize())
+	err = d.Read(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, query, topics).Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Waiting,
 			&s.Failed)
 	})
 	return s, err

@@ -192,7 +192,7 @@ func newSubscriptionsAddCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name, s.From = args[0], from.start
 		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
-			err := d.write(cmd.Context(), func(tx workqueue.Tx) error { return box.Subscribe(cmd.Context(), tx, s) })
+			err := d.Write(cmd.Context(), func(tx workqueue.Tx) error { return box.Subscribe(cmd.Context(), tx, s) })
 			if err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ func newSubscriptionPauseCommand(a *app, verb, short, done string,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
 			var changed bool
-			err := d.write(cmd.Context(), func(tx workqueue.Tx) (err error) {
+			err := d.Write(cmd.Context(), func(tx workqueue.Tx) (err error) {
 				changed, err = change(box, cmd.Context(), tx, args[0])
 				return err
 			})
@@ -312,7 +312,7 @@ var errDryRun = errors.New("dry run")
 
 // rehearse does something in a transaction that is rolled back.
 func (d *database) rehearse(ctx context.Context, do func(workqueue.Tx) error) error {
-	err := d.write(ctx, func(tx workqueue.Tx) error {
+	err := d.Write(ctx, func(tx workqueue.Tx) error {
 		if err := do(tx); err != nil {
 			return err
 		}
@@ -351,7 +351,7 @@ func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
 			if err := a.confirm(ctx, k, question); err != nil {
 				return err
 			}
-			if err := d.write(ctx, run); err != nil {
+			if err := d.Write(ctx, run); err != nil {
 				return err
 			}
 		}
@@ -413,7 +413,7 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 		if err := a.confirm(ctx, k, question); err != nil {
 			return err
 		}
-		if err := d.write(ctx, run); err != nil {
+		if err := d.Write(ctx, run); err != nil {
 			return err
 		}
 	}

@@ -21,12 +21,12 @@ func newTimersCommand(a *app) *cobra.Command {
 // withTimers connects and makes sure that the tables of timers exist.
 func (a *app) withTimers(ctx context.Context, do func(*database, *timers.Timers) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: a.telemetry()})
+		t, err := timers.Open(timers.Options{Schema: d.Schema, Telemetry: a.telemetry()})
 		if err != nil {
 			return usageError{err}
 		}
 		for _, table := range t.Tables() {
-			if err := table.CheckVersion(ctx, d.pool); err != nil {
+			if err := table.CheckVersion(ctx, d.Pool); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func newTimersSetCommand(a *app) *cobra.Command {
 func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o setOptions, payload []byte) error {
 	var set timers.Info
 	var now time.Time
-	err := d.write(ctx, func(tx workqueue.Tx) error {
+	err := d.Write(ctx, func(tx workqueue.Tx) error {
 		_, err := t.Set(ctx, tx, timers.Timer{Key: o.key, Topic: o.topic, ScheduledAt: o.at.Time,
 			Delay:   o.after.Duration,
 			Payload: payload, MaxAttempts: o.maxAttempts})
@@ -173,7 +173,7 @@ type unchangedTimer struct {
 func (a *app) cancelTimers(ctx context.Context, d *database, t *timers.Timers, keys []string, asJSON bool) error {
 	var cancelled []string
 	unchanged := []unchangedTimer{}
-	err := d.write(ctx, func(tx workqueue.Tx) (err error) {
+	err := d.Write(ctx, func(tx workqueue.Tx) (err error) {
 		if cancelled, err = t.Cancel(ctx, tx, keys...); err != nil {
 			return err
 		}

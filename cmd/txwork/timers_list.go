@@ -50,7 +50,7 @@ type timersPage struct {
 }
 
 func (a *app) listTimers(ctx context.Context, d *database, t *timers.Timers, o timersListOptions) error {
-	p := timersPage{Timers: []shownTimer{}, Partial: d.partial}
+	p := timersPage{Timers: []shownTimer{}, Partial: d.Partial}
 	var now time.Time
 	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
 		now = at

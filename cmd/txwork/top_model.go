@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -38,10 +39,10 @@ type topModel struct {
 type topPage struct {
 	title  string
 	table  string
-	filter filter
+	filter operate.Filter
 	state  string
 	after  []string // the positions at which the pages so far begin; this page begins at the last
-	page   *page
+	page   *operate.Page
 }
 
 // A topAsking is a question, and the command that y runs.
@@ -233,12 +234,12 @@ func (m *topModel) queue() (topQueue, bool) {
 }
 
 // selected returns the table and the filter of the line under the cursor.
-func (m *topModel) selected() (table string, f filter, state string, ok bool) {
+func (m *topModel) selected() (table string, f operate.Filter, state string, ok bool) {
 	if q, found := m.queue(); found {
 		return q.Table, filterBy(q.By, q.Name), "ready", true
 	}
 	if m.frame == nil || m.rows != nil {
-		return "", filter{}, "", false
+		return "", operate.Filter{}, "", false
 	}
 	if s, found := m.topic(); found {
 		return s.Table, s.filter(), "waiting", true
@@ -246,27 +247,27 @@ func (m *topModel) selected() (table string, f filter, state string, ok bool) {
 	for _, e := range m.frame.Errors {
 		if e.key() == m.cursor {
 			f, state := filterBy(e.By, e.Name), "failed"
-			f.text = literalPart(e.Error)
+			f.Error = literalPart(e.Error)
 			if e.Failed == 0 {
 				state = "ready"
 			}
 			return e.Table, f, state, true
 		}
 	}
-	return "", filter{}, "", false
+	return "", operate.Filter{}, "", false
 }
 
 // filterBy returns the filter for one value of a column.
-func filterBy(column, name string) (f filter) {
+func filterBy(column, name string) (f operate.Filter) {
 	switch column {
 	case "kind":
-		f.kind = name
+		f.Kind = name
 	case "queue":
-		f.queue = name
+		f.Queue = name
 	case "topic":
-		f.topic = name
+		f.Topic = name
 	case "consumer":
-		f.consumer = name
+		f.Consumer = name
 	}
 	return f
 }
@@ -300,9 +301,9 @@ func (m *topModel) load(p topPage) topCommand {
 		if err != nil {
 			return failed(err)
 		}
-		o := listOptions{status: p.state, limit: limit, filter: p.filter}
+		o := operate.ListOptions{State: p.state, Limit: limit, Filter: p.filter}
 		if len(p.after) > 0 {
-			o.after = p.after[len(p.after)-1]
+			o.After = p.after[len(p.after)-1]
 		}
 		if p.page, err = db.list(ctx, t, o); err != nil {
 			return failed(err)
@@ -364,7 +365,7 @@ func (d *database) rowLines(ctx context.Context, table string, id uuid.UUID) ([]
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.show(ctx, t, id, false)
+	r, err := d.Show(ctx, t, id, false)
 	if err != nil {
 		return nil, err
 	}
@@ -392,9 +393,9 @@ func (m *topModel) pause() topCommand {
 	db := m.db
 	m.asking = &topAsking{fmt.Sprintf("%s queue %s?", verb, named(q.Name)), func(ctx context.Context,
 		_ func(string)) topChange {
-		c, err := jobs.Open(jobs.Options{Schema: db.schema, Telemetry: db.app.telemetry()})
+		c, err := jobs.Open(jobs.Options{Schema: db.Schema, Telemetry: db.app.telemetry()})
 		if err == nil {
-			err = db.write(ctx, func(tx workqueue.Tx) error { return change(c, ctx, tx, q.Name) })
+			err = db.Write(ctx, func(tx workqueue.Tx) error { return change(c, ctx, tx, q.Name) })
 		}
 		if err != nil {
 			return failed(err)
@@ -423,31 +424,31 @@ func (m *topModel) redrive() topCommand {
 			return say("%s has no dead letters there", table)
 		}
 		question := fmt.Sprintf("Redrive %s of %s?", plural(r.found, "dead letter"),
-			f.about(table))
+			aboutOf(f, table))
 		return func(m *topModel) { m.asking = &topAsking{question, r.redrive} }
 	}
 }
 
 // foundLetters are the dead letters that were counted. Those that come later are not included.
 type foundLetters struct {
-	db     *database
-	table  *workqueue.Table
-	filter filter
-	part   listing
-	found  int
+	db    *database
+	table *workqueue.Table
+	rows  operate.Selection
+	found int
 }
 
-func (d *database) findLetters(ctx context.Context, table string, f filter) (r foundLetters, err error) {
+func (d *database) findLetters(ctx context.Context, table string, f operate.Filter) (r foundLetters, err error) {
 	t, err := d.table(ctx, table)
 	if err != nil {
 		return r, err
 	}
-	now, err := d.now(ctx)
+	now, err := d.Now(ctx)
 	if err != nil {
 		return r, err
 	}
-	r = foundLetters{db: d, table: t, filter: f, part: deadLetters.before(now)}
-	r.found, err = d.count(ctx, t, f, 0, r.part)
+	s := operate.Selection{Filter: f, Parts: []operate.Listing{operate.DeadLetters}}
+	r = foundLetters{db: d, table: t, rows: s.Before(now)}
+	r.found, err = d.count(ctx, t, r.rows)
 	return r, err
 }
 
@@ -455,9 +456,9 @@ func (d *database) findLetters(ctx context.Context, table string, f filter) (r f
 func (r foundLetters) redrive(ctx context.Context, tell func(string)) topChange {
 	changed := 0
 	sofar := func() string { return fmt.Sprintf("%d of %s redriven", changed, plural(r.found, "row")) }
-	err := r.db.each(ctx, r.table, r.filter, 0, []listing{r.part}, func(ids []uuid.UUID) (int, error) {
-		all, err := r.db.decide(ctx, r.table, redriving, ids)
-		n := changedOf(all)
+	err := r.db.Each(ctx, r.table, r.rows, func(ids []uuid.UUID) (int, error) {
+		all, err := r.db.Decide(ctx, r.table, redriving.Verb, ids)
+		n := operate.Changed(all)
 		changed += n
 		tell(sofar())
 		return n, err
@@ -480,12 +481,12 @@ func (m *topModel) redriveRow() topCommand {
 		if err != nil {
 			return failed(err)
 		}
-		all, err := db.decide(ctx, t, redriving, []uuid.UUID{id})
+		all, err := db.Decide(ctx, t, redriving.Verb, []uuid.UUID{id})
 		if err != nil {
 			return failed(err)
 		}
-		if !all[0].changed {
-			return say("%s was not redriven: %s", id, all[0].why)
+		if !all[0].Changed {
+			return say("%s was not redriven: %s", id, all[0].Why)
 		}
 		change := reload(ctx, tell)
 		return func(m *topModel) {
@@ -556,36 +557,40 @@ func (m *topModel) body(width int) (head, body []styledLine) {
 // lines returns the page as a table under its title.
 func (p *topPage) lines(width int) []styledLine {
 	t := topTable{none: "no row is " + strings.ReplaceAll(p.state, "_", " ")}
-	t.title = p.filter.about(p.table) + "  " + strings.ToUpper(strings.ReplaceAll(p.state, "_",
+	t.title = aboutOf(p.filter, p.table) + "  " + strings.ToUpper(strings.ReplaceAll(p.state, "_",
 		" "))
-	if p.filter.text != "" {
-		t.title += "  error: " + harmless(p.filter.text)
+	if p.filter.Error != "" {
+		t.title += "  error: " + harmless(p.filter.Error)
 	}
-	l := listings[p.state]
-	t.columns = []topColumn{{head: "ID", left: true}, {head: l.when, left: true}, {head: "TRY"}}
-	if l.runs {
+	if p.page.Searched > 0 {
+		t.title += "  " + searched(p.page)
+		t.none = "none of these: n goes on"
+	}
+	l, columns := operate.Listings[p.state], listed(p.page.Domain, p.page.Columns)
+	t.columns = []topColumn{{head: "ID", left: true}, {head: l.When, left: true}, {head: "TRY"}}
+	if l.Runs {
 		t.columns = append(t.columns, topColumn{head: "RUNNING SINCE", left: true})
 	}
-	for _, c := range p.page.columns {
+	for _, c := range columns {
 		t.columns = append(t.columns, topColumn{head: strings.ToUpper(named(c.Name)), left: true, grows: true,
 			beside: c.Name != "topic" && c.Name != "kind" && c.Name != "key"})
 	}
 	t.columns = append(t.columns, topColumn{head: "LAST ERROR", left: true, grows: true, prose: true})
 	for _, r := range p.page.Rows {
 		when := "-"
-		if at := l.time(&r.row); at != nil {
-			when = relative(at.Sub(p.page.now))
+		if at := l.Time(&r.Row); at != nil {
+			when = relative(at.Sub(p.page.Now))
 		}
 		cells := []string{r.ID.String(), when, fmt.Sprintf("%d/%d", r.Attempts, r.MaxAttempts)}
-		if l.runs {
+		if l.Runs {
 			since := "-"
 			if r.RunningFrom != nil {
-				since = relative(r.RunningFrom.Sub(p.page.now))
+				since = relative(r.RunningFrom.Sub(p.page.Now))
 			}
 			cells = append(cells, since)
 		}
-		cells = append(cells, r.cells(p.page.columns)...)
-		t.rows = append(t.rows, topRow{cells: append(cells, lastError(r.row)), item: r.ID.String()})
+		cells = append(cells, cellsOf(&r.Row, columns)...)
+		t.rows = append(t.rows, topRow{cells: append(cells, lastError(&r.Row)), item: r.ID.String()})
 	}
 	return t.lines(width)
 }

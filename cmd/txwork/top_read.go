@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -84,15 +85,15 @@ type topWhole struct {
 
 // A topLease is a claim that holds rows: one call of a worker's.
 type topLease struct {
-	Table   string  `json:"table"`
-	Owner   string  `json:"owner_token"`             // owner token of one claim
-	Process *holder `json:"process,omitempty"`       // its process, if that says that it runs
-	About   string  `json:"about"`                   // topic or kind of one of its rows
-	Rows    int64   `json:"rows"`                    // rows that it holds
-	Expired int64   `json:"expired"`                 // of those, with an expired lease
-	Longest float64 `json:"longest_running_seconds"` // how long one of them has been in progress; 0 until its lease has been renewed
-	AtLeast bool    `json:"at_least"`                // it may hold more rows
-	Ends    float64 `json:"ends_in_seconds"`         // when the first of its leases ends; negative once it has expired
+	Table   string          `json:"table"`
+	Owner   string          `json:"owner_token"`             // owner token of one claim
+	Process *operate.Holder `json:"process,omitempty"`       // its process, if that says that it runs
+	About   string          `json:"about"`                   // topic or kind of one of its rows
+	Rows    int64           `json:"rows"`                    // rows that it holds
+	Expired int64           `json:"expired"`                 // of those, with an expired lease
+	Longest float64         `json:"longest_running_seconds"` // how long one of them has been in progress; 0 until its lease has been renewed
+	AtLeast bool            `json:"at_least"`                // it may hold more rows
+	Ends    float64         `json:"ends_in_seconds"`         // when the first of its leases ends; negative once it has expired
 }
 
 // A topSession is the sessions of one program, role and machine.
@@ -160,7 +161,7 @@ type topReader struct {
 // read makes a frame. Parts that cannot be read are listed as skipped. An error means that nothing could be read.
 func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 	begun := time.Now()
-	reader := survey.Reader{From: r.db.pool, Limit: r.limit}
+	reader := survey.Reader{From: r.db.Pool, Limit: r.limit}
 	f, tables, err := r.begin(ctx, reader)
 	if err != nil {
 		return nil, err
@@ -184,7 +185,7 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 // begin makes a frame whose tables are still to be read.
 func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFrame, tables []survey.Facts, err error) {
 	f = &topFrame{
-		Schema: r.db.schema, Queues: []topQueue{}, Topics: []topTopic{}, Leases: []topLease{},
+		Schema: r.db.Schema, Queues: []topQueue{}, Topics: []topTopic{}, Leases: []topLease{},
 		Sessions: []topSession{}, Errors: []topError{}, Skipped: []topSkipped{},
 		counted: map[string]topCount{},
 	}
@@ -193,11 +194,11 @@ func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFram
 			return err
 		}
 		f.At = f.At.UTC()
-		tables, err = survey.Tables(ctx, tx, r.db.schema, topRows)
+		tables, err = survey.Tables(ctx, tx, r.db.Schema, topRows)
 		return err
 	})
 	if err == nil && len(tables) == 0 {
-		err = noTables(r.db.schema)
+		err = noTables(r.db.Schema)
 	}
 	return f, tables, err
 }
@@ -314,7 +315,7 @@ func (f *topFrame) processes(ctx context.Context, r survey.Reader) {
 	found, err := survey.Processes(ctx, r, f.Schema, tokens...)
 	f.skip("processes", err)
 	for i := range f.Leases {
-		f.Leases[i].Process = holderOf(found, f.Leases[i].Owner)
+		f.Leases[i].Process = operate.HolderOf(found, f.Leases[i].Owner)
 	}
 }
 

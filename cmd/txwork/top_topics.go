@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
@@ -85,7 +86,7 @@ func (s topTopic) name() string {
 
 func (s topTopic) key() string { return "topic " + s.Table + " " + s.name() }
 
-func (s topTopic) filter() filter { return filter{consumer: s.Lane, topic: s.Topic} }
+func (s topTopic) filter() operate.Filter { return operate.Filter{Consumer: s.Lane, Topic: s.Topic} }
 
 // topic returns the topic under the cursor, if there is one.
 func (m *topModel) topic() (topTopic, bool) {
@@ -106,7 +107,7 @@ func (m *topModel) topic() (topTopic, bool) {
 // pauseTopic asks whether to pause a topic, or to resume it.
 func (m *topModel) pauseTopic(s topTopic) topCommand {
 	if _, known := domains[s.Table]; !known {
-		_, resume := postgres.ResumeTopic(m.db.schema, s.Table, s.Lane, s.Topic)
+		_, resume := postgres.ResumeTopic(m.db.Schema, s.Table, s.Lane, s.Topic)
 		m.message = harmless("a table of your own has functions for that: " + resume)
 		return nil
 	}
@@ -119,7 +120,7 @@ func (m *topModel) pauseTopic(s topTopic) topCommand {
 		func(ctx context.Context, _ func(string)) topChange {
 			t, err := db.table(ctx, s.Table)
 			if err == nil {
-				err = db.write(ctx, func(tx workqueue.Tx) error {
+				err = db.Write(ctx, func(tx workqueue.Tx) error {
 					_, err := change(ctx, tx, t, topics.Key{Lane: s.Lane, Topic: s.Topic})
 					return err
 				})

@@ -322,7 +322,7 @@ func (f *topFrame) leaseTable() topTable {
 		r := topRow{cells: []string{l.Table, dashedName(l.About), brief(l.Rows, l.AtLeast), brief(l.Expired, l.AtLeast),
 			runs, lease(l.Ends), l.Owner}}
 		if known {
-			r.cells = slices.Insert(r.cells, 6, l.Process.brief())
+			r.cells = slices.Insert(r.cells, 6, briefHolder(l.Process))
 		}
 		if l.Expired > 0 {
 			r.style = alarm

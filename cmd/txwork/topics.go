@@ -33,15 +33,15 @@ func newTopicsCommands(a *app, table, usage string) []*cobra.Command {
 // withTopics connects and makes sure that the table exists.
 func (a *app) withTopics(ctx context.Context, table string, do func(*database, *workqueue.Table) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		spec := outbox.Spec(d.schema)
+		spec := outbox.Spec(d.Schema)
 		if table == "inbox" {
-			spec = inbox.Spec(d.schema)
+			spec = inbox.Spec(d.Schema)
 		}
 		t, err := workqueue.Open(spec, a.telemetry())
 		if err != nil {
 			return usageError{err}
 		}
-		if err := t.CheckVersion(ctx, d.pool); err != nil {
+		if err := t.CheckVersion(ctx, d.Pool); err != nil {
 			return err
 		}
 		return d.looking(ctx, func() error { return conclude(do(d, t)) }, t)
@@ -86,7 +86,7 @@ func newTopicsCommand(a *app, table string) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return a.printJSON(topicsList{all, d.partial})
+				return a.printJSON(topicsList{all, d.Partial})
 			}
 			return a.printTopics(all, table == "inbox")
 		})
@@ -155,7 +155,7 @@ func newTopicChangeCommand(a *app, table, usage, verb, short, done string,
 		}
 		return a.withTopics(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
 			var changed bool
-			err := d.write(cmd.Context(), func(tx workqueue.Tx) (err error) {
+			err := d.Write(cmd.Context(), func(tx workqueue.Tx) (err error) {
 				changed, err = change(cmd.Context(), tx, t, k)
 				return err
 			})

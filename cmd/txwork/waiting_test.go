@@ -100,7 +100,7 @@ func (c *cli) startJoin() (started outbox.Started) {
 	c.t.Helper()
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(c.t, a.withDatabase(c.t.Context(), func(d *database) error {
-		return d.write(c.t.Context(), func(tx workqueue.Tx) (err error) {
+		return d.Write(c.t.Context(), func(tx workqueue.Tx) (err error) {
 			started, err = c.outbox.StartJoin(c.t.Context(), tx, outbox.Join{Label: "two", Steps: make5("t")[:2],
 				OnComplete: &outbox.Message{Topic: "then"}})
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
@@ -145,7 +146,7 @@ func TestEveryStateCanBeAskedFor(t *testing.T) {
 			want[state][0])
 	}
 	for i, state := range workqueue.States() {
-		listed := decode[page](c.run("list", "jobs", "--status", string(state), "--json").ok()).Rows
+		listed := decode[operate.Page](c.run("list", "jobs", "--status", string(state), "--json").ok()).Rows
 		shown := decode[jobsPage](c.run("jobs", "list", "--status", string(state), "--json").ok()).Jobs
 		got, alike := map[uuid.UUID]bool{}, len(listed) == len(shown)
 		for _, r := range listed {

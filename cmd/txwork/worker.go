@@ -195,7 +195,7 @@ func newWorkerRun(a *app, d *database, f *workerFile, o workerOptions) *workerRu
 	options := &slog.HandlerOptions{Level: slog.LevelInfo}
 	stderr := shared(a.stderr)
 	w := &workerRun{app: a, db: d, file: f, stdout: shared(a.stdout), settled: newSettledCounter(),
-		environ: inherited(os.Environ(), f.Database.Variables, d.pool.Config().ConnConfig)}
+		environ: inherited(os.Environ(), f.Database.Variables, d.Pool.Config().ConnConfig)}
 	w.logger, w.said = slog.New(slog.NewTextHandler(stderr, options)), passLines(stderr)
 	if o.json {
 		w.logger = slog.New(slog.NewJSONHandler(stderr, options))
@@ -216,9 +216,9 @@ func (w *workerRun) run(ctx context.Context) error {
 	if err := w.tellRetries(); err != nil {
 		return err
 	}
-	s, err := service.New(w.db.pool, service.Options{
+	s, err := service.New(w.db.Pool, service.Options{
 		MaintainedElsewhere: !w.file.Reaper, HandlersWithoutPool: true, Logger: w.logger,
-		Reaper: reaper.Options{Schema: w.db.schema, Interval: w.file.ReapEvery},
+		Reaper: reaper.Options{Schema: w.db.Schema, Interval: w.file.ReapEvery},
 	}, parts...)
 	if err != nil {
 		return err

@@ -45,12 +45,12 @@ func (w *workerRun) outbox() ([]service.Part, error) {
 	if f == nil {
 		return nil, nil
 	}
-	f.Options.Schema, f.Options.Telemetry = w.db.schema, w.telemetry()
+	f.Options.Schema, f.Options.Telemetry = w.db.Schema, w.telemetry()
 	box, err := outbox.Open(f.Options)
 	if err != nil {
 		return nil, err
 	}
-	relay, err := outbox.NewRelay(w.db.pool, box, outbox.RelayOptions{WorkerOptions: w.options(f.Serving, f.Topics)})
+	relay, err := outbox.NewRelay(w.db.Pool, box, outbox.RelayOptions{WorkerOptions: w.options(f.Serving, f.Topics)})
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +70,14 @@ func (w *workerRun) inbox() (parts []service.Part, err error) {
 	if f == nil {
 		return nil, nil
 	}
-	f.Options.Schema, f.Options.Telemetry = w.db.schema, w.telemetry()
+	f.Options.Schema, f.Options.Telemetry = w.db.Schema, w.telemetry()
 	box, err := inbox.Open(f.Options)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
 		c := f.Consumers[name]
-		worker, err := inbox.NewWorker(w.db.pool, box, inbox.WorkerOptions{Consumer: name,
+		worker, err := inbox.NewWorker(w.db.Pool, box, inbox.WorkerOptions{Consumer: name,
 			WorkerOptions: w.options(c.Serving, c.Topics)})
 		if err != nil {
 			return nil, err
@@ -102,12 +102,12 @@ func (w *workerRun) timers() ([]service.Part, error) {
 	if f == nil {
 		return nil, nil
 	}
-	f.Options.Schema, f.Options.Telemetry = w.db.schema, w.telemetry()
+	f.Options.Schema, f.Options.Telemetry = w.db.Schema, w.telemetry()
 	all, err := timers.Open(f.Options)
 	if err != nil {
 		return nil, err
 	}
-	worker, err := timers.NewWorker(w.db.pool, all, timers.WorkerOptions{WorkerOptions: w.options(f.Serving, f.Topics)})
+	worker, err := timers.NewWorker(w.db.Pool, all, timers.WorkerOptions{WorkerOptions: w.options(f.Serving, f.Topics)})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (w *workerRun) jobs() ([]service.Part, error) {
 	if f == nil {
 		return nil, nil
 	}
-	f.Options.Schema, f.Options.Telemetry = w.db.schema, w.telemetry()
+	f.Options.Schema, f.Options.Telemetry = w.db.Schema, w.telemetry()
 	client, err := jobs.Open(f.Options)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (w *workerRun) jobs() ([]service.Part, error) {
 			return doJob(ctx, d, do)
 		}
 	}
-	worker, err := jobs.NewWorker(w.db.pool, client, jobs.WorkerOptions{
+	worker, err := jobs.NewWorker(w.db.Pool, client, jobs.WorkerOptions{
 		WorkerOptions: w.options(workerfile.Serving{Lease: f.Lease, RunsWithin: f.RunsWithin}, f.Kinds),
 		Queues:        f.Queues,
 		Middleware:    []jobs.Middleware{dispatch}, Unknown: f.Unknown,

@@ -147,7 +147,7 @@ func (c *cli) work(sql string) {
 	must(c.t, err)
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(c.t, a.withDatabase(ctx, func(d *database) error {
-		return d.write(ctx, func(tx workqueue.Tx) error {
+		return d.Write(ctx, func(tx workqueue.Tx) error {
 			_, err := box.Receive(ctx, tx, inbox.Message{Consumer: "warehouse", Source: "shop", MessageID: "m1",
 				Topic: "order.paid", Payload: []byte("paid")})
 			return err

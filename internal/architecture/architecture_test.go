@@ -13,7 +13,8 @@ import (
 
 const module = "github.com/txwork/txwork/"
 
-// mayImport lists, for each public package, the packages of this repository that it may depend on, directly or not.
+// mayImport lists, for each public package and for what operators use, the packages of this repository that it may
+// depend on, directly or not.
 var mayImport = map[string][]string{
 	"workqueue":              nil,
 	"workqueue/dispatch":     nil,
@@ -40,6 +41,7 @@ var mayImport = map[string][]string{
 	"reaper":              {"workqueue", "workqueue/validate", "internal/survey"},
 	"service":             {"workqueue", "workqueue/validate", "reaper", "internal/survey"},
 	"migrations":          {"workqueue", "workqueue/validate"},
+	"internal/operate":    {"workqueue", "workqueue/validate", "internal/survey"},
 }
 
 // below is what a domain package may depend on. Code that two domains need lives there.

@@ -1,0 +1,100 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// ReadLimit is how long a statement of a read may take if no index bounds its work.
+const ReadLimit = 10 * time.Second
+
+// commitLimit is how long a commit may take that is under way when the operator interrupts it.
+const commitLimit = 10 * time.Second
+
+// A DB is the schema that an operator works on.
+type DB struct {
+	Pool   *pgxpool.Pool
+	Schema string
+
+	// Partial says that row-level security hides rows from the role, see [DB.Hidden].
+	Partial bool
+}
+
+// A Refusal says which part of a request a table cannot answer. Nothing was done.
+type Refusal struct {
+	Field   string // such as status; empty if it is about several
+	Problem string // goes behind the field
+}
+
+func (r Refusal) Error() string { return r.Field + r.Problem }
+
+// Read runs do in one read-only transaction, so that a standby can serve it and all of do sees one snapshot. Sequential
+// scans are off because the planner would choose one for a table that was never analysed, however large it is.
+func (d *DB) Read(ctx context.Context, do func(pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, d.Pool, options, func(tx pgx.Tx) error {
+		const pin = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+		if _, err := tx.Exec(ctx, pin); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// Write runs do in a transaction. It asks for READ COMMITTED because the guards of the library rely on it. An
+// interruption rolls back what has not been committed, but waits for a commit that is under way, so that the report
+// matches what was done.
+func (d *DB) Write(ctx context.Context, do func(workqueue.Tx) error) error {
+	tx, err := d.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx) // no effect after a commit
+	if err := cmp.Or(do(workqueue.Pgx(tx)), ctx.Err()); err != nil {
+		return err
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
+	defer cancel()
+	return tx.Commit(limit)
+}
+
+// Now returns the time of the database.
+func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
+	return now, d.Pool.QueryRow(ctx, "SELECT now()").Scan(&now)
+}
+
+// Hidden returns the names of those of the tables of which row-level security hides rows from the role, or rows of a
+// table that belongs to one: what is found and counted is then a part, and a row that is not found may exist.
+func (d *DB) Hidden(ctx context.Context, tables []*workqueue.Table) (hidden []string, err error) {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.Spec().Table
+	}
+	const query = `
+		SELECT $1::text || '.' || t.name FROM unnest($2::text[]) WITH ORDINALITY AS t (name, place)
+		WHERE EXISTS (SELECT FROM pg_catalog.pg_class AS c
+		    WHERE c.relnamespace = pg_catalog.to_regnamespace(pg_catalog.quote_ident($1)) AND c.relrowsecurity
+		      AND (c.relname = t.name OR pg_catalog.starts_with(c.relname::text, t.name || '_'))
+		      AND pg_catalog.row_security_active(c.oid))
+		ORDER BY t.place`
+	rows, err := d.Pool.Query(ctx, query, d.Schema, names)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// structs reads the rows of a statement into structs, by the names of the columns.
+func structs[T any](ctx context.Context, tx pgx.Tx, text string, args ...any) ([]T, error) {
+	rows, err := tx.Query(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[T])
+}

@@ -1,0 +1,123 @@
+package operate
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// KeyColumns are the columns that a filter by key compares, as far as a table has them.
+var KeyColumns = []string{"key", "concurrency_key", "unique_key", "message_id", "name"}
+
+// A Filter narrows down the rows of a state. An empty field excludes none.
+type Filter struct {
+	Kind, Topic, Queue, Consumer string
+	Key                          string // in any of the KeyColumns
+	Error                        string // part of the last error
+	OlderThan, NewerThan         Age    // since they ended or, if they live, were written
+}
+
+// An Age is a length of time, if it was given.
+type Age struct {
+	Given bool
+	time.Duration
+}
+
+// Given tells whether the filter excludes any rows.
+func (f Filter) Given() bool { return f != Filter{} }
+
+// Check refuses a filter that no row could match.
+func (f Filter) Check() error {
+	if f.OlderThan.Given && f.NewerThan.Given && f.OlderThan.Duration >= f.NewerThan.Duration {
+		return Refusal{Problem: fmt.Sprintf("no row is older than %v and newer than %v", f.OlderThan.Duration,
+			f.NewerThan.Duration)}
+	}
+	return nil
+}
+
+// condition returns the filter as SQL over rows r of a listing: what bounds the part of the index that has to be read,
+// and what tells of each row there whether it matches. The parameters are numbered after the given number of others.
+func (f Filter) condition(q listQuery, others int) (bounds, matches string, args []any, err error) {
+	c := conditions{layout: q.layout, others: others}
+	for _, about := range []struct{ name, value string }{{"kind", f.Kind}, {"queue", f.Queue}, {"topic", f.Topic},
+		{"consumer", f.Consumer}} {
+		if about.value == "" {
+			continue
+		}
+		if !c.layout.Has(about.name) {
+			return "", "", nil, Refusal{about.name, fmt.Sprintf(": %s has no column %s", c.layout.Table, about.name)}
+		}
+		c.add("r.%s = %s", Column{Name: about.name}.Quoted(), c.param(about.value, "text"))
+	}
+	key, err := c.key(f.Key)
+	if err != nil {
+		return "", "", nil, err
+	}
+	bounds = q.withKey(key)
+	if f.Error != "" {
+		c.add("strpos(r.last_error, %s) > 0", c.param(f.Error, "text"))
+	}
+	times := c.ages(f, cmp.Or(q.since, "created_at"))
+	if q.since != "" {
+		bounds += strings.Join(append([]string{""}, times...), " AND ")
+	} else {
+		c.all = append(c.all, times...)
+	}
+	matches = "true"
+	if len(c.all) > 0 {
+		matches = "coalesce(" + strings.Join(c.all, " AND ") + ", false)"
+	}
+	return bounds, matches, c.args, nil
+}
+
+// conditions are the parts of a filter with their parameters. A row has to meet all of them.
+type conditions struct {
+	layout Layout
+	others int // number of parameters before these
+	all    []string
+	args   []any
+}
+
+func (c *conditions) add(format string, parts ...any) {
+	c.all = append(c.all, fmt.Sprintf(format, parts...))
+}
+
+func (c *conditions) param(value any, kind string) string {
+	c.args = append(c.args, value)
+	return fmt.Sprintf("$%d::%s", c.others+len(c.args), kind)
+}
+
+// key compares each of the table's columns that hold keys, and returns the parameter.
+func (c *conditions) key(key string) (value string, err error) {
+	if key == "" {
+		return "", nil
+	}
+	var either []string
+	value = c.param(key, "text")
+	for _, name := range KeyColumns {
+		if c.layout.Has(name) {
+			either = append(either, fmt.Sprintf("r.%s = %s", Column{Name: name}.Quoted(), value))
+		}
+	}
+	if len(either) == 0 {
+		return "", Refusal{"key", fmt.Sprintf(": %s has none of the columns %s", c.layout.Table,
+			strings.Join(KeyColumns, ", "))}
+	}
+	c.add("(%s)", strings.Join(either, " OR "))
+	return value, nil
+}
+
+// ages returns the conditions on the time since which a row has been in its state.
+func (c *conditions) ages(f Filter, since string) (texts []string) {
+	for _, age := range []struct {
+		Age
+		is string
+	}{{f.OlderThan, "<"}, {f.NewerThan, ">="}} {
+		if age.Given {
+			texts = append(texts, fmt.Sprintf("r.%s %s now() - %s * interval '1 second'", since, age.is,
+				c.param(age.Seconds(), "float8")))
+		}
+	}
+	return texts
+}

@@ -1,0 +1,114 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// ScanBatch is how many rows one statement of a scan reads, however many of them the filter matches.
+const ScanBatch = 5000
+
+// MaxSearched is how many rows a page reads to find those that a filter selects. It then ends, full or not, and says
+// how far it has come.
+const MaxSearched = 4 * ScanBatch
+
+// A scan finds the rows of a state that match a filter. It reads the state's index in batches, each in its own
+// transaction, so a long scan does not hold back vacuum or block other sessions.
+type scan struct {
+	db     *DB
+	query  listQuery
+	filter Filter
+	after  []string // the position of the last row that was read; none at the beginning
+	read   int
+	batch  int        // how many rows a statement reads
+	plain  bool       // each row that is read matches
+	to     *time.Time // of the last row that was read, if the rows are in the order of a time
+}
+
+// A foundPlace is one row that a scan has read.
+type foundPlace struct {
+	ID       uuid.UUID  `db:"id"`
+	Position string     `db:"position"`
+	At       *time.Time `db:"at"`
+	Matches  bool       `db:"matches"`
+}
+
+// newScan begins at the first row of a listing.
+func (d *DB) newScan(ctx context.Context, t *workqueue.Table, l Listing, f Filter) (*scan, error) {
+	s := &scan{db: d, filter: f, batch: ScanBatch}
+	err := d.Read(ctx, func(tx pgx.Tx) error {
+		table, err := ReadLayout(ctx, tx, t.Spec())
+		s.query = l.query(table)
+		if err != nil || f.Key == "" {
+			return err
+		}
+		indexes, err := readKeyIndexes(ctx, tx, t.Spec())
+		s.query.found = s.query.byKey(indexes)
+		return err
+	})
+	if err == nil {
+		var matches string
+		_, matches, _, err = f.condition(s.query, 0) // refuses at once what the table cannot answer
+		s.plain = matches == "true"
+	}
+	return s, err
+}
+
+// next reads the next batch, and returns the rows that match and whether more rows may follow.
+func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err error) {
+	text, args, err := s.statement()
+	if err != nil {
+		return nil, false, err
+	}
+	var all []foundPlace
+	err = s.db.Read(ctx, func(tx pgx.Tx) (err error) {
+		all, err = structs[foundPlace](ctx, tx, text, args...)
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		return nil, false, err
+	}
+	s.read += len(all)
+	s.to = all[len(all)-1].At
+	if err := json.Unmarshal([]byte(all[len(all)-1].Position), &s.after); err != nil {
+		return nil, false, err
+	}
+	for _, p := range all {
+		if p.Matches {
+			found = append(found, p)
+		}
+	}
+	return found, len(all) == s.batch, nil
+}
+
+func (s *scan) statement() (text string, args []any, err error) {
+	args = []any{s.batch}
+	for _, v := range s.after {
+		args = append(args, v)
+	}
+	bounds, matches, values, err := s.filter.condition(s.query, len(args))
+	at := "NULL"
+	if s.query.keys[0].Type == "timestamptz" {
+		at = "r." + s.query.keys[0].Quoted()
+	}
+	fields := fmt.Sprintf("r.id, json_build_array(%s)::text AS position, %s::timestamptz AS at, %s AS matches",
+		s.query.position(), at, matches)
+	return s.query.selecting(fields, bounds, s.after != nil), append(args, values...), err
+}
+
+// position selects the values of the order, as text.
+func (q listQuery) position() string {
+	texts := make([]string, len(q.keys))
+	for i, k := range q.keys {
+		texts[i] = "r." + k.Quoted() + "::text"
+	}
+	return strings.Join(texts, ", ")
+}
