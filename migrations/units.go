@@ -138,7 +138,7 @@ func logUnit() unit {
 func logPositions() unit {
 	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable}
 	u = u.with("position", "subscription", "tick", "state").
-		calls("tick", "tick_step", "subscribe", "fetch", "settle", "extend").sees("lag")
+		calls("tick", "tick_step", "subscribe", "fetch", "settle", "extend", "release").sees("lag")
 	u.Table = logTable + "_position"
 	return u
 }

@@ -2,6 +2,7 @@ DROP FUNCTION "{{schema}}"."outbox_log_lag"();
 DROP FUNCTION "{{schema}}"."outbox_log_rebase"();
 DROP PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, interval);
+DROP FUNCTION "{{schema}}"."outbox_log_release"(text, uuid);
 DROP FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer);

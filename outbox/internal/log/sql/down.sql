@@ -2,6 +2,7 @@ DROP FUNCTION {{.Named "lag"}}();
 DROP FUNCTION {{.Named "rebase"}}();
 DROP PROCEDURE {{.Named "trim"}}(interval, integer);
 DROP FUNCTION {{.Named "trim_slot"}}(regclass, interval);
+DROP FUNCTION {{.Named "release"}}(text, uuid);
 DROP FUNCTION {{.Named "extend"}}(text, uuid, interval);
 DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval);
 DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer);
