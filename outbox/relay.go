@@ -59,8 +59,8 @@ type Relay struct {
 
 // NewRelay creates a relay. Register its handlers, then call Run. The relay of a log needs the Subscription.
 //
-// The pool serves [Delivery.Tx], which a log does not have. Claims, renewals and settles use the connections of a [workqueue.Runtime], so busy
-// handlers cannot starve them.
+// The pool serves [Delivery.Tx], which a log does not have. Claims, renewals and settles use the connections of a
+// [workqueue.Runtime], so busy handlers cannot starve them.
 func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) {
 	if o == nil {
 		return nil, validate.Errorf("outbox", "is nil")

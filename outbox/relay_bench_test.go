@@ -25,7 +25,8 @@ func BenchmarkDrain(b *testing.B) {
 		batch bool
 	}{
 		{"rows", outbox.Rows, 0, false}, {"rows in batches", outbox.Rows, 0, true},
-		{"log", outbox.Log, 1, false}, {"log in 4 lanes", outbox.Log, 4, false}, {"log in batches", outbox.Log, 1, true},
+		{"log", outbox.Log, 1, false}, {"log in 4 lanes", outbox.Log, 4, false},
+		{"log in batches", outbox.Log, 1, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			db := pgtest.New(b)
@@ -43,10 +44,11 @@ func BenchmarkDrain(b *testing.B) {
 			if c.store == outbox.Log {
 				o.Subscription = "billing"
 				log := db.Schema + ".outbox_log"
-				if _, err := db.Pool.Exec(b.Context(), "CALL "+log+"_tick()"); err != nil {
-					b.Fatal(err)
+				_, err := db.Pool.Exec(b.Context(), "CALL "+log+"_tick()")
+				if err == nil {
+					_, err = db.Pool.Exec(b.Context(), "SELECT "+log+"_subscribe('billing', lanes => $1)", c.lanes)
 				}
-				if _, err := db.Pool.Exec(b.Context(), "SELECT "+log+"_subscribe('billing', lanes => $1)", c.lanes); err != nil {
+				if err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -76,10 +78,11 @@ func BenchmarkDrain(b *testing.B) {
 				}
 			}
 			if c.batch {
-				r.HandleAllBatch(workqueue.BatchOptions{}, func(_ context.Context, batch []*outbox.Delivery) ([]error, error) {
-					note(len(batch))
-					return nil, nil
-				})
+				r.HandleAllBatch(workqueue.BatchOptions{},
+					func(_ context.Context, batch []*outbox.Delivery) ([]error, error) {
+						note(len(batch))
+						return nil, nil
+					})
 			} else {
 				r.HandleAll(func(context.Context, *outbox.Delivery) error { note(1); return nil })
 			}

@@ -87,8 +87,8 @@ func (d *Delivery) unpark() {
 	d.ID, d.Topic, d.Key, d.Payload, d.CreatedAt = p.MessageID, p.Topic, p.Key, p.Payload, p.AppendedAt
 }
 
-// leaveDead settles a message for which a handler returned [workqueue.Permanent] before it was parked. A redrive removes
-// the header.
+// leaveDead settles a message for which a handler returned [workqueue.Permanent] before it was parked. A redrive
+// removes the header.
 func leaveDead(_ context.Context, c *workqueue.Claim[Delivery]) error {
 	if reason, dead := c.Headers[header.Permanent]; dead {
 		return workqueue.Permanent(errors.New(reason))

@@ -220,7 +220,7 @@ func TestTheDestinationOfALogIsUnavailable(t *testing.T) {
 	})
 	f.enqueue(messages("t", 500)...)
 	f.until("it is tried", func() bool { return calls.Load() > 0 })
-	time.Sleep(2 * time.Second)
+	rest(2 * time.Second)
 	if n := calls.Load(); n > 4+4 { // those at once, and probes after 0.5, 1 and 2 s, less a fifth
 		t.Errorf("%d calls in 2 s", n)
 	}
@@ -289,8 +289,9 @@ func TestMessagesOfALogAreDeliveredTogether(t *testing.T) {
 			break
 		}
 	}
-	if n := f.parked("billing", "status = 2 AND payload IN ('bulk50', 'bulk60')"); n != 2 || f.parked("billing", "true") != 2 {
-		t.Errorf("%d of %d parked messages are those that failed", n, f.parked("billing", "true"))
+	n, all := f.parked("billing", "status = 2 AND payload IN ('bulk50', 'bulk60')"), f.parked("billing", "true")
+	if n != 2 || all != 2 {
+		t.Errorf("%d of %d parked messages are those that failed", n, all)
 	}
 	if len(sizes) > 60 {
 		t.Errorf("%d calls", len(sizes))

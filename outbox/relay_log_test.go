@@ -63,8 +63,9 @@ func (f *fixture) parked(name, where string) int {
 func (f *fixture) drained(name string) bool {
 	f.Helper()
 	f.exec("CALL " + f.table + "_tick()")
-	return f.parked(name, "status < 2") == 0 && f.count("SELECT count(*) FROM "+f.table+"_position WHERE subscription = $1 "+
-		"AND ((upto).n IS NOT NULL OR (seen).n < (SELECT max(n) FROM "+f.table+"_tick))", name) == 0
+	behind := "SELECT count(*) FROM " + f.table + "_position WHERE subscription = $1 AND ((upto).n IS NOT NULL " +
+		"OR (seen).n < (SELECT max(n) FROM " + f.table + "_tick))"
+	return f.parked(name, "status < 2") == 0 && f.count(behind, name) == 0
 }
 
 // A ledger records what handlers got.
@@ -313,7 +314,7 @@ func TestARelayStopsInTheMiddleOfAPage(t *testing.T) {
 	handle := func(pause time.Duration) func(*outbox.Relay) {
 		return func(r *outbox.Relay) {
 			r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
-				time.Sleep(pause)
+				rest(pause)
 				got.note(m)
 				return nil
 			})
@@ -327,7 +328,8 @@ func TestARelayStopsInTheMiddleOfAPage(t *testing.T) {
 	if n, _ := got.count(); n == 60 {
 		t.Error("the relay did not stop in the middle of the page")
 	}
-	if n := f.count("SELECT count(*) FROM " + f.table + "_position WHERE locked_until IS NOT NULL OR attempts > 0"); n > 0 {
+	held := "SELECT count(*) FROM " + f.table + "_position WHERE locked_until IS NOT NULL OR attempts > 0"
+	if f.count(held) > 0 {
 		t.Error("the lane was not given back")
 	}
 	f.subscriber("billing", workqueue.WorkerOptions{}, handle(0))
@@ -395,14 +397,14 @@ func TestLeasesOfALog(t *testing.T) {
 	})
 	receive(t, started)
 	token := func() (token string) {
-		f.exec("SELECT 1")
-		if err := f.Pool.QueryRow(t.Context(), "SELECT owner_token::text FROM "+f.table+"_position").Scan(&token); err != nil {
+		ask := "SELECT owner_token::text FROM " + f.table + "_position"
+		if err := f.Pool.QueryRow(t.Context(), ask).Scan(&token); err != nil {
 			t.Fatal(err)
 		}
 		return token
 	}
 	before := token()
-	time.Sleep(2 * time.Second)
+	rest(2 * time.Second)
 	if len(started) > 0 || token() != before {
 		t.Error("the lease was not renewed")
 	}
@@ -431,7 +433,8 @@ func TestARelayOfAnUnknownSubscription(t *testing.T) {
 		go func() { ended <- r.Run(t.Context()) }()
 		return ended
 	}
-	if err := receive(t, run()); !errors.Is(err, outbox.ErrUnknownSubscription) || !strings.Contains(err.Error(), "billing") {
+	err := receive(t, run())
+	if !errors.Is(err, outbox.ErrUnknownSubscription) || !strings.Contains(err.Error(), "billing") {
 		t.Errorf("unknown: %v", err)
 	}
 	f.subscribe("billing", 1)
@@ -459,7 +462,7 @@ func TestWhatTheRelayOfALogRefuses(t *testing.T) {
 		"subscription is empty":        {log, outbox.RelayOptions{}},
 		`subscription is "billing"`:    {rows, outbox.RelayOptions{Subscription: "billing"}},
 		"topic concurrency is not":     {log, some(func(o *outbox.RelayOptions) { o.TopicConcurrency = 2 })},
-		"tx limits is not":             {log, some(func(o *outbox.RelayOptions) { o.TxLimits.Statement = time.Second })},
+		"tx limits is not":             {log, some(func(o *outbox.RelayOptions) { o.TxLimits.Statement = 1 })},
 		"claim limit is 20000":         {log, some(func(o *outbox.RelayOptions) { o.ClaimLimit = 20_000 })},
 		"handler timeout is -1s":       {log, some(func(o *outbox.RelayOptions) { o.HandlerTimeout = -time.Second })},
 		"lease is 1ms, it must be bet": {log, some(func(o *outbox.RelayOptions) { o.Lease = time.Millisecond })},

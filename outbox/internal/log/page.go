@@ -28,25 +28,30 @@ type message struct {
 }
 
 // A page is what the relay has in hand of a lane. Its messages are handled at once, those of a key one after the other.
-// What has ended is settled from the beginning. One goroutine owns it.
+// What has ended is settled from the beginning.
+//
+// One goroutine, that of run, settles, renews and watches. Those of handlers take what is ready by themselves, and wake
+// it when there is something to do for it.
 type page struct {
 	*hand
+	upto  int64
+	woken chan struct{}
+
+	mu       sync.Mutex
 	messages []message
-	upto     int64
 	ready    []*workqueue.ExternalRow // whose key is free, in their order
 	units    map[*unit]bool
-	events   events
+	first    int // all messages before have ended
+	limit    int // all from here on are not handed out
+	high     int // the last one that was handed out, plus 1
+	stopping bool
+	abortAt  time.Time // when the contexts of handlers are cancelled
 
-	first     int // all messages before have ended
+	// Of run only.
 	settled   int // all before are settled
-	limit     int // all from here on are not handed out
-	high      int // the last one that was handed out, plus 1
 	settledAt time.Time
 	extendAt  time.Time
-
-	stopping  bool
-	abortAt   time.Time // when the contexts of handlers are cancelled
-	abandonAt time.Time // when nobody waits for them any more
+	abandonAt time.Time // when nobody waits for handlers any more
 }
 
 // A unit is what one call of a handler gets.
@@ -61,7 +66,7 @@ type unit struct {
 func newPage(h *hand, read Page) *page {
 	now := time.Now()
 	p := &page{hand: h, messages: make([]message, len(read.Messages)), upto: read.Upto, units: map[*unit]bool{},
-		events: events{signal: make(chan struct{}, 1)}, settledAt: now, extendAt: h.expires.Add(-h.Lease * 2 / 3)}
+		woken: make(chan struct{}, 1), settledAt: now, extendAt: h.expires.Add(-h.Lease * 2 / 3)}
 	last := map[string]*message{}
 	for i := range read.Messages {
 		m := &p.messages[i]
@@ -82,11 +87,27 @@ func newPage(h *hand, read Page) *page {
 // open lets the next messages be handed out.
 func (p *page) open() { p.limit = min(p.first+p.window(p.attempts), len(p.messages)) }
 
+// reopen lets the next messages be handed out, if the relay does not stop.
+func (p *page) reopen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopping {
+		p.open()
+	}
+}
+
 // makeReady puts a message in its place among those that are ready.
 func (p *page) makeReady(place int) {
 	row := p.handlers.Take(place, p.messages[place].Read)
-	at, _ := slices.BinarySearchFunc(p.ready, place, func(r *workqueue.ExternalRow, place int) int { return r.Place - place })
-	p.ready = slices.Insert(p.ready, at, row)
+	p.ready = slices.Insert(p.ready, p.readyBefore(place), row)
+}
+
+// readyBefore is how many are ready before a place.
+func (p *page) readyBefore(place int) int {
+	n, _ := slices.BinarySearchFunc(p.ready, place, func(r *workqueue.ExternalRow, place int) int {
+		return r.Place - place
+	})
+	return n
 }
 
 // accuse parks the first message of a batch if it was the only one in hand when the last consumer died.
@@ -101,6 +122,7 @@ func (p *page) accuse() {
 		slog.String("topic", m.Topic), slog.String("id", m.ID.String()), slog.String("error", reason))
 	p.ready = slices.DeleteFunc(p.ready, func(r *workqueue.ExternalRow) bool { return r.Place == 0 })
 	p.fail(0, Failure{Error: reason, Delay: Seconds(p.Backoff.Delay(p.attempts))})
+	p.passEnded()
 }
 
 // run works on the page, and returns what the settle of its end answered; "" if it was left before, because ctx was
@@ -109,7 +131,6 @@ func (p *page) run(ctx context.Context) (result string) {
 	defer p.leave()
 	stop := ctx.Done()
 	for {
-		p.collect()
 		now := time.Now()
 		if stop != nil && ctx.Err() != nil {
 			stop = nil
@@ -119,11 +140,19 @@ func (p *page) run(ctx context.Context) (result string) {
 		if result, over := p.advance(ctx, now); over {
 			return result
 		}
-		if p.stopping && p.hasStopped(now) {
+		if p.hasStopped(now) {
 			return p.settleRest(ctx)
 		}
 		free, changed, wake := p.dispatch(now)
 		p.wait(p.nextTurn(now, wake), stop, free, changed)
+	}
+}
+
+// wake wakes run.
+func (p *page) wake() {
+	select {
+	case p.woken <- struct{}{}:
+	default:
 	}
 }
 
@@ -132,7 +161,7 @@ func (p *page) wait(pause time.Duration, stop, free, changed <-chan struct{}) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
-	case <-p.events.signal:
+	case <-p.woken:
 	case <-stop:
 	case <-free:
 	case <-changed:
@@ -142,6 +171,8 @@ func (p *page) wait(pause time.Duration, stop, free, changed <-chan struct{}) {
 
 // nextTurn is when something is due without an event.
 func (p *page) nextTurn(now time.Time, wake time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	next := p.extendAt
 	earlier := func(t time.Time) {
 		if t.Before(next) {
@@ -170,20 +201,17 @@ func (p *page) nextTurn(now time.Time, wake time.Duration) time.Duration {
 
 // advance settles and renews what is due, and reports whether the page is over.
 func (p *page) advance(ctx context.Context, now time.Time) (result string, over bool) {
-	for p.first < len(p.messages) && p.messages[p.first].ended {
-		p.first++
-	}
+	p.mu.Lock()
+	first, windowEnds := p.first, p.first >= p.limit && !p.stopping
+	p.mu.Unlock()
 	switch {
-	case p.first == len(p.messages):
-		return p.settle(ctx, p.first), true
-	case p.first >= p.limit && !p.stopping, // of a window
-		p.first > p.settled && p.attempts <= 1 && now.Sub(p.settledAt) >= settleEvery:
-		if result := p.settle(ctx, p.first); result == Lost || result == "" {
+	case first == len(p.messages):
+		return p.settle(ctx, first), true
+	case windowEnds, first > p.settled && p.attempts <= 1 && now.Sub(p.settledAt) >= settleEvery:
+		if result := p.settle(ctx, first); result == Lost || result == "" {
 			return result, true
 		}
-		if !p.stopping {
-			p.open()
-		}
+		p.reopen()
 	}
 	if now.Before(p.extendAt) {
 		return "", false
@@ -220,13 +248,7 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 		}
 		upto = p.messages[end-1].Seq
 	}
-	var failed []Failure
-	for i := p.settled; i < end; i++ {
-		f := p.messages[i].failed
-		if f != nil && (len(failed) == 0 || failed[len(failed)-1].Seq != f.Seq) {
-			failed = append(failed, *f)
-		}
-	}
+	failed := p.failures(end)
 	start := time.Now()
 	err := p.insist(ctx, func(ctx context.Context) (err error) {
 		start = time.Now()
@@ -249,36 +271,63 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 	return result
 }
 
+// failures are those of the messages that a settle passes.
+func (p *page) failures(end int) (failed []Failure) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := p.settled; i < end; i++ {
+		f := p.messages[i].failed
+		if f != nil && (len(failed) == 0 || failed[len(failed)-1].Seq != f.Seq) {
+			failed = append(failed, *f)
+		}
+	}
+	return failed
+}
+
 // dispatch hands out what is ready. If it cannot, it returns what to wait for.
 func (p *page) dispatch(now time.Time) (free, changed <-chan struct{}, wake time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for {
-		n, _ := slices.BinarySearchFunc(p.ready, p.limit, func(r *workqueue.ExternalRow, place int) int {
-			return r.Place - place
-		})
-		if n == 0 || p.stopping && !now.Before(p.abortAt) {
-			return nil, nil, 0
-		}
-		ok, probe, wake, changed := p.rest.admit()
-		if !ok {
-			return nil, changed, wake
-		}
 		taken, free := p.places.take()
 		if !taken {
-			if probe {
-				p.rest.giveUp()
+			if p.waiting(now) == 0 {
+				free = nil
 			}
 			return free, nil, 0
 		}
-		if probe {
-			n = 1
+		u, changed, wake := p.next(now)
+		if u == nil {
+			p.places.give()
+			return nil, changed, wake
 		}
-		p.start(p.handlers.Unit(p.ready[:n]), probe)
+		go p.serve(u)
 	}
 }
 
-// start hands out the first rows that are ready.
-func (p *page) start(n int, probe bool) {
-	u := &unit{rows: slices.Clone(p.ready[:n])}
+// waiting is how many of those that are ready may be handed out.
+func (p *page) waiting(now time.Time) int {
+	if p.stopping && !now.Before(p.abortAt) {
+		return 0
+	}
+	return p.readyBefore(p.limit)
+}
+
+// next takes what is to be handed out next. If there is nothing, it returns what to wait for.
+func (p *page) next(now time.Time) (u *unit, changed <-chan struct{}, wake time.Duration) {
+	n := p.waiting(now)
+	if n == 0 {
+		return nil, nil, 0
+	}
+	ok, probe, wake, changed := p.rest.admit()
+	if !ok {
+		return nil, changed, wake
+	}
+	if probe {
+		n = 1
+	}
+	n = p.handlers.Unit(p.ready[:n])
+	u = &unit{rows: slices.Clone(p.ready[:n])}
 	u.probe.Store(probe)
 	u.begins()
 	p.ready = slices.Delete(p.ready, 0, n)
@@ -286,15 +335,40 @@ func (p *page) start(n int, probe bool) {
 	for _, row := range u.rows {
 		p.high = max(p.high, row.Place+1)
 	}
-	go func() {
-		defer p.places.give()
-		defer p.events.add(event{unit: u})
+	return u, nil, 0
+}
+
+// serve handles a unit, and then others for as long as the page has some, in the place that was taken.
+func (p *page) serve(u *unit) {
+	defer p.places.give()
+	defer func() { // also if a handler ends its goroutine
+		if u != nil {
+			p.finish(u, time.Now(), false)
+		}
+	}()
+	for since := time.Now(); u != nil; {
 		p.handlers.Handle(u.rows, u.begins, func(row *workqueue.ExternalRow) {
 			end := row.End()
 			p.rest.note(u.probe.Swap(false), end)
-			p.events.add(event{u, row, end})
+			p.end(u, row.Place, end)
 		})
-	}()
+		now := time.Now()
+		u = p.finish(u, now, p.places.keep(now.Sub(since)))
+	}
+}
+
+// finish ends a unit, and takes the next one if the place may be kept.
+func (p *page) finish(u *unit, now time.Time, goesOn bool) (next *unit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.units, u)
+	if goesOn {
+		next, _, _ = p.next(now)
+	}
+	if next == nil && (len(p.ready) > 0 || len(p.units) == 0) || p.stopping {
+		p.wake()
+	}
+	return next
 }
 
 // processStart is the epoch of a monotonic clock.
@@ -306,51 +380,14 @@ func (u *unit) hangsAt(after time.Duration) time.Time {
 	return processStart.Add(time.Duration(u.began.Load()) + after)
 }
 
-// An event is the end of a message, or, without one, of the unit.
-type event struct {
-	unit *unit
-	row  *workqueue.ExternalRow
-	end  workqueue.ExternalEnd
-}
-
-// events are those that the page has not taken yet. Nobody waits who adds one.
-type events struct {
-	mu     sync.Mutex
-	list   []event
-	signal chan struct{}
-}
-
-func (e *events) add(one event) {
-	e.mu.Lock()
-	e.list = append(e.list, one)
-	e.mu.Unlock()
-	select {
-	case e.signal <- struct{}{}:
-	default:
-	}
-}
-
-func (e *events) take() (all []event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all, e.list = e.list, nil
-	return all
-}
-
-// collect takes in what has ended.
-func (p *page) collect() {
-	for _, e := range p.events.take() {
-		switch {
-		case e.row == nil:
-			delete(p.units, e.unit)
-		case !e.unit.hung:
-			p.end(e.row.Place, e.end)
-		}
-	}
-}
-
 // end takes in the end of a message.
-func (p *page) end(place int, end workqueue.ExternalEnd) {
+func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if u.hung {
+		return
+	}
+	defer p.passEnded()
 	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
 	switch end.Outcome {
 	case workqueue.RowUnavailable, workqueue.RowReleased: // the message has not ended
@@ -379,6 +416,16 @@ func (p *page) end(place int, end workqueue.ExternalEnd) {
 	}
 }
 
+// passEnded moves on to the first message that has not ended, and wakes run if all that may be handed out have.
+func (p *page) passEnded() {
+	for p.first < len(p.messages) && p.messages[p.first].ended {
+		p.first++
+	}
+	if p.first >= p.limit {
+		p.wake()
+	}
+}
+
 // fail has a message parked. The rest of its key is parked with it.
 func (p *page) fail(place int, f Failure) {
 	m := &p.messages[place]
@@ -392,6 +439,9 @@ func (p *page) fail(place int, f Failure) {
 // abandonHung has the messages parked whose handler has not returned, although its context was cancelled. It may still
 // be at work.
 func (p *page) abandonHung(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.passEnded()
 	for u := range p.units {
 		if u.hung || now.Before(u.hangsAt(p.hungAfter())) {
 			continue
@@ -414,37 +464,54 @@ func (p *page) abandonHung(now time.Time) {
 
 // beginStop hands out only what lies before what was handed out, so that nothing is repeated.
 func (p *page) beginStop(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.stopping = true
 	p.limit = p.high
 	p.abortAt = now.Add(p.ShutdownTimeout)
 	p.abandonAt = p.abortAt.Add(p.abortGrace())
 }
 
-// hasStopped reports whether nothing is left to wait for.
+// hasStopped reports whether the relay stops and nothing is left to wait for.
 func (p *page) hasStopped(now time.Time) bool {
-	aborts := !now.Before(p.abortAt)
-	if aborts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopping {
+		return false
+	}
+	if !now.Before(p.abortAt) {
 		p.cancel(workqueue.ErrShutdown)
 	}
-	if !now.Before(p.abandonAt) {
-		return true
-	}
-	running := slices.ContainsFunc(unitsOf(p.units), func(u *unit) bool { return !u.hung })
-	waits := len(p.ready) > 0 && p.ready[0].Place < p.limit && !aborts && !p.rest.isAway()
-	return !running && !waits
+	return !now.Before(p.abandonAt) || !p.isRunning() && (p.waiting(now) == 0 || p.rest.isAway())
 }
 
-func unitsOf(m map[*unit]bool) (all []*unit) {
-	for u := range m {
-		all = append(all, u)
+// isRunning reports whether a handler is at work that somebody waits for.
+func (p *page) isRunning() bool {
+	for u := range p.units {
+		if !u.hung {
+			return true
+		}
 	}
-	return all
+	return false
 }
 
 // settleRest settles all that has ended when the relay stops. What lies before and has not ended is parked, so that
 // nothing is repeated but what was broken off.
 func (p *page) settleRest(ctx context.Context) string {
-	end := p.first
+	end := p.parkBefore()
+	if end > p.settled || len(p.messages) == 0 {
+		if result := p.settle(ctx, end); result == Ended || result == Lost {
+			return result
+		}
+	}
+	return ""
+}
+
+// parkBefore has all messages parked before the last one that has ended, and returns the place behind that.
+func (p *page) parkBefore() (end int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	end = p.first
 	for i := range p.messages {
 		if p.messages[i].ended {
 			end = max(end, i+1)
@@ -467,12 +534,7 @@ func (p *page) settleRest(ctx context.Context) string {
 		}
 		p.fail(i, f)
 	}
-	if end > p.settled || len(p.messages) == 0 {
-		if result := p.settle(ctx, end); result == Ended || result == Lost {
-			return result
-		}
-	}
-	return ""
+	return end
 }
 
 func (p *page) cancel(cause error) {
@@ -486,14 +548,17 @@ func (p *page) cancel(cause error) {
 // leave cancels the handlers that still run when the page is over: its lease was lost, or they hang. It waits for those
 // that notice.
 func (p *page) leave() {
-	p.cancel(workqueue.ErrLeaseLost)
 	end := time.Now().Add(p.abortGrace())
-	for {
-		p.collect()
-		pause := time.Until(end)
-		if pause <= 0 || !slices.ContainsFunc(unitsOf(p.units), func(u *unit) bool { return !u.hung }) {
-			return
-		}
-		p.wait(pause, nil, nil, nil)
+	for p.closes() && time.Now().Before(end) {
+		p.wait(time.Until(end), nil, nil, nil)
 	}
+}
+
+// closes lets nothing more be handed out, and reports whether a handler is still at work.
+func (p *page) closes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit, p.stopping = 0, true
+	p.cancel(workqueue.ErrLeaseLost)
+	return p.isRunning()
 }

@@ -295,8 +295,8 @@ func TestOutcomesOfFailures(t *testing.T) {
 	failed := []failure{failing(p, "a"), failing(p, "b"), failing(p, "c")}
 	failed[0].Outcome, failed[1].Outcome, failed[2].Outcome = "retry", "snooze", "fail"
 	f.settle("s", p.token, p.upto, failed...)
-	got := value[[]string](f, f.Pool, "SELECT array_agg(concat_ws(' ', convert_from(payload, 'UTF8'), attempts, last_error, "+
-		"headers) ORDER BY seq) FROM "+f.name+"_parked")
+	got := value[[]string](f, f.Pool, "SELECT array_agg(concat_ws(' ', convert_from(payload, 'UTF8'), attempts, "+
+		"last_error, headers) ORDER BY seq) FROM "+f.name+"_parked")
 	f.want("parked", got, `a 1 no a {"own": "1"}`, `b 0 no b {"own": "1"}`,
 		`c 0 no c {"own": "1", "txwork-permanent": "no c"}`)
 	f.append(f.Pool, "e")

@@ -39,7 +39,8 @@ func NewReader(db Database, schema, subscription string, lease time.Duration) *R
 	return &Reader{db: db, log: v.Name(), subscription: subscription, lease: lease,
 		tick: "CALL " + v.Named("tick") + "()",
 		fetch: "SELECT entry, seq, id, created_at, topic, key, headers, payload, attempts, upto, more, held FROM " +
-			v.Named("fetch") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond', $4::integer) ORDER BY place",
+			v.Named("fetch") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond', $4::integer) " +
+			"ORDER BY place",
 		settle: "SELECT " + v.Named("settle") +
 			"($1::text, $2::uuid, $3::bigint, $4::text::jsonb, $5::bigint * interval '1 microsecond')",
 		extend:   "SELECT " + v.Named("extend") + "($1::text, $2::uuid, $3::bigint * interval '1 microsecond')",
@@ -95,7 +96,8 @@ func (r *Reader) Fetch(ctx context.Context, token uuid.UUID, n int) (p Page, err
 				return nil
 			}
 			p.Messages = append(p.Messages, Read{Seq: value(seq), ID: value(id), CreatedAt: value(created),
-				Topic: value(topic), Key: value(key), HasKey: key != nil, Headers: header.Read(headers), Payload: given(payload)})
+				Topic: value(topic), Key: value(key), HasKey: key != nil, Headers: header.Read(headers),
+				Payload: given(payload)})
 			return nil
 		},
 	})
@@ -172,6 +174,6 @@ func (r *Reader) Release(ctx context.Context, token uuid.UUID) error {
 }
 
 func (r *Reader) ask(ctx context.Context, answer any, renews bool, sql string, args ...any) error {
-	return r.db.Query(ctx, workqueue.ExternalQuery{SQL: sql, Args: append([]any{r.subscription}, args...), Renews: renews,
-		Row: func(scan func(...any) error) error { return scan(answer) }})
+	return r.db.Query(ctx, workqueue.ExternalQuery{SQL: sql, Renews: renews,
+		Args: append([]any{r.subscription}, args...), Row: func(scan func(...any) error) error { return scan(answer) }})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The pauses of a relay that finds nothing grow from minPoll to its poll interval, and minTick is the least time between
-// two ticks: a relay that is faster than its producers would store one for every few messages.
+// The pauses of a relay that finds nothing grow from minPoll to its poll interval, and minTick is the least time
+// between two ticks: a relay that is faster than its producers would store one for every few messages.
 const (
 	minPoll = 10 * time.Millisecond
 	minTick = 10 * time.Millisecond

@@ -77,7 +77,8 @@ BEGIN
                 left(CASE WHEN l.failure IS NOT NULL THEN coalesce(l.failure ->> 'error', '') END, {{.MaxError}}),
                 CASE WHEN l.failure ->> 'outcome' = 'fail' THEN
                         coalesce(CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers END, '{}')
-                        || jsonb_build_object('{{.Permanent}}', left(coalesce(l.failure ->> 'error', ''), {{.MaxError}}))
+                        || jsonb_build_object('{{.Permanent}}',
+                            left(coalesce(l.failure ->> 'error', ''), {{.MaxError}}))
                     WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - '{{.Permanent}}'
                     ELSE l.headers END, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
                 {{.ParkedKey "l.key"}}, CASE WHEN l.key IS NOT NULL THEN 0 END, CASE WHEN l.key IS NOT NULL THEN 1 END
