@@ -4324,7 +4324,8 @@ BEGIN
                 left(CASE WHEN l.failure IS NOT NULL THEN coalesce(l.failure ->> 'error', '') END, 10000),
                 CASE WHEN l.failure ->> 'outcome' = 'fail' THEN
                         coalesce(CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers END, '{}')
-                        || jsonb_build_object('txwork-permanent', left(coalesce(l.failure ->> 'error', ''), 10000))
+                        || jsonb_build_object('txwork-permanent',
+                            left(coalesce(l.failure ->> 'error', ''), 10000))
                     WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - 'txwork-permanent'
                     ELSE l.headers END, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
                 CASE WHEN octet_length($1 || ':' || l.key) <= 255 THEN $1 || ':' || l.key
