@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -480,5 +481,55 @@ func TestWhatTheRelayOfALogRefuses(t *testing.T) {
 	}
 	if _, err := r.Drain(); err == nil || !strings.Contains(err.Error(), "drain of a relay is not possible") {
 		t.Errorf("drain: %v", err)
+	}
+}
+
+// A relay of a log is a part of a service as any other, and changes its concurrency while it runs.
+func TestARelayOfALogInAService(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("billing", 1)
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{Subscription: "billing",
+		WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running, most atomic.Int64
+	got, both := newLedger(), make(chan bool)
+	r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+		defer running.Add(-1)
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		if string(m.Payload) != "t0" && string(m.Payload) != "t1" {
+			both <- true
+		}
+		got.note(m)
+		return nil
+	})
+	s, err := service.New(f.Pool, service.Options{MaintainedElsewhere: true}, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	f.enqueue(messages("t", 2)...)
+	f.until("two are delivered", func() bool { n, _ := got.count(); return n == 2 })
+	if most.Load() != 1 {
+		t.Errorf("%d handlers ran at once, want 1", most.Load())
+	}
+	if err := r.SetConcurrency(2); err != nil {
+		t.Fatal(err)
+	}
+	f.enqueue(messages("u", 2)...)
+	r.Wake()
+	f.until("two handlers run", func() bool { return running.Load() == 2 })
+	receive(t, both)
+	receive(t, both)
+	f.until("all are delivered", func() bool { n, _ := got.count(); return n == 4 })
+	stop()
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
 	}
 }

@@ -248,19 +248,25 @@ type hand struct {
 	attempts int       // see Page
 }
 
-// insist repeats a statement that fails until the lease has ended.
+// insist repeats a statement that fails until the lease has ended, or for the ShutdownTimeout once ctx is cancelled.
 func (h *hand) insist(ctx context.Context, statement func(context.Context) error) error {
-	ctx = context.WithoutCancel(ctx)
-	for pause, told := outage.MinPause, false; ; {
-		err := statement(ctx)
+	base, end := context.WithoutCancel(ctx), h.expires
+	for pause, told, stops := outage.MinPause, false, false; ; {
+		err := statement(base)
 		if err == nil {
 			return nil
+		}
+		if !stops && ctx.Err() != nil {
+			stops = true
+			if most := time.Now().Add(h.ShutdownTimeout); most.Before(end) {
+				end = most
+			}
 		}
 		if !told && !outage.Is(err) {
 			told = true
 			h.logger.LogAttrs(ctx, slog.LevelError, "a page cannot be settled", slog.Any("error", err))
 		}
-		if !time.Now().Add(pause).Before(h.expires) {
+		if !time.Now().Add(pause).Before(end) {
 			return err
 		}
 		time.Sleep(pause)
