@@ -104,10 +104,28 @@ type handlersOf struct {
 
 // Take implements [log.Handlers].
 func (h handlersOf) Take(place int, m *log.Read) *workqueue.ExternalRow {
-	return h.External.Take(place, workqueue.Row{ID: m.ID, DueAt: m.CreatedAt, CreatedAt: m.CreatedAt, Attempt: 1,
-		MaxAttempts: log.MaxAttempts, Headers: m.Headers},
-		Delivery{Topic: m.Topic, Key: m.Key, Payload: m.Payload}, h.subscription, m.Topic)
+	return h.External.Take(place, rowOf(m), Delivery{Topic: m.Topic, Key: m.Key, Payload: m.Payload}, h.labels(m)...)
 }
+
+// Fetch implements [log.Handlers].
+func (h handlersOf) Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]log.Read, error)) error {
+	var messages []log.Read
+	return h.External.Fetch(ctx, limit, func(i int) []string { return h.labels(&messages[i]) },
+		func(ctx context.Context) (rows []workqueue.Row, err error) {
+			messages, err = fetch(ctx)
+			for i := range messages {
+				rows = append(rows, rowOf(&messages[i]))
+			}
+			return rows, err
+		})
+}
+
+func rowOf(m *log.Read) workqueue.Row {
+	return workqueue.Row{ID: m.ID, DueAt: m.CreatedAt, CreatedAt: m.CreatedAt, Attempt: 1,
+		MaxAttempts: log.MaxAttempts, Headers: m.Headers}
+}
+
+func (h handlersOf) labels(m *log.Read) []string { return []string{h.subscription, m.Topic} }
 
 // Run delivers messages until ctx is cancelled, see [topics.Worker]. The relay of a log then hands out no more
 // messages, except those before others that it has handed out. It returns [ErrUnknownSubscription] if the subscription

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 // An External has the handlers of a worker process messages that are no rows of its table, such as those of a log. Who
@@ -29,6 +30,20 @@ func NewExternal[T any](ctx context.Context, w *Worker, table *Table) *External[
 	c := w.consumer
 	c.table, c.leaves = table, nil
 	return &External[T]{newEngine(c), w, context.WithoutCancel(ctx)}
+}
+
+// Fetch tells telemetry of the claim of at most so many messages, with their labels.
+func (x *External[T]) Fetch(ctx context.Context, limit int, labels func(i int) []string,
+	fetch func(context.Context) ([]Row, error)) error {
+	ctx, call := x.engine.table.telemetry.Start(ctx, telemetry.Claim, limit)
+	rows, err := fetch(ctx)
+	slab, claimed := make([]claimedRow, len(rows)), make(claimedRows, len(rows))
+	for i, row := range rows {
+		slab[i].Row, claimed[i] = row, &slab[i]
+		copy(slab[i].labels[:], labels(i))
+	}
+	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
+	return err
 }
 
 // An ExternalRow is a message on its way through an [External].

@@ -25,6 +25,8 @@ const (
 // A Handlers has messages handled. It is a [workqueue.External].
 type Handlers interface {
 	Database
+	// Fetch tells telemetry of a fetch.
+	Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]Read, error)) error
 	// Take makes a message ready. Its place is in the page.
 	Take(place int, m *Read) *workqueue.ExternalRow
 	Unit(waiting []*workqueue.ExternalRow) int
@@ -170,7 +172,7 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, er
 	for more := true; more && !r.isFull() && ctx.Err() == nil; {
 		r.pending = true
 		start := time.Now()
-		page, err := r.reader.Fetch(base, r.token, r.Page)
+		page, err := r.fetch(base, r.token)
 		if err != nil {
 			return found, err
 		}
@@ -183,6 +185,14 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, er
 		}
 	}
 	return found, nil
+}
+
+func (r *Relay) fetch(ctx context.Context, token uuid.UUID) (page Page, err error) {
+	err = r.handlers.Fetch(ctx, r.Page, func(ctx context.Context) ([]Read, error) {
+		page, err = r.reader.Fetch(ctx, token, r.Page)
+		return page.Messages, err
+	})
+	return page, err
 }
 
 func (r *Relay) isFull() bool { return int(r.hands.Load()) >= min(r.Concurrency, maxLanes) }
@@ -211,7 +221,7 @@ func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time
 		}
 		err := h.insist(ctx, func(ctx context.Context) (err error) {
 			start = time.Now()
-			read, err = r.reader.Fetch(ctx, token, r.Page)
+			read, err = r.fetch(ctx, token)
 			return err
 		})
 		if err != nil {

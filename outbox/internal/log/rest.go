@@ -53,9 +53,6 @@ func (r *rest) isAway() bool {
 	return !r.since.IsZero()
 }
 
-// giveUp ends a probe that was not begun.
-func (r *rest) giveUp() { r.change(func() { r.probing = false }) }
-
 // note learns from the end of a message.
 func (r *rest) note(probe bool, end workqueue.ExternalEnd) {
 	away := end.Outcome == workqueue.RowUnavailable
