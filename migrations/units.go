@@ -139,7 +139,7 @@ func logPositions() unit {
 	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable,
 		producer: []string{"subscriptions"}}
 	u = u.with("position", "subscription", "tick", "state", "loss").
-		calls("tick", "tick_step", "fetch", "settle", "extend").sees("lag").
+		calls("tick", "tick_step", "fetch", "settle", "extend", "release").sees("lag").
 		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe")
 	u.Table = logTable + "_position"
 	return u

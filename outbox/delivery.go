@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/outbox/internal/log"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
@@ -26,6 +27,8 @@ type Delivery struct {
 	CreatedAt   time.Time // when the message was enqueued
 	DueAt       time.Time // when this attempt became due
 
+	parked   *log.Parked // nil: it is a row of the outbox, or has not been parked
+	noTx     bool        // it is a message of a log
 	claim    *workqueue.Claim[Delivery]
 	codec    codec.Codec
 	envelope codec.Envelope
@@ -60,7 +63,12 @@ type BatchHandler = func(ctx context.Context, batch []*Delivery) ([]error, error
 //
 // Call it once. After it has returned nil the message is settled, whatever the handler returns. If the
 // lease was lost nothing is written, and the error is [workqueue.ErrLeaseLost].
+//
+// A message of a [Log] is not settled by itself: there, Tx returns an error.
 func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if d.noTx {
+		return onLogDo("tx of a delivery", "Have the handler ignore a message that it has handled, by its ID")
+	}
 	if d.claim == nil {
 		return errors.New("txwork: this Delivery was not claimed by a relay, so there is nothing to settle")
 	}
@@ -72,6 +80,9 @@ func (o *Outbox) deliver(ctx context.Context, c *workqueue.Claim[Delivery], h Ha
 	d := &c.Body
 	d.ID, d.Headers = c.ID, c.Headers
 	d.Attempt, d.MaxAttempts, d.CreatedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
-	d.claim, d.codec, d.envelope = c, o.codec, o.envelope(c.ID, c.Headers)
+	if d.noTx = o.log != nil; d.parked != nil {
+		d.unpark()
+	}
+	d.claim, d.codec, d.envelope = c, o.codec, o.envelope(d.ID, c.Headers)
 	return h(ctx, d)
 }

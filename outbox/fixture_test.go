@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -16,7 +17,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(relayURL) != "" {
+		os.Exit(runRelay())
+	}
+	goleak.VerifyTestMain(sdktest.Under(m))
+}
 
 const (
 	patience = pgtest.Patience

@@ -29,6 +29,9 @@ func (o *Outbox) openLog(options Options, spec workqueue.Spec) (err error) {
 	if o.table, err = workqueue.Open(log.ParkedSpec(options.Schema), options.Telemetry); err != nil {
 		return err
 	}
+	if o.delivered, err = workqueue.Open(log.MessagesSpec(options.Schema), options.Telemetry); err != nil {
+		return err
+	}
 	o.log = log.NewWriter(options.Schema)
 	return nil
 }

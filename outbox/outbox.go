@@ -20,6 +20,7 @@ type Outbox struct {
 	table     *workqueue.Table // of a log: its parked messages
 	messages  *workqueue.Table // what is written is checked as a row of it; without a log, the table
 	log       *log.Writer      // nil: messages are rows
+	delivered *workqueue.Table // of a log: its messages as relays tell them
 	joins     *join.Joins
 	codec     codec.Codec
 	ordering  Ordering

@@ -15,9 +15,22 @@ import (
 const DefaultClaimLimit = 100
 
 // RelayOptions configure a [Relay]. They are those of a worker, except that ClaimLimit defaults to [DefaultClaimLimit].
-// The zero value is usable.
+// The zero value is usable for rows.
+//
+// On a log, Subscription is required, and some of the others mean something else:
+//
+//   - ClaimLimit is how many messages of a lane the relay has in hand, a page. Default: [DefaultPage].
+//   - HandlerTimeout defaults to [DefaultHandlerTimeout]: a handler that hangs would hold up its lane. If it has not
+//     returned a quarter of that later, and at least a second, its message is parked.
+//   - Concurrency counts handlers of pages. As many more may run for parked messages.
+//   - ClaimCooldown is the least time between two looks for new messages, 10 ms by default.
+//   - TopicConcurrency and TxLimits are refused.
 type RelayOptions struct {
 	workqueue.WorkerOptions
+
+	// Subscription is that of a [Log] whose messages the relay delivers. Any number of relays share it, and each has up
+	// to all of its lanes. It has to be empty for [Rows].
+	Subscription string
 }
 
 // A Relay delivers messages to the handlers of their topics.
@@ -34,21 +47,30 @@ type RelayOptions struct {
 //
 // Any number of relays, in any number of processes, can share an outbox. Any of them may claim a message, so register
 // handlers for the same topics in all of them.
+//
+// The relay of a [Log] delivers the messages of a subscription, page by page. Messages of a page are handled at once,
+// those of a key one after the other. One that fails is parked, together with what is behind it in its key, and the
+// relay runs parked messages as rows: they are retried, and become dead letters, as those of [Rows].
 type Relay struct {
 	*topics.Worker[Handler]
 	box *Outbox
+	log *logRelay // nil: messages are rows
 }
 
-// NewRelay creates a relay. Register its handlers, then call Run.
+// NewRelay creates a relay. Register its handlers, then call Run. The relay of a log needs the Subscription.
 //
-// The pool serves [Delivery.Tx]. Claims, renewals and settles use the connections of a [workqueue.Runtime], so busy
-// handlers cannot starve them.
+// The pool serves [Delivery.Tx], which a log does not have. Claims, renewals and settles use the connections of a
+// [workqueue.Runtime], so busy handlers cannot starve them.
 func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) {
 	if o == nil {
 		return nil, validate.Errorf("outbox", "is nil")
 	}
-	if err := o.refuses("relay of rows", "Read its subscriptions through the SQL functions of the log"); err != nil {
-		return nil, err
+	if o.log != nil {
+		return newLogRelay(pool, o, opts)
+	}
+	if opts.Subscription != "" {
+		return nil, validate.Errorf("subscription", "is %q, but only a log has subscriptions: Leave it out, or use "+
+			"Storage Log", opts.Subscription)
 	}
 	opts.ClaimLimit = cmp.Or(opts.ClaimLimit, DefaultClaimLimit)
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
@@ -61,13 +83,14 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Relay{worker, o}, nil
+	return &Relay{worker, o, nil}, nil
 }
 
 // HandleBatch registers the handler of a topic whose messages are delivered together. It panics like Handle, and if the
 // options are refused.
 //
-// With an order by key a batch has one message of a key at most. Wrap does not wrap the handler.
+// With an order by key a batch has one message of a key at most. Wrap does not wrap the handler. On a log a batch has
+// what is ready of a page, and does not wait for more: Linger says nothing there.
 func (r *Relay) HandleBatch(topic string, o workqueue.BatchOptions, h BatchHandler) {
 	topics.HandleBatch(r.Worker, topic, o, (*Delivery).size, topics.Together(r.box.deliver, h))
 }

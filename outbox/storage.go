@@ -27,7 +27,7 @@ const (
 	// with the same [Message].Key, and a dead letter blocks the key until it is redriven or deleted, or
 	// [Outbox.Unblock] gives it up.
 	//
-	// Subscriptions are read through the SQL functions of the log; package outbox has no relay for them yet.
+	// A [Relay] reads one subscription, see [RelayOptions]. So do the SQL functions of the log.
 	Log
 )
 

@@ -2,6 +2,8 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -101,4 +103,40 @@ func (f *fixture) expectTraces(provider trace.TracerProvider) {
 		}
 		return nil
 	})
+}
+
+// So is that of a message of a log. Its labels name the subscription.
+func TestTheHandlersSpanIsLinkedToTheProducerOfALog(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	f := newLog(t, func(o *outbox.Options) { o.Telemetry.TracerProvider = provider })
+	f.subscribe("billing", 1)
+	f.enqueue(outbox.Message{Topic: "a"})
+	f.subscriber("billing", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
+	})
+	var send, process sdktrace.ReadOnlySpan
+	f.until("the handler's span has ended", func() bool {
+		for _, s := range spans.Ended() {
+			switch s.SpanKind() {
+			case trace.SpanKindProducer:
+				send = s
+			case trace.SpanKindConsumer:
+				process = s
+			}
+		}
+		return process != nil
+	})
+	links := process.Links()
+	if send == nil || len(links) != 1 || links[0].SpanContext.SpanID() != send.SpanContext().SpanID() {
+		t.Errorf("links are %v, want one to the producer %v", links, send)
+	}
+	if want := "process " + f.DB.Schema + ".outbox_log"; process.Name() != want {
+		t.Errorf("the span is %q, want %q", process.Name(), want)
+	}
+	labels := fmt.Sprint(process.Attributes())
+	if !strings.Contains(labels, "billing") {
+		t.Errorf("the labels are %s", labels)
+	}
 }

@@ -15,12 +15,13 @@ const (
 	Running      = "txwork-running"       // since when it ran
 	RedrivenBy   = "txwork-redriven-by"
 	RedrivenAt   = "txwork-redriven-at"
+	Permanent    = "txwork-permanent" // why a message of a log is a dead letter, before its row is one
 )
 
 // History lists them. A new row has no history, also if it gets the headers of another, such as of the message whose
 // handler writes it.
 func History() []string {
-	return []string{LostAlone, LostTogether, LostAt, LostBeside, Running, RedrivenBy, RedrivenAt}
+	return []string{LostAlone, LostTogether, LostAt, LostBeside, Running, RedrivenBy, RedrivenAt, Permanent}
 }
 
 // Encode merges the trace context into the caller's own headers. A header of the caller's overrides one of the trace,

@@ -2549,7 +2549,7 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent']
             ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce($2::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
@@ -2980,7 +2980,7 @@ BEGIN
         VALUES (id,
             greatest($7, now()),
             coalesce($9, 130),
-            nullif($8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'),
+            nullif($8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'),
             $1,
             nullif($3, ''),
             $2,
@@ -3001,7 +3001,7 @@ BEGIN
         VALUES (id,
             greatest($7, now()),
             coalesce($9, 130),
-            nullif($8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'),
+            nullif($8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'),
             $1,
             nullif($3, ''),
             $2,
@@ -3276,7 +3276,7 @@ BEGIN
     IF holds THEN
         WITH w AS (
             INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
-            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END
             FROM unnest(
                 a10::uuid[],
                 a1::text[],
@@ -3300,7 +3300,7 @@ BEGIN
     ELSE
         WITH w AS (
             INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy")
-            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END
             FROM unnest(
                 a10::uuid[],
                 a1::text[],
@@ -5994,7 +5994,7 @@ BEGIN
     END IF;
     WITH w AS (
             INSERT INTO "{{schema}}"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key", "concurrency_key", "key_limit", "key_policy", "joined", "waiting")
-            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END, nullif(s.ord <= n, false), s.ord > n
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'), s.c1, nullif(s.c3, ''), s.c2, nullif(s.c4, ''), CASE WHEN s.c5 THEN nullif(s.c3, '') END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN 0 END, CASE WHEN CASE WHEN s.c5 THEN nullif(s.c3, '') END IS NOT NULL THEN CASE s.c6 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END END, nullif(s.ord <= n, false), s.ord > n
             FROM unnest(
                 a10::uuid[],
                 a1::text[],

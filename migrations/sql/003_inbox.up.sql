@@ -2586,7 +2586,7 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent']
             ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce($2::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
@@ -2951,7 +2951,7 @@ BEGIN
         VALUES (id,
             greatest($7, now()),
             coalesce($9, 130),
-            nullif($8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'),
+            nullif($8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'),
             $1,
             $2,
             $3,
@@ -3223,7 +3223,7 @@ BEGIN
     END IF;
         WITH w AS (
             INSERT INTO "{{schema}}"."inbox" (id, due_at, max_attempts, headers, "consumer", "source", "message_id", "body_hash", "topic", "payload")
-            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c2, s.c3, coalesce(s.c5, CASE WHEN coalesce(nullif(s.c6, ''), s.c2) = s.c2 THEN sha256(s.c4) ELSE sha256(convert_to(s.c6, 'UTF8') || sha256(s.c4)) END), coalesce(nullif(s.c6, ''), s.c2), s.c4
+            SELECT s.id, greatest(s.c7, now()), coalesce(s.c9, 130), nullif(s.c8 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'), s.c1, s.c2, s.c3, coalesce(s.c5, CASE WHEN coalesce(nullif(s.c6, ''), s.c2) = s.c2 THEN sha256(s.c4) ELSE sha256(convert_to(s.c6, 'UTF8') || sha256(s.c4)) END), coalesce(nullif(s.c6, ''), s.c2), s.c4
             FROM unnest(
                 a10::uuid[],
                 a1::text[],

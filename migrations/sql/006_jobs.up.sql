@@ -1918,7 +1918,7 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent']
             ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce($2::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
@@ -2461,7 +2461,7 @@ BEGIN
         VALUES (id,
             greatest($13, now()),
             coalesce($15, 30),
-            nullif($14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'),
+            nullif($14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'),
             $1,
             $3,
             $4::smallint,
@@ -2486,7 +2486,7 @@ BEGIN
         VALUES (id,
             greatest($13, now()),
             coalesce($15, 30),
-            nullif($14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'),
+            nullif($14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'),
             $1,
             $3,
             $4::smallint,
@@ -2538,7 +2538,7 @@ WITH locked AS MATERIALIZED (
         progress_note = NULL,
         output = NULL
     FROM ROWS FROM (unnest(ARRAY["jobs_enqueue".id]::uuid[]), unnest(ARRAY[($5)]::text[]), unnest(ARRAY[($2)]::bytea[]), unnest(ARRAY[($4::smallint)]::bigint[]),
-            unnest(ARRAY[(greatest($13, now()))]::timestamptz[]), unnest(ARRAY[(nullif($14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'))]::text[]), unnest(ARRAY[(coalesce($15, 30))]::bigint[]), unnest(ARRAY[NULL]::text[]),
+            unnest(ARRAY[(greatest($13, now()))]::timestamptz[]), unnest(ARRAY[(nullif($14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'))]::text[]), unnest(ARRAY[(coalesce($15, 30))]::bigint[]), unnest(ARRAY[NULL]::text[]),
             unnest(ARRAY[(CASE WHEN $5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY ($6) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY ($6) THEN 8 ELSE 0 END + CASE WHEN $18 = 'end' THEN 0 ELSE 2 END, 0) END)]::bigint[]), unnest(ARRAY[($3)]::text[]), unnest(ARRAY[NULL]::text[]), unnest(ARRAY[(coalesce($7, $9))]::text[]), unnest(ARRAY[(CASE WHEN $7 IS NOT NULL THEN 0 WHEN $9 IS NOT NULL THEN coalesce($10, 2147483647) END)]::bigint[]),
             unnest(ARRAY[(CASE WHEN $7 IS NOT NULL THEN CASE $8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN $9 IS NOT NULL THEN 0 END)]::bigint[]), unnest(ARRAY[($11)]::double precision[]), unnest(ARRAY[(CASE WHEN $11 IS NOT NULL THEN coalesce($12, greatest(1, ceil(least($11, 2147483647)))::integer) END)]::bigint[]),
             generate_subscripts('{}'::int[], 1))
@@ -2901,7 +2901,7 @@ BEGIN
     IF holds THEN
         WITH w AS (
             INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
-            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
             FROM unnest(
                 a16::uuid[],
                 a1::text[],
@@ -2934,7 +2934,7 @@ BEGIN
     ELSE
         WITH w AS (
             INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst")
-            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'), s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END
             FROM unnest(
                 a16::uuid[],
                 a1::text[],
@@ -6031,7 +6031,7 @@ BEGIN
     END IF;
     WITH w AS (
             INSERT INTO "{{schema}}"."jobs" (id, due_at, max_attempts, headers, "kind", "queue", "priority", "args", "unique_key", "unique_states", "concurrency_key", "key_limit", "key_policy", "key_rate", "key_burst", "joined", "waiting")
-            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), coalesce(nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at'], '{}'), '{}') || jsonb_build_object('txwork-batch', $7::text) || CASE WHEN s.ord > n THEN jsonb_build_object('txwork-after', n::text) ELSE '{}' END, s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END, nullif(s.ord <= n, false), s.ord > n
+            SELECT s.id, greatest(s.c13, now()), coalesce(s.c15, 30), coalesce(nullif(s.c14 - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent'], '{}'), '{}') || jsonb_build_object('txwork-batch', $7::text) || CASE WHEN s.ord > n THEN jsonb_build_object('txwork-after', n::text) ELSE '{}' END, s.c1, s.c3, s.c4::smallint, s.c2, s.c5, CASE WHEN s.c5 IS NOT NULL THEN nullif(CASE WHEN 'done' = ANY (s.c6::text[]) THEN 4 ELSE 0 END + CASE WHEN 'failed' = ANY (s.c6::text[]) THEN 8 ELSE 0 END + CASE WHEN s.c18 = 'end' THEN 0 ELSE 2 END, 0) END, coalesce(s.c7, s.c9), CASE WHEN s.c7 IS NOT NULL THEN 0 WHEN s.c9 IS NOT NULL THEN coalesce(s.c10, 2147483647) END, CASE WHEN s.c7 IS NOT NULL THEN CASE s.c8 WHEN 'block' THEN 1 WHEN 'park' THEN 2 WHEN 'skip' THEN 0 END WHEN s.c9 IS NOT NULL THEN 0 END, s.c11, CASE WHEN s.c11 IS NOT NULL THEN coalesce(s.c12, greatest(1, ceil(least(s.c11, 2147483647)))::integer) END, nullif(s.ord <= n, false), s.ord > n
             FROM unnest(
                 a16::uuid[],
                 a1::text[],
@@ -8802,7 +8802,7 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent']
             ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce($2::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))

@@ -11,6 +11,7 @@ DROP PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_parked_trim"(integer);
 DROP FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen");
 DROP FUNCTION "{{schema}}"."outbox_log_outlived"(interval, integer);
+DROP FUNCTION "{{schema}}"."outbox_log_release"(text, uuid);
 DROP FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_settle"(text, uuid, bigint, jsonb, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, integer);

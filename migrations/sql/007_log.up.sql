@@ -1695,7 +1695,7 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
+        headers = CASE WHEN jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent']
             ELSE coalesce(t.headers, '{}'::jsonb) END || jsonb_build_object(
             'txwork-redriven-by', coalesce($2::text, session_user::text),
             'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
@@ -4064,9 +4064,9 @@ BEGIN
     FOR UPDATE;
     held := FOUND;
     SELECT s.* INTO own.s FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
-    IF own.s.name IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-            MESSAGE = format('subscription %s is unknown', $1),
+    IF (own.s.name IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'subscription',
+            MESSAGE = 'subscription is unknown',
             HINT = 'Subscribe first, or correct the name.';
     END IF;
     IF (NOT (own.held AND own.p.locked_until IS NULL)) IS NOT TRUE THEN
@@ -4205,8 +4205,10 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_fetch"(text, uuid, interval, int
 
 -- The messages of the page in hand are settled up to a number, and those that failed are parked: as rows of
 -- {{schema}}.outbox_log_parked, which the core runs again, in the order of their keys. failed is an array of objects with seq and,
--- optionally, error and delay in seconds. The rest of the key of a failed message must not be handled: what the page
--- has of it is parked as well. Messages that the fetch withheld are parked when they are settled.
+-- optionally, error, delay in seconds, and outcome: retry (an attempt has failed), snooze (it does not count) or fail
+-- (nobody is to attempt it again: the row has the error in its header txwork-permanent, and who claims it settles it as
+-- failed, unless it was redriven). The rest of the key of a failed message must not be handled: what the page has of it
+-- is parked as well. Messages that the fetch withheld are parked when they are settled.
 --
 -- Returns settled, ended (the batch has ended, and the lane is free), repeated (an earlier call did it), or lost: then
 -- nothing was changed, and another consumer has the lane, or the subscription was changed, moved or removed.
@@ -4265,10 +4267,11 @@ BEGIN
         WHERE CASE WHEN jsonb_typeof(e.value) = 'object' THEN
             (e.value ->> 'seq' ~ '^[0-9]{1,18}$') IS NOT TRUE
             OR (coalesce(e.value ->> 'delay', '0') ~ '^[0-9]{1,8}([.][0-9]{1,9})?$') IS NOT TRUE
-            OR e.value - '{seq,error,delay}'::text[] <> '{}'
+            OR coalesce(e.value ->> 'outcome', 'retry') NOT IN ('retry', 'snooze', 'fail')
+            OR e.value - '{seq,error,delay,outcome}'::text[] <> '{}'
             ELSE true END)) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'failed',
-            MESSAGE = 'failed must have objects with seq, error and delay only, where delay is a number of seconds',
+            MESSAGE = 'failed must have objects with seq, error, delay and outcome only, where delay is a number of seconds and outcome retry, snooze or fail',
             HINT = 'Name each message that failed once.';
     END IF;
     IF ($5 IS NULL OR $5 BETWEEN interval '1 seconds' AND interval '86400 seconds') IS NOT TRUE THEN
@@ -4341,9 +4344,14 @@ BEGIN
                 topic, key, payload, concurrency_key, key_limit, key_policy)
             SELECT clock_timestamp() + CASE WHEN l.failure IS NULL THEN interval '0'
                     ELSE coalesce((l.failure ->> 'delay')::float8, 1) * interval '1 second' END,
-                (l.failure IS NOT NULL)::integer,
+                (coalesce(l.failure ->> 'outcome', 'retry') = 'retry' AND l.failure IS NOT NULL)::integer,
                 left(CASE WHEN l.failure IS NOT NULL THEN coalesce(l.failure ->> 'error', '') END, 10000),
-                l.headers, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
+                CASE WHEN l.failure ->> 'outcome' = 'fail' THEN
+                        coalesce(CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers END, '{}')
+                        || jsonb_build_object('txwork-permanent',
+                            left(coalesce(l.failure ->> 'error', ''), 10000))
+                    WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - 'txwork-permanent'
+                    ELSE l.headers END, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
                 CASE WHEN octet_length($1 || ':' || l.key) <= 255 THEN $1 || ':' || l.key
                     ELSE $1 || '#' || encode(sha256(convert_to(l.key, 'UTF8')), 'hex') END, CASE WHEN l.key IS NOT NULL THEN 0 END, CASE WHEN l.key IS NOT NULL THEN 1 END
             FROM (SELECT * FROM listed AS l WHERE l.seq <= $3 ORDER BY l.seq) AS l
@@ -4368,7 +4376,8 @@ BEGIN
         page = CASE WHEN $3 < own.p.page THEN t.page END,
         whole = $3 < own.p.page AND t.whole,
         withheld = own.rest,
-        attempts = CASE WHEN own.is_end THEN 0 ELSE t.attempts END,
+        -- what was handed out has killed nobody
+        attempts = CASE WHEN own.is_end THEN 0 ELSE greatest(t.attempts - 1, 1) END,
         locked_until = CASE WHEN NOT own.is_end THEN greatest(t.locked_until, clock_timestamp() + $5) END
     WHERE t.subscription = $1 AND t.lane = own.p.lane;
     RETURN CASE WHEN own.is_end THEN 'ended' ELSE 'settled' END;
@@ -4409,6 +4418,37 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_extend"(text, uuid, interval) FROM PUBLIC;
+
+-- Gives the lane back that the token holds, with the claim, and says whether it did: another consumer need not wait for
+-- the end of the lease. What was not settled is handed out again.
+CREATE FUNCTION "{{schema}}"."outbox_log_release"(subscription text, owner_token uuid) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    UPDATE "{{schema}}"."outbox_log_position" AS p
+    SET locked_until = NULL, owner_token = NULL, page = NULL, whole = false, withheld = '{}',
+        attempts = greatest(p.attempts - 1, 0)
+    WHERE p.subscription = $1 AND p.owner_token = $2 AND p.locked_until IS NOT NULL;
+    RETURN FOUND;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_release"(text, uuid) FROM PUBLIC;
 
 -- Deletes ticks that are older than the retention, all but the newest of them, which is returned: positions have their
 -- own copies, and a start or a cut at the retention finds that one. It looks at the oldest ticks only.

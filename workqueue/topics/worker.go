@@ -88,8 +88,8 @@ func (w *Worker[H]) Wrap(wrap func(H) H) { w.handlers.wrap(wrap) }
 // Check reports why the worker cannot run: it has no handler. A service asks before it starts.
 func (w *Worker[H]) Check() error { return w.handlers.check() }
 
-// seal fixes the handlers.
-func (w *Worker[H]) seal() error {
+// Seal fixes the handlers, as Run does. It is for domains.
+func (w *Worker[H]) Seal() error {
 	if err := w.handlers.seal(); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (w *Worker[H]) seal() error {
 // A database that goes away is waited for. Run returns an error at once if the worker has no handler, or if a table
 // does not fit this version of the library. A Worker runs once.
 func (w *Worker[H]) Run(ctx context.Context) error {
-	if err := w.seal(); err != nil {
+	if err := w.Seal(); err != nil {
 		return err
 	}
 	return w.all.Run(ctx)
@@ -111,7 +111,7 @@ func (w *Worker[H]) Run(ctx context.Context) error {
 // Drain is the worker as a [workqueue.Drain], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs handles what is due and returns.
 func (w *Worker[H]) Drain() (*workqueue.Drain, error) {
-	if err := w.seal(); err != nil {
+	if err := w.Seal(); err != nil {
 		return nil, err
 	}
 	return w.all.Drain()
@@ -120,7 +120,7 @@ func (w *Worker[H]) Drain() (*workqueue.Drain, error) {
 // DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: the handlers' transactions are
 // savepoints of it. See [workqueue.Worker.DrainIn].
 func (w *Worker[H]) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
-	if err := w.seal(); err != nil {
+	if err := w.Seal(); err != nil {
 		return nil, err
 	}
 	return w.all.DrainIn(tx)

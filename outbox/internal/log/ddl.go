@@ -8,6 +8,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/txwork/txwork/internal/header"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -110,6 +111,9 @@ func (view) QualifiedTurns() string {
 func (view) MaxTicks() int { return maxTicks }
 func (view) MaxError() int { return maxError }
 
+// Permanent is the header of a parked message that nobody is to attempt again.
+func (view) Permanent() string { return header.Permanent }
+
 // Blocks is the condition that a parked message keeps others of its key from being handed out: it has not ended, or it
 // is a dead letter that blocks its key.
 func (view) Blocks(row string) string {
@@ -175,7 +179,7 @@ func (view) RefusesSession(what string) string { return sqltext.RefuseSession(wh
 
 // RefusesUnknown refuses a subscription that the row s does not have.
 func (view) RefusesUnknown() string {
-	return refuse("own.s.name IS NULL", "invalid_parameter_value", "format('subscription %s is unknown', $1)",
+	return sqltext.RefuseUnless("own.s.name IS NOT NULL", "subscription", "is unknown",
 		"Subscribe first, or correct the name.")
 }
 

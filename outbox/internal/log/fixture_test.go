@@ -188,6 +188,8 @@ type failure struct {
 	Seq   int64   `json:"seq"`
 	Error string  `json:"error,omitempty"`
 	Delay float64 `json:"delay"`
+
+	Outcome string `json:"outcome,omitempty"`
 }
 
 func settle(ctx context.Context, q querier, log, subscription string, token uuid.UUID, upto int64, failed ...failure) (

@@ -280,3 +280,28 @@ func TestWhatASettleRefuses(t *testing.T) {
 	f.want("parked", f.parked("s"))
 	f.want("still in hand", f.fetchAgain("s", p.token, 10).payloads(), "a", "b", "c")
 }
+
+// A failure may be no attempt, or the last one. A producer cannot pretend the latter.
+func TestOutcomesOfFailures(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	for _, payload := range []string{"a", "b", "c", "d"} {
+		f.exec(f.Pool, "SELECT "+f.name+`_append('topic', $1, NULL, '{"txwork-permanent": "mine", "own": "1"}')`,
+			[]byte(payload))
+	}
+	f.tick()
+	p := f.fetch("s", 10)
+	failed := []failure{failing(p, "a"), failing(p, "b"), failing(p, "c")}
+	failed[0].Outcome, failed[1].Outcome, failed[2].Outcome = "retry", "snooze", "fail"
+	f.settle("s", p.token, p.upto, failed...)
+	got := value[[]string](f, f.Pool, "SELECT array_agg(concat_ws(' ', convert_from(payload, 'UTF8'), attempts, "+
+		"last_error, headers) ORDER BY seq) FROM "+f.name+"_parked")
+	f.want("parked", got, `a 1 no a {"own": "1"}`, `b 0 no b {"own": "1"}`,
+		`c 0 no c {"own": "1", "txwork-permanent": "no c"}`)
+	f.append(f.Pool, "e")
+	f.tick()
+	p = f.fetch("s", 10)
+	_, err := settle(f.Context(), f.Pool, f.name, "s", p.token, p.upto, failure{Seq: p.upto, Outcome: "done"})
+	f.refused("an unknown outcome", err, "22023")
+}

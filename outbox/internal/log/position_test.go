@@ -374,3 +374,50 @@ func TestLagIsSeenWithoutATick(t *testing.T) {
 		t.Errorf("a message with an earlier number: %d numbers, %v s", n, s)
 	}
 }
+
+// A lane that was given back is free at once, as if it had not been claimed.
+func TestALaneIsGivenBack(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.append(f.Pool, numbered("m", 1, 3)...)
+	f.tick()
+	p := f.fetch("s", 10)
+	f.settle("s", p.token, p.messages[0].Seq)
+	release := func() bool {
+		return value[bool](f, f.Pool, "SELECT "+f.name+"_release('s', $1)", p.token)
+	}
+	if !release() || release() {
+		t.Error("a lane is given back once")
+	}
+	if got := f.settle("s", p.token, p.upto); got != "lost" {
+		t.Errorf("settle of a lane that was given back: %s", got)
+	}
+	next := f.fetch("s", 10)
+	f.want("the rest", next.payloads(), "m2", "m3")
+	if next.attempts != 1 {
+		t.Errorf("attempt %d, want 1", next.attempts)
+	}
+	if got := f.settle("s", next.token, next.upto); got != "ended" {
+		t.Errorf("settle: %s", got)
+	}
+}
+
+// Each death of a consumer is an attempt, and what is settled since says that the batch does not kill.
+func TestAttemptsFallWithProgress(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.append(f.Pool, numbered("m", 1, 3)...)
+	f.tick()
+	for range 3 {
+		f.fetch("s", 10)
+		f.lapse("s")
+	}
+	p := f.fetch("s", 10)
+	f.settle("s", p.token, p.messages[0].Seq)
+	f.lapse("s")
+	if again := f.fetch("s", 10); p.attempts != 4 || again.attempts != 4 {
+		t.Errorf("attempts %d, and %d after a settle and a death, want 4 and 4", p.attempts, again.attempts)
+	}
+}

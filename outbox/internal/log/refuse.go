@@ -116,9 +116,11 @@ func (view) RefusesFailures(param string) string {
         WHERE CASE WHEN jsonb_typeof(e.value) = 'object' THEN
             (e.value ->> 'seq' ~ '^[0-9]{1,18}$') IS NOT TRUE
             OR (coalesce(e.value ->> 'delay', '0') ~ '^[0-9]{1,%d}([.][0-9]{1,9})?$') IS NOT TRUE
-            OR e.value - '{seq,error,delay}'::text[] <> '{}'
+            OR coalesce(e.value ->> 'outcome', 'retry') NOT IN ('retry', 'snooze', 'fail')
+            OR e.value - '{seq,error,delay,outcome}'::text[] <> '{}'
             ELSE true END)`, param, maxDelayDigits), "failed",
-			"must have objects with seq, error and delay only, where delay is a number of seconds",
+			"must have objects with seq, error, delay and outcome only, where delay is a number of seconds and "+
+				"outcome retry, snooze or fail",
 			"Name each message that failed once.")
 }
 func (view) RefusesStrangers(isKnown string) string {

@@ -34,8 +34,8 @@ type Parked struct {
 
 var ordered = keyed.OrderedBy("nullif(@key, '')")
 
-// columns lists the columns of a parked message. Only the function settle writes them.
-func (p *Parked) columns(c *workqueue.Columns) {
+// List lists the columns of a parked message. Only the function settle writes them.
+func (p *Parked) List(c *workqueue.Columns) {
 	c.Field(workqueue.Column{Name: "subscription", Type: "text", NotNull: true,
 		Bound: workqueue.Bound{Min: 1, Max: maxName}}, &p.Subscription)
 	c.Field(workqueue.Column{Name: "message_id", Type: "uuid", NotNull: true}, &p.MessageID)
@@ -52,13 +52,20 @@ func (p *Parked) columns(c *workqueue.Columns) {
 // trimSuffix is the sweep that trims the log: its parked messages are maintained, so the log is, too.
 const trimSuffix = "trim"
 
+// MessagesSpec describes messages before they are parked, for telemetry: it has the labels of [ParkedSpec].
+func MessagesSpec(schema string) workqueue.Spec {
+	spec := ParkedSpec(schema)
+	spec.Table = name
+	return spec
+}
+
 // ParkedSpec describes the table of parked messages of the log in a schema. An empty schema is
 // [workqueue.DefaultSchema].
 func ParkedSpec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema:    schema,
 		Table:     name + "_parked",
-		Columns:   workqueue.ColumnsOf((*Parked).columns),
+		Columns:   workqueue.ColumnsOf((*Parked).List),
 		Lanes:     []string{"subscription"},
 		Labels:    []string{"subscription", "topic"},
 		Sweeps:    []string{keyed.SweepSuffix, trimSuffix},
@@ -73,5 +80,5 @@ func ParkedSpec(schema string) workqueue.Spec {
 
 // Parking is how a worker handles the parked messages of a subscription. The table is that of [ParkedSpec].
 func Parking(table *workqueue.Table, subscription string) workqueue.Domain[Parked] {
-	return workqueue.Domain[Parked]{Table: table, Columns: (*Parked).columns, Lanes: [][]any{{subscription}}}
+	return workqueue.Domain[Parked]{Table: table, Columns: (*Parked).List, Lanes: [][]any{{subscription}}}
 }

@@ -11,6 +11,7 @@ DROP PROCEDURE {{.Named "trim"}}(interval, integer);
 DROP FUNCTION {{.Named "parked_trim"}}(integer);
 DROP FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}});
 DROP FUNCTION {{.Named "outlived"}}(interval, integer);
+DROP FUNCTION {{.Named "release"}}(text, uuid);
 DROP FUNCTION {{.Named "extend"}}(text, uuid, interval);
 DROP FUNCTION {{.Named "settle"}}(text, uuid, bigint, jsonb, interval);
 DROP FUNCTION {{.Named "fetch"}}(text, uuid, interval, integer);

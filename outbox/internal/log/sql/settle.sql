@@ -1,7 +1,9 @@
 -- The messages of the page in hand are settled up to a number, and those that failed are parked: as rows of
 -- {{.Name}}_parked, which the core runs again, in the order of their keys. failed is an array of objects with seq and,
--- optionally, error and delay in seconds. The rest of the key of a failed message must not be handled: what the page
--- has of it is parked as well. Messages that the fetch withheld are parked when they are settled.
+-- optionally, error, delay in seconds, and outcome: retry (an attempt has failed), snooze (it does not count) or fail
+-- (nobody is to attempt it again: the row has the error in its header {{.Permanent}}, and who claims it settles it as
+-- failed, unless it was redriven). The rest of the key of a failed message must not be handled: what the page has of it
+-- is parked as well. Messages that the fetch withheld are parked when they are settled.
 --
 -- Returns settled, ended (the batch has ended, and the lane is free), repeated (an earlier call did it), or lost: then
 -- nothing was changed, and another consumer has the lane, or the subscription was changed, moved or removed.
@@ -72,9 +74,14 @@ BEGIN
                 topic, key, payload, concurrency_key, key_limit, key_policy)
             SELECT clock_timestamp() + CASE WHEN l.failure IS NULL THEN interval '0'
                     ELSE coalesce((l.failure ->> 'delay')::float8, 1) * interval '1 second' END,
-                (l.failure IS NOT NULL)::integer,
+                (coalesce(l.failure ->> 'outcome', 'retry') = 'retry' AND l.failure IS NOT NULL)::integer,
                 left(CASE WHEN l.failure IS NOT NULL THEN coalesce(l.failure ->> 'error', '') END, {{.MaxError}}),
-                l.headers, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
+                CASE WHEN l.failure ->> 'outcome' = 'fail' THEN
+                        coalesce(CASE WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers END, '{}')
+                        || jsonb_build_object('{{.Permanent}}',
+                            left(coalesce(l.failure ->> 'error', ''), {{.MaxError}}))
+                    WHEN jsonb_typeof(l.headers) = 'object' THEN l.headers - '{{.Permanent}}'
+                    ELSE l.headers END, $1, l.id, l.seq, l.created_at, l.topic, l.key, l.payload,
                 {{.ParkedKey "l.key"}}, CASE WHEN l.key IS NOT NULL THEN 0 END, CASE WHEN l.key IS NOT NULL THEN 1 END
             FROM (SELECT * FROM listed AS l WHERE l.seq <= $3 ORDER BY l.seq) AS l
         )
@@ -94,7 +101,8 @@ BEGIN
         page = CASE WHEN $3 < own.p.page THEN t.page END,
         whole = $3 < own.p.page AND t.whole,
         withheld = own.rest,
-        attempts = CASE WHEN own.is_end THEN 0 ELSE t.attempts END,
+        -- what was handed out has killed nobody
+        attempts = CASE WHEN own.is_end THEN 0 ELSE greatest(t.attempts - 1, 1) END,
         locked_until = CASE WHEN NOT own.is_end THEN greatest(t.locked_until, clock_timestamp() + $5) END
     WHERE t.subscription = $1 AND t.lane = own.p.lane;
     RETURN CASE WHEN own.is_end THEN 'ended' ELSE 'settled' END;
@@ -119,3 +127,22 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "extend"}}(text, uuid, interval) FROM PUBLIC;
+
+-- Gives the lane back that the token holds, with the claim, and says whether it did: another consumer need not wait for
+-- the end of the lease. What was not settled is handed out again.
+CREATE FUNCTION {{.Named "release"}}(subscription text, owner_token uuid) RETURNS boolean
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    {{.SeesAll}}
+    UPDATE {{.Named "position"}} AS p
+    SET locked_until = NULL, owner_token = NULL, page = NULL, whole = false, withheld = '{}',
+        attempts = greatest(p.attempts - 1, 0)
+    WHERE p.subscription = $1 AND p.owner_token = $2 AND p.locked_until IS NOT NULL;
+    RETURN FOUND;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "release"}}(text, uuid) FROM PUBLIC;

@@ -10,7 +10,7 @@ WITH changed AS (
         failed_at = NULL,
         cancelled_at = NULL,
         owner_token = NULL,
-        headers = CASE WHEN pg_catalog.jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at']
+        headers = CASE WHEN pg_catalog.jsonb_typeof(t.headers) = 'object' THEN t.headers - ARRAY['txwork-lost-alone', 'txwork-lost-together', 'txwork-lost-at', 'txwork-lost-beside', 'txwork-running', 'txwork-redriven-by', 'txwork-redriven-at', 'txwork-permanent']
             ELSE coalesce(t.headers, '{}'::pg_catalog.jsonb) END || pg_catalog.jsonb_build_object(
             'txwork-redriven-by', coalesce($1::pg_catalog.text, session_user::pg_catalog.text),
             'txwork-redriven-at', pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))

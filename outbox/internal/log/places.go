@@ -1,0 +1,60 @@
+package log
+
+import (
+	"sync"
+	"time"
+)
+
+// places are how many handlers of a relay run at once, over all pages that it has in hand.
+type places struct {
+	mu           sync.Mutex
+	limit, taken int
+	changed      chan struct{} // closed when a place has become free
+	wanted       bool          // somebody waits for one
+}
+
+// keepFor is how long a page keeps a place that another one waits for.
+const keepFor = 50 * time.Millisecond
+
+func newPlaces(n int) *places { return &places{limit: n, changed: make(chan struct{})} }
+
+// take takes a place. If there is none, the channel is closed when there may be one.
+func (p *places) take() (taken bool, free <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.limit {
+		p.wanted = true
+		return false, p.changed
+	}
+	p.taken++
+	return true, nil
+}
+
+func (p *places) give() { p.change(func() { p.taken-- }) }
+
+func (p *places) resize(n int) { p.change(func() { p.limit = n }) }
+
+func (p *places) change(by func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	by()
+	if p.wanted {
+		p.wanted = false
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
+}
+
+// keep reports whether one who has taken a place so long ago may keep it.
+func (p *places) keep(held time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken <= p.limit && !(p.wanted && held > keepFor)
+}
+
+// inUse is how many handlers run.
+func (p *places) inUse() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
+}

@@ -1,0 +1,289 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/outage"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// The pauses of a relay that finds nothing grow from minPoll to its poll interval, and minTick is the least time
+// between two ticks: a relay that is faster than its producers would store one for every few messages.
+const (
+	minPoll = 10 * time.Millisecond
+	minTick = 10 * time.Millisecond
+)
+
+// A Handlers has messages handled. It is a [workqueue.External].
+type Handlers interface {
+	Database
+	// Fetch tells telemetry of a fetch.
+	Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]Read, error)) error
+	// Take makes a message ready. Its place is in the page.
+	Take(place int, m *Read) *workqueue.ExternalRow
+	Unit(waiting []*workqueue.ExternalRow) int
+	Handle(unit []*workqueue.ExternalRow, begins func(), ended func(*workqueue.ExternalRow))
+	Logger() *slog.Logger
+}
+
+// RelayOptions are those of a [Relay]. All are set.
+type RelayOptions struct {
+	Schema, Subscription string
+	Page                 int // messages
+	Concurrency          int
+	Lease                time.Duration
+	Poll                 time.Duration
+	Cooldown             time.Duration // the least time between two ticks, if that is more than minTick
+	HandlerTimeout       time.Duration
+	ShutdownTimeout      time.Duration
+	Backoff              workqueue.Retry
+}
+
+// A Relay hands the messages of a subscription to their handlers. It has at most one page of each lane in hand. All its
+// pages share the places of its handlers.
+type Relay struct {
+	RelayOptions
+	places *places
+	woken  chan struct{}
+
+	// Since Run has begun.
+	reader   *Reader
+	handlers Handlers
+	logger   *slog.Logger
+	rest     *rest
+	hands    atomic.Int32 // pages in hand
+	token    uuid.UUID    // of the next claim: the same until its reply has come
+	pending  bool         // the token may have claimed a lane
+	ticked   time.Time
+}
+
+// NewRelay makes a relay, which runs once.
+func NewRelay(o RelayOptions) *Relay {
+	return &Relay{RelayOptions: o, places: newPlaces(o.Concurrency), woken: make(chan struct{}, 1)}
+}
+
+// Resize changes how many handlers run at once.
+func (r *Relay) Resize(n int) { r.places.resize(n) }
+
+// Wake makes the relay look for messages now.
+func (r *Relay) Wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx is cancelled. Then it hands out no more than what lies before what it has handed out, waits for
+// the handlers, settles, and gives its lanes back.
+func (r *Relay) Run(ctx context.Context, h Handlers) error {
+	r.handlers, r.logger, r.rest = h, h.Logger(), newRest(h.Logger())
+	r.reader = NewReader(h, r.Schema, r.Subscription, r.Lease)
+	r.token = uuid.New()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var hands sync.WaitGroup
+	err := r.poll(ctx, &hands)
+	stop()
+	hands.Wait()
+	if r.pending {
+		r.release(ctx, r.token)
+	}
+	if n := r.places.inUse(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("txwork: %d handlers of %s did not stop within %v of their context being "+
+			"cancelled: their messages are handed out again", n, r.Subscription, r.abortGrace()))
+	}
+	return err
+}
+
+// poll looks for messages until ctx is cancelled.
+func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
+	pause, failing, began := minPoll, outage.MinPause, false
+	for ctx.Err() == nil {
+		found, err := r.look(ctx, hands)
+		wait := pause
+		switch {
+		case errors.Is(err, ErrUnknownSubscription) || err != nil && !began && !outage.Is(err):
+			return err
+		case err != nil:
+			if !outage.Is(err) {
+				r.logger.LogAttrs(ctx, slog.LevelError, "the log cannot be read", slog.Any("error", err))
+			}
+			wait, failing = failing, outage.Next(failing, err)
+		case found:
+			pause, failing, began = minPoll, outage.MinPause, true
+			continue
+		default:
+			pause, failing, began = min(2*pause, r.Poll), outage.MinPause, true
+		}
+		if r.await(ctx, wait) {
+			pause = minPoll
+		}
+	}
+	return nil
+}
+
+// await reports whether the relay was woken.
+func (r *Relay) await(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-r.woken:
+		return true
+	}
+	return false
+}
+
+// pause reports whether ctx lives longer.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// look ticks, and takes the lanes that have messages in hand. It is not cancelled with ctx: a claim that is broken off
+// would keep its lane until the lease ends.
+func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, err error) {
+	base := context.WithoutCancel(ctx)
+	if r.isFull() {
+		return false, nil // the end of a page wakes
+	}
+	if !pause(ctx, time.Until(r.ticked.Add(max(minTick, r.Cooldown)))) {
+		return false, nil
+	}
+	r.ticked = time.Now()
+	if err := r.reader.Tick(base); err != nil {
+		return false, err
+	}
+	for more := true; more && !r.isFull() && ctx.Err() == nil; {
+		r.pending = true
+		start := time.Now()
+		page, err := r.fetch(base, r.token)
+		if err != nil {
+			return found, err
+		}
+		token := r.token
+		r.token, r.pending, more = uuid.New(), false, page.More
+		if page.Upto > 0 {
+			found = true
+			r.hands.Add(1)
+			hands.Go(func() { r.work(ctx, token, page, start) })
+		}
+	}
+	return found, nil
+}
+
+func (r *Relay) fetch(ctx context.Context, token uuid.UUID) (page Page, err error) {
+	err = r.handlers.Fetch(ctx, r.Page, func(ctx context.Context) ([]Read, error) {
+		page, err = r.reader.Fetch(ctx, token, r.Page)
+		return page.Messages, err
+	})
+	return page, err
+}
+
+func (r *Relay) isFull() bool { return int(r.hands.Load()) >= min(r.Concurrency, maxLanes) }
+
+// work works on a batch, page by page.
+func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time.Time) {
+	defer r.Wake()
+	defer r.hands.Add(-1)
+	h := &hand{Relay: r, token: token, expires: start.Add(r.Lease), attempts: read.Attempts}
+	for fresh := true; ; fresh = false {
+		p := newPage(h, read)
+		if fresh {
+			p.accuse()
+		}
+		switch p.run(ctx) {
+		case Ended, Lost:
+			return
+		case Settled:
+		default:
+			r.release(ctx, token)
+			return
+		}
+		if ctx.Err() != nil {
+			r.release(ctx, token)
+			return
+		}
+		err := h.insist(ctx, func(ctx context.Context) (err error) {
+			start = time.Now()
+			read, err = r.fetch(ctx, token)
+			return err
+		})
+		if err != nil {
+			r.release(ctx, token)
+		}
+		if err != nil || read.Upto == 0 {
+			return
+		}
+		h.expires = start.Add(r.Lease)
+	}
+}
+
+// release gives a lane back; if that fails, its lease ends.
+func (r *Relay) release(ctx context.Context, token uuid.UUID) {
+	if err := r.reader.Release(context.WithoutCancel(ctx), token); err != nil {
+		r.logger.LogAttrs(ctx, slog.LevelWarn, "a lane was not given back and waits for the end of its lease",
+			slog.Any("error", err))
+	}
+}
+
+// abortGrace is how long a handler whose context was cancelled may take to notice.
+func (r *Relay) abortGrace() time.Duration { return max(r.ShutdownTimeout/4, time.Second) }
+
+// hungAfter is how long a call of a handler may take until its message is parked, although it has not returned.
+func (r *Relay) hungAfter() time.Duration {
+	return r.HandlerTimeout + max(r.HandlerTimeout/4, time.Second)
+}
+
+// A hand is a lane that the relay holds.
+type hand struct {
+	*Relay
+	token    uuid.UUID
+	expires  time.Time // the lease, at the latest
+	attempts int       // see Page
+}
+
+// insist repeats a statement that fails until the lease has ended, or for the ShutdownTimeout once ctx is cancelled.
+func (h *hand) insist(ctx context.Context, statement func(context.Context) error) error {
+	base, end := context.WithoutCancel(ctx), h.expires
+	for pause, told, stops := outage.MinPause, false, false; ; {
+		err := statement(base)
+		if err == nil {
+			return nil
+		}
+		if !stops && ctx.Err() != nil {
+			stops = true
+			if most := time.Now().Add(h.ShutdownTimeout); most.Before(end) {
+				end = most
+			}
+		}
+		if !told && !outage.Is(err) {
+			told = true
+			h.logger.LogAttrs(ctx, slog.LevelError, "a page cannot be settled", slog.Any("error", err))
+		}
+		if !time.Now().Add(pause).Before(end) {
+			return err
+		}
+		time.Sleep(pause)
+		pause = outage.Next(pause, err)
+	}
+}
+
+// window is how many messages may be handled at once: all of a page, or after each death half as many as before, so
+// that what kills its process is found alone.
+func (h *hand) window(attempts int) int { return max(1, h.Page>>min(max(attempts-1, 0), 30)) }

@@ -1,0 +1,193 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/outbox/internal/log"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
+)
+
+// Defaults of the [RelayOptions] of a log.
+const (
+	// DefaultPage is how many messages of a lane a relay has in hand. It bounds what is handled again after a crash.
+	DefaultPage = 500
+	// DefaultHandlerTimeout is how long a handler may take: a lane waits for each of its messages.
+	DefaultHandlerTimeout = time.Minute
+)
+
+// ErrUnknownSubscription is the error of a relay whose subscription does not exist, or was removed while it ran.
+var ErrUnknownSubscription = log.ErrUnknownSubscription
+
+// A logRelay is what the relay of a log has beside the worker that runs its parked messages.
+type logRelay struct {
+	*log.Relay
+	messages *workqueue.Table // for telemetry
+}
+
+func newLogRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) {
+	switch {
+	case opts.Subscription == "":
+		return nil, validate.Errorf("subscription", "is empty: Name the subscription of the log whose messages the "+
+			"relay delivers")
+	case opts.TopicConcurrency != 0:
+		return nil, onLog("topic concurrency")
+	case opts.TxLimits != workqueue.TxLimits{}:
+		return nil, onLog("tx limits")
+	}
+	opts.ClaimLimit = cmp.Or(opts.ClaimLimit, DefaultPage)
+	opts.HandlerTimeout = cmp.Or(opts.HandlerTimeout, DefaultHandlerTimeout)
+	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
+		Domain: workqueue.Domain[Delivery]{Table: o.table, Columns: (*Delivery).parkedColumns,
+			Lanes: [][]any{{opts.Subscription}}, Leaves: leaveDead},
+		Name:   "outbox",
+		Runner: "relay",
+		Topic:  (*Delivery).topic,
+		Handle: o.deliver,
+	}, opts.WorkerOptions)
+	if err != nil {
+		return nil, err
+	}
+	with := worker.Workers()[0].Options()
+	schema := o.table.Spec().Schema
+	return &Relay{worker, o, &logRelay{
+		Relay: log.NewRelay(log.RelayOptions{
+			Schema: schema, Subscription: opts.Subscription, Page: with.ClaimLimit, Concurrency: with.Concurrency,
+			Lease: with.Lease, Poll: with.PollInterval, Cooldown: with.ClaimCooldown,
+			HandlerTimeout: with.HandlerTimeout, ShutdownTimeout: with.ShutdownTimeout, Backoff: o.table.Spec().Retry,
+		}),
+		messages: o.delivered,
+	}}, nil
+}
+
+// parkedColumns are those of a parked message.
+func (d *Delivery) parkedColumns(c *workqueue.Columns) {
+	d.parked = new(log.Parked)
+	d.parked.List(c)
+}
+
+func (d *Delivery) topic() string {
+	if d.parked != nil {
+		return d.parked.Topic
+	}
+	return d.Topic
+}
+
+// unpark makes a delivery of a parked message.
+func (d *Delivery) unpark() {
+	p := d.parked
+	d.ID, d.Topic, d.Key, d.Payload, d.CreatedAt = p.MessageID, p.Topic, p.Key, p.Payload, p.AppendedAt
+}
+
+// leaveDead settles a message for which a handler returned [workqueue.Permanent] before it was parked. A redrive
+// removes the header.
+func leaveDead(_ context.Context, c *workqueue.Claim[Delivery]) error {
+	if reason, dead := c.Headers[header.Permanent]; dead {
+		return workqueue.Permanent(errors.New(reason))
+	}
+	return nil
+}
+
+// handlersOf are the handlers of a relay for the messages of its log.
+type handlersOf struct {
+	*workqueue.External[Delivery]
+	subscription string
+}
+
+// Take implements [log.Handlers].
+func (h handlersOf) Take(place int, m *log.Read) *workqueue.ExternalRow {
+	return h.External.Take(place, rowOf(m), Delivery{Topic: m.Topic, Key: m.Key, Payload: m.Payload}, h.labels(m)...)
+}
+
+// Fetch implements [log.Handlers].
+func (h handlersOf) Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]log.Read, error)) error {
+	var messages []log.Read
+	return h.External.Fetch(ctx, limit, func(i int) []string { return h.labels(&messages[i]) },
+		func(ctx context.Context) (rows []workqueue.Row, err error) {
+			messages, err = fetch(ctx)
+			for i := range messages {
+				rows = append(rows, rowOf(&messages[i]))
+			}
+			return rows, err
+		})
+}
+
+func rowOf(m *log.Read) workqueue.Row {
+	return workqueue.Row{ID: m.ID, DueAt: m.CreatedAt, CreatedAt: m.CreatedAt, Attempt: 1,
+		MaxAttempts: log.MaxAttempts, Headers: m.Headers}
+}
+
+func (h handlersOf) labels(m *log.Read) []string { return []string{h.subscription, m.Topic} }
+
+// Run delivers messages until ctx is cancelled, see [topics.Worker]. The relay of a log then hands out no more
+// messages, except those before others that it has handed out. It returns [ErrUnknownSubscription] if the subscription
+// does not exist, or was removed.
+func (r *Relay) Run(ctx context.Context) error {
+	if r.log == nil {
+		return r.Worker.Run(ctx)
+	}
+	if err := r.Seal(); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	parked := make(chan error, 1)
+	go func() {
+		defer stop()
+		parked <- r.Worker.Run(ctx)
+	}()
+	err := r.log.run(ctx, r.Workers()[0])
+	stop()
+	return errors.Join(<-parked, err)
+}
+
+func (l *logRelay) run(ctx context.Context, w *workqueue.Worker) error {
+	x := workqueue.NewExternal[Delivery](ctx, w, l.messages)
+	end, err := x.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return l.Relay.Run(ctx, handlersOf{x, l.Subscription})
+}
+
+// Wake makes a running relay look for messages now. It never blocks.
+func (r *Relay) Wake() {
+	r.Worker.Wake()
+	if r.log != nil {
+		r.log.Wake()
+	}
+}
+
+// SetConcurrency changes how many handlers run at once, see [workqueue.Worker.SetConcurrency].
+func (r *Relay) SetConcurrency(n int) error {
+	err := r.Worker.SetConcurrency(n)
+	if err == nil && r.log != nil {
+		r.log.Resize(n)
+	}
+	return err
+}
+
+// Drain is the relay as a [workqueue.Drain], see [topics.Worker]. A log refuses it.
+func (r *Relay) Drain() (*workqueue.Drain, error) {
+	if err := r.box.refuses("drain of a relay", "Call Run"); err != nil {
+		return nil, err
+	}
+	return r.Worker.Drain()
+}
+
+// DrainIn is [Relay.Drain] inside a transaction. A log refuses it.
+func (r *Relay) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
+	if err := r.box.refuses("drain of a relay in a transaction", "Call Run"); err != nil {
+		return nil, err
+	}
+	return r.Worker.DrainIn(tx)
+}

@@ -1,0 +1,205 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
+)
+
+// An External has the handlers of a worker process messages that are no rows of its table, such as those of a log. Who
+// makes it claims and settles them; all in between is as for rows: batches and their halving, timeouts, panics,
+// outcomes and telemetry. [Claim.Tx] returns an error.
+type External[T any] struct {
+	engine *engine
+	worker *Worker
+	base   context.Context
+}
+
+// NewExternal makes an External of a worker whose batches are known, see [SetBatches]. Telemetry calls the messages
+// those of the table, whose labels have to be those of the worker's table. The contexts of handlers carry the values of
+// ctx.
+func NewExternal[T any](ctx context.Context, w *Worker, table *Table) *External[T] {
+	c := w.consumer
+	c.table, c.leaves = table, nil
+	return &External[T]{newEngine(c), w, context.WithoutCancel(ctx)}
+}
+
+// Fetch tells telemetry of the claim of at most so many messages, with their labels.
+func (x *External[T]) Fetch(ctx context.Context, limit int, labels func(i int) []string,
+	fetch func(context.Context) ([]Row, error)) error {
+	ctx, call := x.engine.table.telemetry.Start(ctx, telemetry.Claim, limit)
+	rows, err := fetch(ctx)
+	slab, claimed := make([]claimedRow, len(rows)), make(claimedRows, len(rows))
+	for i, row := range rows {
+		slab[i].Row, claimed[i] = row, &slab[i]
+		copy(slab[i].labels[:], labels(i))
+	}
+	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
+	return err
+}
+
+// An ExternalRow is a message on its way through an [External].
+type ExternalRow struct {
+	Place int // for its owner
+
+	d *delivery
+}
+
+// Take makes a message ready for its handler. The labels are those of the table.
+func (x *External[T]) Take(place int, row Row, body T, labels ...string) *ExternalRow {
+	c := &claimedRow{Row: row, body: &Claim[T]{Body: body}}
+	copy(c.labels[:], labels)
+	d := &delivery{claimedRow: c, engine: x.engine, claimed: x.engine.clock()}
+	d.settlement.row, d.settlement.outcome, d.settlement.message = c, ended, errGoexit.Error() // until it is decided
+	d.ctx, d.cancel = context.WithCancelCause(x.base)
+	if x.engine.batches != nil {
+		d.batching = x.engine.batches(d)
+	}
+	return &ExternalRow{place, d}
+}
+
+// Unit is how many rows are handled together with the first of those that wait, and puts these in front.
+func (x *External[T]) Unit(waiting []*ExternalRow) int {
+	b := waiting[0].d.batching
+	if b == nil {
+		return 1
+	}
+	limits, n, full := b.from(waiting[0].d), 1, false
+	for i := 1; i < len(waiting) && n < limits.Limit && !full; i++ {
+		var joins bool
+		if joins, full = limits.Accept(waiting[i].d); joins {
+			row := waiting[i]
+			copy(waiting[n+1:i+1], waiting[n:i])
+			waiting[n] = row
+			n++
+		}
+	}
+	return n
+}
+
+// Handle calls the handler of rows that [External.Unit] has put together. It calls begins before each call of the
+// handler, and ended for each row as soon as its outcome is known. It returns when all are, unless the handler ends its
+// goroutine: then the rest has its outcome as well.
+func (x *External[T]) Handle(unit []*ExternalRow, begins func(), ended func(*ExternalRow)) {
+	if unit[0].d.batching == nil {
+		begins()
+		defer ended(unit[0])
+		x.engine.run(unit[0].d)
+		return
+	}
+	rows := make([]*delivery, len(unit))
+	for i, r := range unit {
+		rows[i] = r.d
+	}
+	left := slices.Clone(unit)
+	tell := func(decided []*delivery) {
+		left = slices.DeleteFunc(left, func(r *ExternalRow) bool {
+			is := slices.Contains(decided, r.d)
+			if is {
+				ended(r)
+			}
+			return is
+		})
+	}
+	defer func() { tell(rows) }() // a hook of the application has ended the goroutine
+	for r := x.engine.newBatchRun(rows); r.more(); {
+		begins()
+		tell(r.step())
+	}
+}
+
+// Cancel cancels the context of the row's handler.
+func (r *ExternalRow) Cancel(cause error) { r.d.abort(cause) }
+
+// An ExternalEnd is what a handler's result makes of a message.
+type ExternalEnd struct {
+	// Outcome is in the words of events. A row that is to be attempted again is RowAbandoned, whatever is left of its
+	// attempts.
+	Outcome RowOutcome
+	Delay   time.Duration // until the next attempt
+	Error   string        // as it is to be stored
+}
+
+// End is how the row has ended, once [External.Handle] has told so. It frees the payload.
+func (r *ExternalRow) End() ExternalEnd {
+	r.d.cancel(nil)
+	r.d.body = nil
+	o := r.d.settlement.outcome
+	e := ExternalEnd{Outcome: RowOutcome(o.kind.String()), Delay: o.delay, Error: r.d.settlement.message}
+	if r.d.lost.Load() && o.kind == outcomeRetry {
+		e.Outcome = RowReleased // the handler was broken off
+	}
+	if e.Delay < 0 {
+		e.Delay = r.d.engine.table.spec.Retry.Delay(r.d.Attempt)
+	}
+	return e
+}
+
+// Open opens the worker's runtime for the statements of an External. The result closes it.
+func (x *External[T]) Open(ctx context.Context) (stop func(), err error) {
+	system, err := x.worker.runtime.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x.engine.at, x.engine.outage = externalPlace{onRuntime{system: system}}, &x.worker.runtime.others
+	x.engine.dbClock = &system.clock
+	return x.worker.runtime.leave, nil
+}
+
+// An externalPlace is the runtime, without transactions of handlers: nothing could be settled in them.
+type externalPlace struct{ onRuntime }
+
+func (externalPlace) begin(context.Context, *delivery) (begunTx, error) {
+	return begunTx{}, errExternalTx
+}
+
+var errExternalTx = errors.New("the message is no row of a table, so no transaction can settle it")
+
+// An ExternalQuery is a statement of an [External].
+type ExternalQuery struct {
+	SQL    string
+	Args   []any
+	Renews bool // a lease: it goes before other statements
+	Row    func(scan func(dest ...any) error) error
+	Reset  func() // forgets what Row has collected, because the statement runs again
+}
+
+// Query runs a statement in a READ COMMITTED transaction of its own, over the runtime's connections, and for no longer
+// than a third of the lease. What the rows say holds when it returns.
+func (x *External[T]) Query(ctx context.Context, q ExternalQuery) error {
+	at := x.engine.at.(externalPlace)
+	queue := at.queue(x.engine.table, TxLimits{})
+	if q.Renews {
+		queue = at.renewing(x.engine.table)
+	}
+	call := conn.Call{Statement: conn.Statement{Name: "external", Text: q.SQL}, Args: map[string]any{}, Row: q.Row,
+		Reset: q.Reset}
+	for i, arg := range q.Args {
+		name := strconv.Itoa(i + 1)
+		call.Params, call.Args[name] = append(call.Params, name), arg
+	}
+	return x.engine.limited(ctx, x.engine.callLimit(), func(ctx context.Context) error {
+		return queue.exec.run(ctx, call)
+	})
+}
+
+// Call runs a statement outside of transactions, such as a CALL of a procedure that commits.
+func (x *External[T]) Call(ctx context.Context, sql string) error {
+	return x.engine.limited(ctx, x.engine.callLimit(), func(ctx context.Context) error {
+		return explain(x.worker.runtime.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+			_, err := c.Exec(ctx, sql)
+			return err
+		}))
+	})
+}
+
+// Logger is that of the worker, with its lane.
+func (x *External[T]) Logger() *slog.Logger { return x.engine.logger }
