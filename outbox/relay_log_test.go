@@ -66,7 +66,8 @@ func (f *fixture) drained(name string) bool {
 	f.exec("CALL " + f.table + "_tick()")
 	behind := "SELECT count(*) FROM " + f.table + "_position WHERE subscription = $1 AND ((upto).n IS NOT NULL " +
 		"OR (seen).n < (SELECT max(n) FROM " + f.table + "_tick))"
-	return f.parked(name, "status < 2") == 0 && f.count(behind, name) == 0
+	// In this order: what is parked comes from a position.
+	return f.count(behind, name) == 0 && f.parked(name, "status < 2") == 0
 }
 
 // A ledger records what handlers got.
