@@ -534,3 +534,17 @@ func TestARelayOfALogInAService(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An empty key, which plain SQL can write, is a key: messages without one do not wait behind it.
+func TestAnEmptyKeyIsAKeyOfALog(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("billing", 1)
+	f.exec("INSERT INTO " + f.table + " (topic, key, payload) " +
+		"VALUES ('bulk', '', ''), ('bulk', NULL, ''), ('bulk', NULL, ''), ('bulk', '', ''), ('bulk', NULL, '')")
+	var handled atomic.Int32
+	f.subscriber("billing", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { handled.Add(1); return nil })
+	})
+	f.until("all are delivered", func() bool { return handled.Load() == 5 && f.drained("billing") })
+}

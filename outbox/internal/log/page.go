@@ -71,13 +71,14 @@ func newPage(h *hand, read Page) *page {
 	for i := range read.Messages {
 		m := &p.messages[i]
 		m.Read, m.place = &read.Messages[i], i
-		if before := last[m.Key]; before != nil {
+		before := last[m.Key]
+		if m.HasKey {
+			last[m.Key] = m
+		}
+		if m.HasKey && before != nil {
 			before.next = m
 		} else {
 			p.makeReady(i)
-		}
-		if m.HasKey {
-			last[m.Key] = m
 		}
 	}
 	p.open()
