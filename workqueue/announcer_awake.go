@@ -23,6 +23,10 @@ const (
 	lookEvery = 2 * time.Millisecond
 	lookRest  = 2
 
+	// longestLookRest is well below the time after which the server ends the session of an announcer that is silent. A
+	// look takes half a second on a server that is overloaded.
+	longestLookRest = 250 * time.Millisecond
+
 	// backEvery is the time between two looks that begin before the cursors, for rows that became visible late.
 	// backShare bounds the share of the time that these looks take.
 	backEvery = 10 * time.Millisecond
@@ -192,9 +196,14 @@ func (d *announcing) announceWhileBusy(ctx context.Context) error {
 	return nil
 }
 
+// restAfter is how long an announcer rests after a look that took so long, if it looks that often.
+func restAfter(took, every time.Duration) time.Duration {
+	return min(max(every-took, lookRest*took), longestLookRest)
+}
+
 // rest sleeps until the next look.
 func (d *announcing) rest(ctx context.Context, start time.Time, every time.Duration) {
-	timer := time.NewTimer(max(every-time.Since(start), lookRest*time.Since(start)))
+	timer := time.NewTimer(restAfter(time.Since(start), every))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -80,3 +80,26 @@ func TestWhereALookBegins(t *testing.T) {
 		}
 	}
 }
+
+// However long a look takes, the server hears of the announcer before it ends the session as idle.
+func TestHowLongAnAnnouncerRests(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ took, want time.Duration }{
+		{0, lookEvery},
+		{lookEvery / 2, lookEvery},
+		{10 * lookEvery, lookRest * 10 * lookEvery},
+		{time.Second, longestLookRest},
+	} {
+		if rest := restAfter(c.took, lookEvery); rest != c.want {
+			t.Errorf("rests for %v after a look of %v, want %v", rest, c.took, c.want)
+		}
+	}
+	for _, s := range announcerSettings {
+		if s.Name != "idle_session_timeout" {
+			continue
+		}
+		if idle, err := time.ParseDuration(s.Value); err != nil || idle < 3*longestLookRest {
+			t.Errorf("%s is %s, and a rest up to %v", s.Name, s.Value, longestLookRest)
+		}
+	}
+}
