@@ -194,12 +194,15 @@ func (w *walk) claim(c Change) {
 
 // claimed is the time of a claim by the server's clock: the beginning of the transaction, or in the SQL functions,
 // whose callers may be in a transaction for long, the time from which the lease counts. A fetch looks for rows before
-// that. If the clock steps back in between, the beginning is later.
+// that. If the clock steps back in between, nobody knows at which time it looked, shortly after the beginning.
 func (c Change) claimed() time.Time {
-	if at := c.New.Locked.Add(-lease); strings.HasPrefix(c.App, sqlPrefix) && at.After(c.TxnAt) {
+	if !strings.HasPrefix(c.App, sqlPrefix) {
+		return c.TxnAt
+	}
+	if at := c.New.Locked.Add(-lease); !at.Before(c.TxnAt) {
 		return at
 	}
-	return c.TxnAt
+	return c.TxnAt.Add(lag)
 }
 
 // current is the claim that lasts. Every row in progress has one.

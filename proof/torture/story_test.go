@@ -75,6 +75,14 @@ func (s *story) claimBySQL(token string) *story {
 	return s
 }
 
+// claimBySQLBack claims the row in a transaction in which the clock steps back.
+func (s *story) claimBySQLBack(token string) *story {
+	s.claim(bySQL, token)
+	s.state.Locked = s.clock.Add(lease - 8*time.Second)
+	s.Changes[len(s.Changes)-1].New = s.state
+	return s
+}
+
 // run adds a handler of the last claim that has ended by now.
 func (s *story) run(app, mode, result string) *story {
 	s.clock = s.clock.Add(2 * time.Millisecond)
