@@ -54,7 +54,7 @@ func TestCheckAccepts(t *testing.T) {
 			resultTx).ack(app2, 1),
 		"a claim by SQL in a transaction that began before the due time": tell("jobs").asked(Committed).insert().
 			claimBySQL("a").run(bySQL, modePlain, resultOK).ack(bySQL, 0),
-		"a claim by SQL that began before the due time, and before the clock stepped back": tell("jobs").asked(Committed).
+		"a claim by SQL that began before the due time, and the clock stepped back": tell("jobs").asked(Committed).
 			due(10*time.Millisecond).insert().claimBySQLBack("a").run(bySQL, modePlain, resultOK).ack(bySQL, 0),
 		"a failed attempt": plain().run(app1, modeFlaky, resultError).end(app1, ready).claim(app1, "b").run(app1,
 			modePlain, resultOK).ack(app1, 0),
@@ -145,7 +145,7 @@ func TestCheckRejects(t *testing.T) {
 			"a").run(app1, modePlain, resultOK).ack(app1, 0)},
 		"a claim by SQL before the due time": {"I9", tell("jobs").due(time.Hour).insert().claimBySQL("a").run(bySQL,
 			modePlain, resultOK).ack(bySQL, 0)},
-		"a claim by SQL before the due time, and before the clock stepped back": {"I9", tell("jobs").due(time.Hour).insert().
+		"a claim by SQL before the due time, and the clock stepped back": {"I9", tell("jobs").due(time.Hour).insert().
 			claimBySQLBack("a").run(bySQL, modePlain, resultOK).ack(bySQL, 0)},
 		"a timer before its time": {"I9", tell("timers").fire(time.Hour).insert().claim(app1,
 			"a").run(app1, modePlain, resultOK).ack(app1, 0)},
