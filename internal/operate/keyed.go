@@ -25,8 +25,10 @@ func readKeyIndexes(ctx context.Context, tx pgx.Tx, spec workqueue.Spec) ([]keyI
 		pgx.Identifier{spec.Schema, spec.Table}.Sanitize(), KeyColumns)
 }
 
-// liveKeyIndexes is how many indexes have all live rows by concurrency_key: the waiting rows of ordered keys, those of
-// limited keys, and the released rows. A fourth has dead letters that block their key.
+// liveKeyIndexes is how many indexes have all live rows with a place by concurrency_key: the waiting rows of ordered
+// keys, those of limited keys, and the released rows. A fourth has dead letters that block their key. A row that waits
+// for something else first, such as a join, has no place yet, and is in none of them: only rows of the claim index,
+// which does not have those that wait, are sure to have a place.
 const liveKeyIndexes = 3
 
 // byKey returns conditions on rows k: each row with the {key} meets one of them, and an index serves each. There are
@@ -48,7 +50,7 @@ func (q listQuery) byKey(indexes []keyIndex) (conditions []string) {
 				parts = append(parts, equal+" AND "+index.Where)
 			}
 		}
-		if !whole && !(name == "concurrency_key" && q.live && len(parts) > liveKeyIndexes) {
+		if !whole && !(name == "concurrency_key" && q.lanes && len(parts) > liveKeyIndexes) {
 			return nil
 		}
 		conditions = append(conditions, parts...)

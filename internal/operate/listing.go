@@ -15,7 +15,6 @@ type Listing struct {
 	order []Column // without the lanes, which lead the index
 	lanes bool
 	down  bool   // newest first
-	live  bool   // the rows have not ended
 	since string // the column that says since when a row has been in the state; empty for created_at
 
 	When string                // what Time is, as the head of a column
@@ -39,15 +38,15 @@ var (
 // progress was due when it was claimed and still is, so a condition on due_at spares the listing the rows that are due
 // later.
 var Listings = map[string]Listing{
-	"ready": {live: true, where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at <= now()",
+	"ready": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at <= now()",
 		order: claimOrder, lanes: true, When: "DUE", Time: dueAt},
-	"scheduled": {live: true, where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at > now()",
+	"scheduled": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at > now()",
 		order: claimOrder, lanes: true, When: "DUE", Time: dueAt},
-	"waiting": {live: true, where: "r.completed_at IS NULL AND r.waiting", order: []Column{{"id", "uuid"}}, When: "DUE",
+	"waiting": {where: "r.completed_at IS NULL AND r.waiting", order: []Column{{"id", "uuid"}}, When: "DUE",
 		Time: dueAt},
-	"in_progress": {live: true, where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now()",
+	"in_progress": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now()",
 		order: claimOrder, lanes: true, When: "LEASE ENDS", Time: lockedAt, Runs: true},
-	"expired": {live: true, where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now() AND " +
+	"expired": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now() AND " +
 		"r.locked_until < now()",
 		order: claimOrder, lanes: true, When: "LEASE ENDED", Time: lockedAt, Runs: true},
 	"done": {where: "r.completed_at IS NOT NULL AND r.failed_at IS NULL",
