@@ -185,7 +185,6 @@ var unplanned = map[string]string{
 	"workqueue/sql/unlocked.sql":       looksUp,
 	"jobs/sql/schema/permit.sql":       "it counts slots of one queue, and looks up at most 64",
 	"timers/sql/functions.sql":         looksUp,
-	"timers/sql/list.sql":              "an element is a state",
 	"reaper/sql/elect.sql":             ofTables,
 	"reaper/sql/unserved.sql":          ofTables,
 	"reaper/sql/withdraw.sql":          ofTables,
