@@ -4080,7 +4080,8 @@ BEGIN
     SELECT t.n INTO own.newest FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
 
     IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
-        UPDATE "{{schema}}"."outbox_log_position" AS t SET locked_until = NULL, owner_token = NULL
+        UPDATE "{{schema}}"."outbox_log_position" AS t
+        SET locked_until = NULL, owner_token = NULL, attempts = greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0)
         WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
         result.held := 'paused';
         RETURN NEXT own.result;
@@ -4757,7 +4758,7 @@ BEGIN
         UPDATE "{{schema}}"."outbox_log_position" AS t
         SET seen = own.b,
             upto = CASE WHEN own.stays THEN t.upto END,
-            attempts = CASE WHEN own.stays THEN t.attempts ELSE 0 END,
+            attempts = CASE WHEN own.stays THEN greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0) ELSE 0 END,
             done = CASE WHEN own.stays THEN t.done ELSE 0 END,
             page = NULL,
             whole = false,
@@ -4973,7 +4974,7 @@ BEGIN
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM "{{schema}}"."outbox_log_position" AS p WHERE p.subscription = $1
     )
-    UPDATE "{{schema}}"."outbox_log_position" AS t SET page = NULL,
+    UPDATE "{{schema}}"."outbox_log_position" AS t SET attempts = greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0), page = NULL,
             whole = false,
             withheld = '{}',
             owner_token = CASE WHEN t.locked_until IS NULL THEN t.owner_token END,

@@ -236,6 +236,12 @@ func (view) TakesPage() string {
             locked_until = NULL`
 }
 
+// TakenAttempts are the attempts of a batch whose lane is taken from its consumer: the claim is not counted, unless its
+// lease has ended, since its consumer may have died.
+func (view) TakenAttempts() string {
+	return "greatest(t.attempts - (t.locked_until >= clock_timestamp() IS TRUE)::integer, 0)"
+}
+
 // Pauses are the verbs about pauses, and what each sets.
 func (view) Pauses() map[string]bool { return map[string]bool{"pause": true, "resume": false} }
 

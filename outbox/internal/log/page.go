@@ -23,6 +23,7 @@ type message struct {
 	*Read
 	place  int
 	next   *message // of its key
+	unit   *unit    // that has it
 	ended  bool     // handled, or to be parked
 	failed *Failure
 }
@@ -335,6 +336,7 @@ func (p *page) next(now time.Time) (u *unit, changed <-chan struct{}, wake time.
 	p.units[u] = true
 	for _, row := range u.rows {
 		p.high = max(p.high, row.Place+1)
+		p.messages[row.Place].unit = u
 	}
 	return u, nil, 0
 }
@@ -366,7 +368,9 @@ func (p *page) finish(u *unit, now time.Time, goesOn bool) (next *unit) {
 	if goesOn {
 		next, _, _ = p.next(now)
 	}
-	if next == nil && (len(p.ready) > 0 || len(p.units) == 0) || p.stopping {
+	switch {
+	case p.stopping, next == nil && (len(p.ready) > 0 || len(p.units) == 0),
+		next != nil && len(next.rows) < len(u.rows) && len(p.ready) > 0: // others can have the rest
 		p.wake()
 	}
 	return next
@@ -389,6 +393,7 @@ func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
 		return
 	}
 	defer p.passEnded()
+	p.messages[place].unit = nil
 	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
 	switch end.Outcome {
 	case workqueue.RowUnavailable, workqueue.RowReleased: // the message has not ended
@@ -453,12 +458,13 @@ func (p *page) abandonHung(now time.Time) {
 		p.rest.note(u.probe.Swap(false), workqueue.ExternalEnd{Outcome: workqueue.RowAbandoned, Error: reason})
 		for _, row := range u.rows {
 			m := &p.messages[row.Place]
-			if m.ended {
+			if m.unit != u {
 				continue
 			}
 			p.logger.LogAttrs(context.Background(), slog.LevelError, "message is parked because its handler hangs",
 				slog.String("topic", m.Topic), slog.String("id", m.ID.String()), slog.String("error", reason))
 			p.fail(row.Place, Failure{Error: reason, Delay: Seconds(p.Backoff.Delay(1))})
+			row.Cancel(workqueue.ErrLeaseLost) // a call that fails is not halved any more
 		}
 	}
 }
@@ -518,19 +524,15 @@ func (p *page) parkBefore() (end int) {
 			end = max(end, i+1)
 		}
 	}
-	running := map[int]bool{}
 	for u := range p.units {
 		u.hung = true // nobody waits any more
-		for _, row := range u.rows {
-			running[row.Place] = true
-		}
 	}
 	for i := range p.messages[:end] {
 		if p.messages[i].ended {
 			continue
 		}
 		f := Failure{Error: workqueue.ErrShutdown.Error(), Outcome: "snooze"}
-		if running[i] {
+		if p.messages[i].unit != nil {
 			f.Delay = Seconds(p.Lease)
 		}
 		p.fail(i, f)
@@ -550,8 +552,21 @@ func (p *page) cancel(cause error) {
 // that notice.
 func (p *page) leave() {
 	end := time.Now().Add(p.abortGrace())
-	for p.closes() && time.Now().Before(end) {
+	for p.closes() {
+		if !time.Now().Before(end) {
+			p.giveUp()
+			return
+		}
 		p.wait(time.Until(end), nil, nil, nil)
+	}
+}
+
+// giveUp waits for no handler any more, not for what a probe finds out either.
+func (p *page) giveUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for u := range p.units {
+		p.rest.note(u.probe.Swap(false), workqueue.ExternalEnd{Outcome: workqueue.RowReleased})
 	}
 }
 

@@ -52,6 +52,12 @@ func (p *places) keep(held time.Duration) bool {
 	return p.taken <= p.limit && !(p.wanted && held > keepFor)
 }
 
+func (p *places) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit
+}
+
 // inUse is how many handlers run.
 func (p *places) inUse() int {
 	p.mu.Lock()

@@ -71,7 +71,10 @@ func NewRelay(o RelayOptions) *Relay {
 }
 
 // Resize changes how many handlers run at once.
-func (r *Relay) Resize(n int) { r.places.resize(n) }
+func (r *Relay) Resize(n int) {
+	r.places.resize(n)
+	r.Wake()
+}
 
 // Wake makes the relay look for messages now.
 func (r *Relay) Wake() {
@@ -195,7 +198,7 @@ func (r *Relay) fetch(ctx context.Context, token uuid.UUID) (page Page, err erro
 	return page, err
 }
 
-func (r *Relay) isFull() bool { return int(r.hands.Load()) >= min(r.Concurrency, maxLanes) }
+func (r *Relay) isFull() bool { return int(r.hands.Load()) >= min(r.places.size(), maxLanes) }
 
 // work works on a batch, page by page.
 func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time.Time) {
@@ -247,8 +250,12 @@ func (r *Relay) abortGrace() time.Duration { return max(r.ShutdownTimeout/4, tim
 
 // hungAfter is how long a call of a handler may take until its message is parked, although it has not returned.
 func (r *Relay) hungAfter() time.Duration {
-	return r.HandlerTimeout + max(r.HandlerTimeout/4, time.Second)
+	timeout := min(r.HandlerTimeout, forever)
+	return timeout + max(timeout/4, time.Second)
 }
+
+// forever is so short that times can be added to it.
+const forever = 100 * 365 * 24 * time.Hour
 
 // A hand is a lane that the relay holds.
 type hand struct {

@@ -704,3 +704,37 @@ func (f *fixture) consumeUntil(ctx context.Context, subscription string) {
 		}
 	}
 }
+
+// A claim that ends because of a verb is not counted as one whose consumer died; one whose lease has ended is.
+func TestVerbsKillNobody(t *testing.T) {
+	t.Parallel()
+	for name, verb := range map[string]string{"pause": "SELECT {log}_pause('s')",
+		"change": "SELECT {log}_change('s', NULL, NULL)"} {
+		for _, dies := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, dies), func(t *testing.T) {
+				t.Parallel()
+				f := newLog(t)
+				f.subscribe("s")
+				f.append(f.Pool, "1", "2", "3")
+				f.tick()
+				p := f.fetch("s", 1)
+				if name == "pause" {
+					f.settle("s", p.token, p.upto)
+				}
+				if dies {
+					f.lapse("s")
+				}
+				f.exec(f.Pool, strings.ReplaceAll(verb, "{log}", f.name))
+				if name == "pause" {
+					f.fetchAgain("s", p.token, 1)
+					f.exec(f.Pool, "SELECT "+f.name+"_resume('s')")
+				}
+				f.fetch("s", 1)
+				n := value[int](f, f.Pool, "SELECT attempts FROM "+f.name+"_position")
+				if want := map[bool]int{false: 1, true: 2}[dies]; n != want {
+					t.Errorf("%d attempts, want %d", n, want)
+				}
+			})
+		}
+	}
+}

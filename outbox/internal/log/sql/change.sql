@@ -33,7 +33,7 @@ BEGIN
     WITH old AS MATERIALIZED (
         SELECT p.lane, p.page IS NOT NULL AS taken FROM {{.Named "position"}} AS p WHERE p.subscription = $1
     )
-    UPDATE {{.Named "position"}} AS t SET {{.TakesPage}}
+    UPDATE {{.Named "position"}} AS t SET attempts = {{.TakenAttempts}}, {{.TakesPage}}
     FROM old AS o
     WHERE t.subscription = $1 AND t.lane = o.lane AND NOT own.moves
     RETURNING t.lane::integer, (t.seen).n, t.done, o.taken, 0::bigint;

@@ -67,7 +67,8 @@ BEGIN
     SELECT t.n INTO own.newest FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
 
     IF own.s.paused AND own.p.page IS NULL THEN -- a page in hand is settled
-        UPDATE {{.Named "position"}} AS t SET locked_until = NULL, owner_token = NULL
+        UPDATE {{.Named "position"}} AS t
+        SET locked_until = NULL, owner_token = NULL, attempts = {{.TakenAttempts}}
         WHERE own.held AND t.subscription = $1 AND t.lane = own.p.lane;
         result.held := 'paused';
         RETURN NEXT own.result;

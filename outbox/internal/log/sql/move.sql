@@ -43,7 +43,7 @@ BEGIN
         UPDATE {{.Named "position"}} AS t
         SET seen = own.b,
             upto = CASE WHEN own.stays THEN t.upto END,
-            attempts = CASE WHEN own.stays THEN t.attempts ELSE 0 END,
+            attempts = CASE WHEN own.stays THEN {{.TakenAttempts}} ELSE 0 END,
             done = CASE WHEN own.stays THEN t.done ELSE 0 END,
             {{.TakesPage}}
         WHERE t.subscription = $1 AND t.lane = own.p.lane;
