@@ -139,19 +139,21 @@ func yesOrDash(is bool) string {
 }
 
 // selectFlags are the flags that say which messages a subscription has.
-func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription, lanes string) {
+func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription) {
 	flags.StringSliceVar(&s.Topics, "topic", nil, "only messages of this topic, or with a * at its end, of "+
 		"topics that begin so; repeat for more (default: all)")
 	flags.StringToStringVar(&s.Headers, "header", nil, "only messages with this header, as `name=value`; "+
 		"repeat for more")
-	flags.IntVar(&s.Lanes, "lanes", 0, lanes)
+	flags.IntVar(&s.Lanes, "lanes", 0, "how many consumers can read it at once (default: 1, or as it is)")
 }
 
-// A startFlag is the flag --from: a time, now or beginning.
+// A startFlag is the flag --start: a time, now or beginning.
 type startFlag struct {
 	start outbox.Start
 	text  string
 }
+
+const startUsage = "where it goes on: beginning, now, or a time as RFC 3339 has it"
 
 func (f *startFlag) String() string { return f.text }
 
@@ -186,8 +188,8 @@ func newSubscriptionsAddCommand(a *app) *cobra.Command {
 	var s outbox.Subscription
 	from := startFlag{text: "now"}
 	cmd := newCommand("add NAME [--topic TOPIC...]", "Make a subscription", cobra.ExactArgs(1))
-	selectFlags(cmd.Flags(), &s, "how many consumers can read it at once (default: 1)")
-	cmd.Flags().Var(&from, "from", "where it begins: now, beginning, or a time as RFC 3339 has it")
+	selectFlags(cmd.Flags(), &s)
+	cmd.Flags().Var(&from, "start", startUsage)
 	asJSON := jsonFlag(cmd, addedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name, s.From = args[0], from.start
@@ -261,7 +263,7 @@ type movedLane struct {
 func newSubscriptionsChangeCommand(a *app) *cobra.Command {
 	var s outbox.Subscription
 	cmd := newCommand("change NAME [--topic TOPIC...]", "Set which messages a subscription has", cobra.ExactArgs(1))
-	selectFlags(cmd.Flags(), &s, "how many consumers can read it at once (default: as it is)")
+	selectFlags(cmd.Flags(), &s)
 	asJSON := jsonFlag(cmd, movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name = args[0]
@@ -276,10 +278,10 @@ func newSubscriptionsChangeCommand(a *app) *cobra.Command {
 func newSubscriptionsReplayCommand(a *app) *cobra.Command {
 	var from startFlag
 	var k asking
-	cmd := newCommand("replay NAME --from START", "Deliver a subscription's messages again, from a start on",
+	cmd := newCommand("replay NAME --start START", "Deliver a subscription's messages again, from a start on",
 		cobra.ExactArgs(1))
-	cmd.Flags().Var(&from, "from", "beginning, now, or a time as RFC 3339 has it")
-	cmd.MarkFlagRequired("from")
+	cmd.Flags().Var(&from, "start", startUsage)
+	cmd.MarkFlagRequired("start")
 	k.addFlags(cmd.Flags(), movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.moveSubscription(cmd.Context(), args[0], "moved to "+from.text, k,

@@ -34,7 +34,7 @@ func TestSubscriptions(t *testing.T) {
 	c.run("subscriptions", "list").exits(exitFailure).says("outbox_log_parked")
 	c.makeLog()
 	c.run("subscriptions", "list").ok().prints("audit", "MESSAGES", "RETAINED")
-	c.run("subscriptions", "add", "search", "--topic", "t,order.*", "--from", "beginning").ok().
+	c.run("subscriptions", "add", "search", "--topic", "t,order.*", "--start", "beginning").ok().
 		prints("subscription search added")
 	c.run("subscriptions", "add", "search").exits(exitFailure).says("subscription search is there already")
 	c.run("subscriptions", "add", "Search").exits(exitFailure).says("name must have")
@@ -55,15 +55,15 @@ func TestSubscriptions(t *testing.T) {
 		prints("search cut: 1 lane, 1 message lost")
 	c.run("subscriptions", "list", "--json").ok().prints(`"lost":1`)
 
-	c.run("subscriptions", "replay", "search", "--from", "beginning", "--yes").ok().
+	c.run("subscriptions", "replay", "search", "--start", "beginning", "--yes").ok().
 		prints("moved to beginning: 1 lane, 0 messages lost")
-	c.run("subscriptions", "replay", "search", "--from", "now", "--dry-run").ok().prints("1 message lost")
-	c.run("subscriptions", "replay", "search", "--from", "monday", "--yes").
+	c.run("subscriptions", "replay", "search", "--start", "now", "--dry-run").ok().prints("1 message lost")
+	c.run("subscriptions", "replay", "search", "--start", "monday", "--yes").
 		exits(exitUsage).says("want now, beginning, or a time")
 	c.log("SELECT outbox_log_fetch('search', '" + uuid.NewString() + "', '1 minute', 1)")
 	c.run("subscriptions", "change", "search", "--topic", "other", "--json").ok().prints(`"taken":true`)
 	c.run("subscriptions", "change", "search", "--lanes", "3").exits(exitFailure).says("replay to one place")
-	c.run("subscriptions", "replay", "search", "--from", "beginning", "--yes").ok()
+	c.run("subscriptions", "replay", "search", "--start", "beginning", "--yes").ok()
 	c.run("subscriptions", "change", "search", "--lanes", "3").ok().prints("changed: 3 lanes")
 
 	c.log("INSERT INTO outbox_log_parked (subscription, message_id, seq, appended_at, topic, payload) " +

@@ -260,6 +260,7 @@ var meanings = map[string]string{
 	"listen":            "address`? to serve ",
 	"max-attempts":      "tried|attempts of ",
 	"of":                "^schedules of timers or of jobs ",
+	"older-than":        "^(only rows that|pass over messages that) ",
 	"prefix":            "begin",
 	"rate":              "per second|jobs a second",
 	"statement-timeout": "^how long each statement may take",

@@ -269,6 +269,10 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 	}
 	p.settled, p.settledAt = end, start
 	p.attempts = max(p.attempts-1, 1) // as settle does
+	if result == Repeated {           // an earlier call renewed the lease, nobody knows when
+		p.extendAt = start
+		return Settled
+	}
 	p.renewed(start)
 	return result
 }

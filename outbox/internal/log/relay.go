@@ -205,7 +205,7 @@ func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time
 	defer r.Wake()
 	defer r.hands.Add(-1)
 	h := &hand{Relay: r, token: token, expires: start.Add(r.Lease), attempts: read.Attempts}
-	for fresh := true; ; fresh = false {
+	for fresh := true; ; {
 		p := newPage(h, read)
 		if fresh {
 			p.accuse()
@@ -233,7 +233,8 @@ func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time
 		if err != nil || read.Upto == 0 {
 			return
 		}
-		h.expires = start.Add(r.Lease)
+		// A verb may have taken the lane, and the token have claimed another one.
+		fresh, h.attempts, h.expires = read.Attempts > h.attempts, read.Attempts, start.Add(r.Lease)
 	}
 }
 
