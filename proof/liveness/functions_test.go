@@ -216,11 +216,11 @@ func functions() (holders []holder) {
 
 // fetchesProbe fetches the probe of a topic whose rest is over. Its message is the client's own, and no other worker's.
 // The first fetch sets it aside.
-func fetchesProbe(w *world) (release func()) {
+func fetchesProbe(w *world) func() {
 	w.exec("INSERT INTO " + w.Schema + ".outbox_topic (topic, unavailable_since, rests_until, rest, cause) " +
 		"VALUES ('away', now(), now(), '1 s', 'it is away')")
 	const fetch = "$S.outbox_fetch(p.token, '1 hour', 2, sweep => true)"
-	release = w.afterCall(called{sql: []string{"$S.outbox_enqueue('away', 'held'::text)", fetch, fetch,
+	release := w.afterCall(called{sql: []string{"$S.outbox_enqueue('away', 'held'::text)", fetch, fetch,
 		"(SELECT t.probe FROM $S.outbox_topic AS t WHERE t.topic = 'away' AND t.probe IS NOT NULL)"}},
 		workqueue.NewOwnerToken(), nil)
 	return func() {
