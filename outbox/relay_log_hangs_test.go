@@ -64,7 +64,8 @@ func TestAHandlerOfALogHasAllTheTime(t *testing.T) {
 	}
 }
 
-// A batch whose handler hung is parked: if the call fails at last, its halves are not called, although the page goes on.
+// A batch whose handler hung is parked: if the call fails at last, its halves are not called, although the page goes
+// on.
 func TestABatchOfALogHangs(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
