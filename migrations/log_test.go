@@ -2,8 +2,10 @@ package migrations_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -123,7 +125,8 @@ func TestRolesOfALog(t *testing.T) {
 		"SELECT outbox_log_fetch('s', '00000000-0000-0000-0000-000000000001', '1 minute', 1)",
 		"SELECT outbox_log_extend('s', '00000000-0000-0000-0000-000000000001', '2 minutes')",
 		`SELECT outbox_log_settle('s', '00000000-0000-0000-0000-000000000001', p.page,
-			format('[{"seq": %s}]', p.page)::jsonb) FROM outbox_log_position AS p`}
+			format('[{"seq": %s}]', p.page)::jsonb) FROM outbox_log_position AS p`,
+		"SELECT outbox_log_release('s', '00000000-0000-0000-0000-000000000001')"}
 	read := []string{"SELECT FROM outbox_log", "SELECT FROM outbox_log_lag()", "SELECT FROM outbox_log_parked"}
 	rewrite := []string{"UPDATE outbox_log_loss SET messages = 0", "DELETE FROM outbox_log_loss",
 		"UPDATE outbox_log_state SET shift = 0", "UPDATE outbox_log_subscription SET name = 'x'"}
@@ -154,6 +157,50 @@ func TestRolesOfALog(t *testing.T) {
 				t.Errorf("%s: %s: %v, want that it is forbidden", c.role, statement, err)
 			}
 		}
+		if c.role == "worker" {
+			relayLogged(t, pool, db.Schema)
+		}
+	}
+}
+
+// relayLogged delivers all messages of the log, one of them at its second attempt.
+func relayLogged(t *testing.T, pool *pgxpool.Pool, schema string) {
+	t.Helper()
+	box, err := outbox.Open(outbox.Options{Schema: schema, Storage: outbox.Log,
+		Telemetry: workqueue.Telemetry{Logger: quiet}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		return box.Subscribe(t.Context(), workqueue.Pgx(tx), outbox.Subscription{Name: "relayed", From: outbox.Beginning})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{Subscription: "relayed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int64
+	relay.HandleAll(func(context.Context, *outbox.Delivery) error {
+		if calls.Add(1) == 1 {
+			return workqueue.RetryNow(errors.New("not yet"))
+		}
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Run(ctx) }()
+	var messages int64
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM outbox_log").Scan(&messages); err != nil {
+		t.Fatal(err)
+	}
+	if !pgtest.Await(pgtest.Patience, func() bool { return calls.Load() > messages }) {
+		t.Errorf("%d calls of a worker's handler for %d messages", calls.Load(), messages)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("a worker's relay: %v", err)
 	}
 }
 
