@@ -205,7 +205,8 @@ func TestWhatTakesLongIsToldOnATerminal(t *testing.T) {
 		{"reap", `UPDATE outbox SET status = 1, owner_token = gen_random_uuid(), locked_until = now() - interval '1 hour',
 			attempts = 1`, "LOCK TABLE timers", "reaped (1/", "outbox +1 "},
 		{"migrate up", "", "SELECT pg_advisory_xact_lock(4711)", "applying 003_", "applied 002_"},
-		{"doctor --fix --yes", "DROP INDEX outbox_claim_idx", "UPDATE outbox SET status = status", "fixing  [", ""},
+		{strings.Join(patiently, " ") + " --fix --yes", "DROP INDEX outbox_claim_idx",
+			"UPDATE outbox SET status = status", "fixing  [", ""},
 		{"outbox relay --exec true --until-empty", "", "SELECT FROM outbox FOR UPDATE", "delivered", ""},
 	} {
 		t.Run(test.line, func(t *testing.T) {
