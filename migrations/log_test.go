@@ -172,7 +172,8 @@ func relayLogged(t *testing.T, pool *pgxpool.Pool, schema string) {
 		t.Fatal(err)
 	}
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		return box.Subscribe(t.Context(), workqueue.Pgx(tx), outbox.Subscription{Name: "relayed", From: outbox.Beginning})
+		return box.Subscribe(t.Context(), workqueue.Pgx(tx),
+			outbox.Subscription{Name: "relayed", From: outbox.Beginning})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue/internal/aside"
 )
@@ -122,8 +124,10 @@ func (v view) Begun() string {
 }
 
 // FirstRest and LongestRest are the rests of a topic whose row does not say otherwise.
-func (view) FirstRest() string   { return fmt.Sprintf("interval '%d ms'", firstRest.Milliseconds()) }
-func (view) LongestRest() string { return fmt.Sprintf("interval '%d ms'", longestRest.Milliseconds()) }
+func (view) FirstRest() string   { return restOf(outage.FirstRest) }
+func (view) LongestRest() string { return restOf(outage.LongestRest) }
+
+func restOf(d time.Duration) string { return fmt.Sprintf("interval '%d ms'", d.Milliseconds()) }
 
 // NextRest is how long the topic p rests next.
 func (view) NextRest() string {
@@ -132,7 +136,7 @@ func (view) NextRest() string {
 
 // RestEnd is when a rest of a length ends, less the jitter.
 func (view) RestEnd(rest string) string {
-	return fmt.Sprintf("clock_timestamp() + (%s) * (1 - %g * random())", rest, restJitter)
+	return fmt.Sprintf("clock_timestamp() + (%s) * (1 - %g * random())", rest, outage.RestJitter)
 }
 
 // RestIsOver is the condition that a claim which began at a time may probe the destination of a topic. A rest that is

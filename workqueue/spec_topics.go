@@ -27,14 +27,6 @@ const maxTopic = 255
 // maxAside is how many rows one claim sets aside.
 const maxAside = 1000
 
-// How long a topic rests whose destination is unavailable: at first, and at most. Each rest is shorter by a random
-// share of up to restJitter, so that topics which began together do not probe together.
-const (
-	firstRest   = 500 * time.Millisecond
-	longestRest = 10 * time.Second
-	restJitter  = 0.2
-)
-
 // lookForTopicsEvery is how often an idle worker looks for rows that were set aside, such as by a process that has died
 // since.
 const lookForTopicsEvery = 5 * time.Second

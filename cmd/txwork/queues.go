@@ -67,17 +67,22 @@ func (a *app) printQueues(all []shownQueue) error {
 	g := newGrid(a.stdout, "QUEUE", "PAUSED", "READY", "SCHEDULED", "WAITING", "IN PROGRESS", "MAX RUNNING", "RATE",
 		"BURST")
 	for _, q := range all {
-		paused, rate := "-", "-"
-		if q.Paused {
-			paused = "yes"
-		}
+		rate := "-"
 		if q.Rate > 0 {
 			rate = strconv.FormatFloat(q.Rate, 'g', -1, 64) + "/s"
 		}
-		g.add(named(q.Name), paused, fmt.Sprint(q.Ready), fmt.Sprint(q.Scheduled), fmt.Sprint(q.Waiting),
+		g.add(named(q.Name), yesOrDash(q.Paused), fmt.Sprint(q.Ready), fmt.Sprint(q.Scheduled), fmt.Sprint(q.Waiting),
 			fmt.Sprint(q.InProgress), positive(q.MaxRunning), rate, positive(q.Burst))
 	}
 	return g.flush()
+}
+
+// yesOrDash formats what is so or not for a cell.
+func yesOrDash(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "-"
 }
 
 // positive formats a number for a cell, or a dash if it is 0.

@@ -131,13 +131,6 @@ func (a *app) printSubscriptions(all []shownSubscription) error {
 	return g.flush()
 }
 
-func yesOrDash(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "-"
-}
-
 // selectFlags are the flags that say which messages a subscription has.
 func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription) {
 	flags.StringSliceVar(&s.Topics, "topic", nil, "only messages of this topic, or with a * at its end, of "+
@@ -326,7 +319,29 @@ func (d *database) rehearse(ctx context.Context, do func(workqueue.Tx) error) er
 	return err
 }
 
-// moveSubscription does it once to count, asks, and does it.
+// afterRehearsal does something that cannot be undone: once to count, then it asks, and does it. A dry run only counts.
+func (d *database) afterRehearsal(ctx context.Context, k asking, do func(workqueue.Tx) error,
+	question func() string) error {
+	if k.dryRun || !k.yes {
+		if err := d.rehearse(ctx, do); err != nil || k.dryRun {
+			return err
+		}
+	}
+	if err := d.app.confirm(ctx, k, question()); err != nil {
+		return err
+	}
+	return d.Write(ctx, do)
+}
+
+// done says what was done, or in a dry run would be.
+func (k asking) done(what string) string {
+	if k.dryRun {
+		return "would be " + what
+	}
+	return what
+}
+
+// moveSubscription moves a subscription, and says where its lanes go on and what they lost.
 func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
 	move func(*outbox.Outbox, workqueue.Tx) ([]outbox.Moved, error)) error {
 	if err := k.check(); err != nil {
@@ -342,29 +357,17 @@ func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
 			}
 			return err
 		}
-		if k.dryRun || !k.yes {
-			if err := d.rehearse(ctx, run); err != nil {
-				return err
-			}
-		}
-		if !k.dryRun {
-			question := fmt.Sprintf("Move %s of subscription %s, which loses %s?", plural(len(m.Lanes), "lane"),
-				named(name), plural(int(m.Lost), "message"))
-			if err := a.confirm(ctx, k, question); err != nil {
-				return err
-			}
-			if err := d.Write(ctx, run); err != nil {
-				return err
-			}
+		err := d.afterRehearsal(ctx, k, run, func() string {
+			return fmt.Sprintf("Move %s of subscription %s, which loses %s?", plural(len(m.Lanes), "lane"), named(name),
+				plural(int(m.Lost), "message"))
+		})
+		if err != nil {
+			return err
 		}
 		if k.json {
 			return a.printJSON(m)
 		}
-		would := ""
-		if k.dryRun {
-			would = "would be "
-		}
-		_, err := fmt.Fprintf(a.stdout, "subscription %s %s%s: %s, %s lost\n", named(name), would, done,
+		_, err = fmt.Fprintf(a.stdout, "subscription %s %s: %s, %s lost\n", named(name), k.done(done),
 			plural(len(m.Lanes), "lane"), plural(int(m.Lost), "message"))
 		return err
 	})
@@ -404,29 +407,17 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 		r.Lanes, r.Live, r.Dead = u.Lanes, u.Live, u.Dead
 		return err
 	}
-	if k.dryRun || !k.yes {
-		if err := d.rehearse(ctx, run); err != nil {
-			return err
-		}
-	}
-	if !k.dryRun {
-		question := fmt.Sprintf("Remove subscription %s with %d parked messages and %d dead letters for good?",
-			named(name), r.Live, r.Dead)
-		if err := a.confirm(ctx, k, question); err != nil {
-			return err
-		}
-		if err := d.Write(ctx, run); err != nil {
-			return err
-		}
+	err := d.afterRehearsal(ctx, k, run, func() string {
+		return fmt.Sprintf("Remove subscription %s with %d parked messages and %d dead letters for good?", named(name),
+			r.Live, r.Dead)
+	})
+	if err != nil {
+		return err
 	}
 	if k.json {
 		return a.printJSON(r)
 	}
-	would := ""
-	if k.dryRun {
-		would = "would be "
-	}
-	_, err := fmt.Fprintf(a.stdout, "subscription %s %sremoved, with %d parked messages and %d dead letters\n",
-		named(name), would, r.Live, r.Dead)
+	_, err = fmt.Fprintf(a.stdout, "subscription %s %s, with %d parked messages and %d dead letters\n", named(name),
+		k.done("removed"), r.Live, r.Dead)
 	return err
 }

@@ -115,17 +115,14 @@ func (a *app) printTopics(all []shownTopic, consumers bool) error {
 	}
 	g := newGrid(a.stdout, columns...)
 	for _, s := range all {
-		paused, unavailable, oldest := "-", "-", "-"
+		unavailable, oldest := "-", "-"
 		if s.Unavailable != nil {
 			unavailable = stamp(*s.Unavailable, time.Now())
-		}
-		if s.Paused {
-			paused = "yes"
 		}
 		if s.Aside > 0 {
 			oldest = rough(time.Duration(s.Oldest * float64(time.Second)))
 		}
-		cells := []string{named(s.Topic), paused, unavailable, brief(s.Aside, s.AtLeast), oldest}
+		cells := []string{named(s.Topic), yesOrDash(s.Paused), unavailable, brief(s.Aside, s.AtLeast), oldest}
 		if consumers {
 			cells = append([]string{named(s.Consumer)}, cells...)
 		}

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -58,7 +57,7 @@ func (f Filter) condition(q listQuery, others int) (bounds, matches string, args
 	if f.Error != "" {
 		c.add("strpos(r.last_error, %s) > 0", c.param(f.Error, "text"))
 	}
-	times := c.ages(f, cmp.Or(q.since, "created_at"))
+	times := c.ages(f, q.sinceColumn())
 	if q.since != "" {
 		bounds += strings.Join(append([]string{""}, times...), " AND ")
 	} else {

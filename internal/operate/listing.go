@@ -65,12 +65,14 @@ var Ended = Listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL 
 // Before returns the listing's rows that have been in its state since before a time, as far as the index tells, oldest
 // first.
 func (l Listing) Before(t time.Time) Listing {
-	column := l.since
-	column = cmp.Or(column, "created_at")
-	l.where += fmt.Sprintf(" AND r.%s <= timestamptz '%s'", column, t.UTC().Format("2006-01-02T15:04:05.999999Z"))
+	l.where += fmt.Sprintf(" AND r.%s <= timestamptz '%s'", l.sinceColumn(),
+		t.UTC().Format("2006-01-02T15:04:05.999999Z"))
 	l.down = false
 	return l
 }
+
+// sinceColumn says since when a row has been in the state, as far as a column does.
+func (l Listing) sinceColumn() string { return cmp.Or(l.since, "created_at") }
 
 // A listQuery is a listing on one table.
 type listQuery struct {

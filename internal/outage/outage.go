@@ -1,5 +1,6 @@
 // Package outage logs the times in which a database does not answer: one line at the beginning and one at the end,
-// however many parts of a process and however many statements are affected.
+// however many parts of a process and however many statements are affected. It also has the pauses after failures: of a
+// database, and of a handler's destination.
 package outage
 
 import (
@@ -30,6 +31,14 @@ const (
 // maxWait bounds the pause after an attempt that timed out, waiting for a lock or otherwise. The attempt was a pause
 // itself, and nothing announces that the lock is free.
 const maxWait = 500 * time.Millisecond
+
+// How long a destination rests that a handler called unavailable: at first, and at most (ADR 0078). Each rest is
+// shorter by a random share of up to RestJitter, so that those which began together do not probe together.
+const (
+	FirstRest   = 500 * time.Millisecond
+	LongestRest = 10 * time.Second
+	RestJitter  = 0.2
+)
 
 // Next is the pause after a further failed attempt.
 func Next(pause time.Duration, err error) time.Duration {

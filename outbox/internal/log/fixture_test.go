@@ -212,6 +212,14 @@ func (f *fixture) settle(subscription string, token uuid.UUID, upto int64, faile
 	return result
 }
 
+// settles checks what settle answers.
+func (f *fixture) settles(want, subscription string, token uuid.UUID, upto int64, failed ...failure) {
+	f.Helper()
+	if got := f.settle(subscription, token, upto, failed...); got != want {
+		f.Errorf("settle: %s, want %s", got, want)
+	}
+}
+
 // drain ticks, and settles page by page all that a subscription gets.
 func (f *fixture) drain(subscription string, n int) (payloads []string) {
 	f.Helper()

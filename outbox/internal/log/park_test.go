@@ -13,19 +13,20 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-func (f *fixture) parking() *workqueue.Table {
+// parking is how a worker handles the parked messages of a subscription.
+func (f *fixture) parking(subscription string) workqueue.Domain[log.Parked] {
 	f.Helper()
 	table, err := workqueue.Open(log.ParkedSpec(f.DB.Schema),
 		workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)})
 	f.ok(err)
-	return table
+	return workqueue.Domain[log.Parked]{Table: table, Columns: (*log.Parked).List, Lanes: [][]any{{subscription}}}
 }
 
 // run handles the parked messages of a subscription until none is due, and returns their payloads.
 func (f *fixture) run(subscription string, handle func(p *log.Parked) error) (payloads []string) {
 	f.Helper()
 	var mu sync.Mutex
-	w, err := workqueue.NewWorker(f.Pool, log.Parking(f.parking(), subscription),
+	w, err := workqueue.NewWorker(f.Pool, f.parking(subscription),
 		func(_ context.Context, c *workqueue.Claim[log.Parked]) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -135,9 +136,7 @@ func TestAFailureInTheMiddleOfAPage(t *testing.T) {
 	f.want("the first is handled meanwhile", f.run("s", nil), "k1")
 	f.settle("s", p.token, p.messages[3].Seq)
 	f.want("parked with the next part", f.parked("s"), "k2")
-	if got := f.settle("s", p.token, p.upto); got != "ended" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("ended", "s", p.token, p.upto)
 	f.want("in their order", f.run("s", nil), "k2", "k3")
 }
 

@@ -60,9 +60,7 @@ func TestAConsumerRollsBack(t *testing.T) {
 	f.ok(err)
 	f.ok(tx.Rollback(f.Context()))
 	f.want("still in hand", f.fetchAgain("s", p.token, 10).payloads(), "a", "b")
-	if got := f.settle("s", p.token, p.upto); got != "ended" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("ended", "s", p.token, p.upto)
 }
 
 // The owner of a lease that has ended changes nothing more once another has the lane, which begins where it was
@@ -120,9 +118,7 @@ func TestALateConsumerWhoseLaneIsFree(t *testing.T) {
 	if other := f.fetch("s", 10); other.held != "busy" {
 		t.Errorf("another consumer: %+v, want busy", other)
 	}
-	if got := f.settle("s", p.token, p.upto); got != "ended" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("ended", "s", p.token, p.upto)
 }
 
 func TestABatchEndsWithItsLastMessage(t *testing.T) {
@@ -260,9 +256,7 @@ func TestAPausedSubscriptionSettlesWhatItHas(t *testing.T) {
 	p := f.fetch("s", 2)
 	f.exec(f.Pool, "UPDATE "+f.name+"_subscription SET paused = true")
 	f.want("in hand", f.fetchAgain("s", p.token, 2).payloads(), "m1", "m2")
-	if got := f.settle("s", p.token, p.upto); got != "settled" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("settled", "s", p.token, p.upto)
 	for _, token := range []uuid.UUID{p.token, uuid.New()} {
 		if p := f.fetchAgain("s", token, 2); p.held != "paused" || p.upto != 0 {
 			t.Errorf("paused: %+v", p)
@@ -398,9 +392,7 @@ func TestALaneIsGivenBack(t *testing.T) {
 	if next.attempts != 1 {
 		t.Errorf("attempt %d, want 1", next.attempts)
 	}
-	if got := f.settle("s", next.token, next.upto); got != "ended" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("ended", "s", next.token, next.upto)
 }
 
 // Each death of a consumer is an attempt, and what is settled since says that the batch does not kill.

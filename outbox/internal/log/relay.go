@@ -126,36 +126,24 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 		default:
 			pause, failing, began = min(2*pause, r.Poll), outage.MinPause, true
 		}
-		if r.await(ctx, wait) {
+		if await(ctx, wait, r.woken) {
 			pause = minPoll
 		}
 	}
 	return nil
 }
 
-// await reports whether the relay was woken.
-func (r *Relay) await(ctx context.Context, pause time.Duration) bool {
+// await ends a pause early if ctx is cancelled, or if something is received from woken, which it reports.
+func await(ctx context.Context, pause time.Duration, woken <-chan struct{}) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-r.woken:
+	case <-woken:
 		return true
 	}
 	return false
-}
-
-// pause reports whether ctx lives longer.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // look ticks, and takes the lanes that have messages in hand. It is not cancelled with ctx: a claim that is broken off
@@ -165,7 +153,7 @@ func (r *Relay) look(ctx context.Context, hands *sync.WaitGroup) (found bool, er
 	if r.isFull() {
 		return false, nil // the end of a page wakes
 	}
-	if !pause(ctx, time.Until(r.ticked.Add(max(minTick, r.Cooldown)))) {
+	if await(ctx, time.Until(r.ticked.Add(max(minTick, r.Cooldown))), nil); ctx.Err() != nil {
 		return false, nil
 	}
 	r.ticked = time.Now()

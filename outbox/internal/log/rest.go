@@ -6,14 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/workqueue"
-)
-
-// The rests of a destination, which are those of a topic (ADR 0078).
-const (
-	firstRest   = 500 * time.Millisecond
-	longestRest = 10 * time.Second
-	restJitter  = 0.2
 )
 
 // A rest is the state of the subscription's destination, as this relay knows it. Once a handler has said that it is
@@ -62,10 +56,10 @@ func (r *rest) note(probe bool, end workqueue.ExternalEnd) {
 	r.change(func() {
 		switch {
 		case probe && away:
-			r.begin(min(2*r.length, longestRest))
+			r.begin(min(2*r.length, outage.LongestRest))
 		case away && r.since.IsZero():
 			r.since = time.Now()
-			r.begin(firstRest)
+			r.begin(outage.FirstRest)
 			r.logger.Warn("destination is unavailable", slog.String("error", end.Error))
 		case !probe:
 		case end.Outcome == workqueue.RowAcked || end.Outcome == workqueue.RowAbandoned ||
@@ -73,7 +67,7 @@ func (r *rest) note(probe bool, end workqueue.ExternalEnd) {
 			r.logger.Info("destination is available again", slog.Time("unavailable_since", r.since))
 			r.since = time.Time{}
 		default: // the probe says nothing
-			r.begin(firstRest)
+			r.begin(outage.FirstRest)
 		}
 		r.probing = r.probing && !probe
 	})
@@ -81,7 +75,7 @@ func (r *rest) note(probe bool, end workqueue.ExternalEnd) {
 
 func (r *rest) begin(length time.Duration) {
 	r.length = length
-	r.until = time.Now().Add(time.Duration(float64(length) * (1 - restJitter*rand.Float64())))
+	r.until = time.Now().Add(time.Duration(float64(length) * (1 - outage.RestJitter*rand.Float64())))
 }
 
 func (r *rest) change(by func()) {

@@ -77,8 +77,3 @@ func ParkedSpec(schema string) workqueue.Spec {
 		MaxLost:     workqueue.DefaultMaxLost,
 	}
 }
-
-// Parking is how a worker handles the parked messages of a subscription. The table is that of [ParkedSpec].
-func Parking(table *workqueue.Table, subscription string) workqueue.Domain[Parked] {
-	return workqueue.Domain[Parked]{Table: table, Columns: (*Parked).List, Lanes: [][]any{{subscription}}}
-}

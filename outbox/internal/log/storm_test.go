@@ -278,7 +278,7 @@ func (c *consumer) handle(ctx context.Context, m message) (handled bool, err err
 // handleParked runs parked messages, some of which fail again.
 func (s *storm) handleParked(ctx context.Context, subscription string) {
 	r, mu := s.random(), sync.Mutex{}
-	w, err := workqueue.NewWorker(s.Pool, log.Parking(s.parking(), subscription),
+	w, err := workqueue.NewWorker(s.Pool, s.parking(subscription),
 		func(ctx context.Context, c *workqueue.Claim[log.Parked]) error {
 			mu.Lock()
 			fails := r.IntN(5) == 0

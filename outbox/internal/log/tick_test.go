@@ -163,9 +163,7 @@ func TestTicksMayBeDeleted(t *testing.T) {
 	f.append(f.Pool, "c")
 	newest, _ := f.tick()
 	f.exec(f.Pool, "DELETE FROM "+f.name+"_tick WHERE n < $1", newest)
-	if got := f.settle("behind", p.token, p.upto); got != "ended" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("ended", "behind", p.token, p.upto)
 	f.want("without the ticks between", f.drain("behind", 10), "b", "c")
 	f.append(f.Pool, "d")
 	f.tick()
@@ -314,7 +312,5 @@ func TestOnlyTheTokenIsAsked(t *testing.T) {
 	if got := f.settle("s", uuid.New(), p.upto); got != "lost" {
 		t.Errorf("settle with a strange token: %s", got)
 	}
-	if got := f.settle("s", p.token, p.upto); got != "ended" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("ended", "s", p.token, p.upto)
 }

@@ -70,9 +70,7 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("%s says %t, want %t", c.verb, got, c.want)
 		}
 	}
-	if got := f.settle("s", p.token, p.upto); got != "settled" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("settled", "s", p.token, p.upto)
 	if p := f.fetch("s", 1); p.held != "paused" || p.upto != 0 {
 		t.Errorf("paused: %+v", p)
 	}
@@ -208,9 +206,7 @@ func TestAFetchBesideAChange(t *testing.T) {
 	f.ok(tx.Commit(f.Context()))
 	p = <-done
 	f.want("the page of who waited", p.payloads(), "b1")
-	if got := f.settle("s", p.token, p.upto, failing(p, "b1")); got != "ended" {
-		t.Errorf("settle: %s", got)
-	}
+	f.settles("ended", "s", p.token, p.upto, failing(p, "b1"))
 }
 
 func TestLanesAreChangedAtOnePlace(t *testing.T) {
@@ -535,9 +531,7 @@ func TestTheClientOfAVerbDies(t *testing.T) {
 			if after := state(); after != before {
 				t.Errorf("a client died before its commit: the state is\n%s\nand was\n%s", after, before)
 			}
-			if got := f.settle("s", p.token, p.messages[0].Seq); got != "settled" {
-				t.Errorf("settle: %s", got)
-			}
+			f.settles("settled", "s", p.token, p.messages[0].Seq)
 			f.exec(f.Pool, "SELECT "+f.name+"_"+call)
 			after := state()
 			_, err = f.Pool.Exec(f.Context(), "SELECT "+f.name+"_"+call)
