@@ -1,0 +1,155 @@
+package log
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A unit is what one call of a handler gets.
+type unit struct {
+	rows  []*workqueue.ExternalRow
+	probe atomic.Bool  // nobody has noted yet what it found out
+	began atomic.Int64 // the last call, in nanoseconds since the epoch of the process
+	hung  bool
+}
+
+// dispatch hands out what is ready. If it cannot, it returns what to wait for.
+func (p *page) dispatch(now time.Time) (free, changed <-chan struct{}, wake time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		taken, free := p.places.take()
+		if !taken {
+			if p.waiting(now) == 0 {
+				free = nil
+			}
+			return free, nil, 0
+		}
+		u, changed, wake := p.next(now)
+		if u == nil {
+			p.places.give()
+			return nil, changed, wake
+		}
+		go p.serve(u)
+	}
+}
+
+// waiting is how many of those that are ready may be handed out.
+func (p *page) waiting(now time.Time) int {
+	if p.stopping && !now.Before(p.abortAt) {
+		return 0
+	}
+	return p.readyBefore(p.limit)
+}
+
+// next takes what is to be handed out next. If there is nothing, it returns what to wait for.
+func (p *page) next(now time.Time) (u *unit, changed <-chan struct{}, wake time.Duration) {
+	n := p.waiting(now)
+	if n == 0 {
+		return nil, nil, 0
+	}
+	ok, probe, wake, changed := p.rest.admit()
+	if !ok {
+		return nil, changed, wake
+	}
+	if probe {
+		n = 1
+	}
+	n = p.handlers.Unit(p.ready[:n])
+	u = &unit{rows: slices.Clone(p.ready[:n])}
+	u.probe.Store(probe)
+	u.begins()
+	p.ready = slices.Delete(p.ready, 0, n)
+	p.units[u] = true
+	for _, row := range u.rows {
+		p.high = max(p.high, row.Place+1)
+		p.messages[row.Place].unit = u
+	}
+	return u, nil, 0
+}
+
+// serve handles a unit, and then others for as long as the page has some, in the place that was taken.
+func (p *page) serve(u *unit) {
+	defer p.places.give()
+	defer func() { // also if a handler ends its goroutine
+		if u != nil {
+			p.finish(u, time.Now(), false)
+		}
+	}()
+	for since := time.Now(); u != nil; {
+		p.handlers.Handle(u.rows, u.begins, func(row *workqueue.ExternalRow) {
+			end := row.End()
+			p.rest.note(u.probe.Swap(false), end)
+			p.end(u, row.Place, end)
+		})
+		now := time.Now()
+		u = p.finish(u, now, p.places.keep(now.Sub(since)))
+	}
+}
+
+// finish ends a unit, and takes the next one if the place may be kept.
+func (p *page) finish(u *unit, now time.Time, goesOn bool) (next *unit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.units, u)
+	if goesOn {
+		next, _, _ = p.next(now)
+	}
+	switch {
+	case p.stopping, next == nil && (len(p.ready) > 0 || len(p.units) == 0),
+		next != nil && len(next.rows) < len(u.rows) && len(p.ready) > 0: // others can have the rest
+		p.wake()
+	}
+	return next
+}
+
+// processStart is the epoch of a monotonic clock.
+var processStart = time.Now()
+
+func (u *unit) begins() { u.began.Store(int64(time.Since(processStart))) }
+
+func (u *unit) hangsAt(after time.Duration) time.Time {
+	return processStart.Add(time.Duration(u.began.Load()) + after)
+}
+
+// end takes in the end of a message.
+func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if u.hung {
+		return
+	}
+	defer p.passEnded()
+	p.messages[place].unit = nil
+	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
+	switch end.Outcome {
+	case workqueue.RowUnavailable, workqueue.RowReleased: // the message has not ended
+		p.makeReady(place)
+		return
+	case workqueue.RowAbandoned:
+		p.fail(place, f)
+		return
+	case workqueue.RowFailed:
+		f.Outcome = "fail"
+		p.fail(place, f)
+		return
+	case workqueue.RowSnoozed, workqueue.RowLeft:
+		f.Outcome = "snooze"
+		p.fail(place, f)
+		return
+	case workqueue.RowCancelled:
+		m := &p.messages[place]
+		p.logger.LogAttrs(context.Background(), slog.LevelInfo, "message was cancelled by its handler",
+			slog.String("topic", m.Topic), slog.String("id", m.ID.String()), slog.String("error", end.Error))
+	}
+	m := &p.messages[place]
+	m.ended = true
+	if m.next != nil {
+		p.makeReady(m.next.place)
+	}
+}
