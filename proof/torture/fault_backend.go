@@ -54,6 +54,7 @@ func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 	if err := syscall.Kill(pids[random.IntN(len(pids))], syscall.SIGKILL); err != nil {
 		return "", err
 	}
+	l.killed++
 	_, _ = witness.Conn().WaitForNotification(ctx) // on a busy machine the server notices the kill late
 	return fmt.Sprintf("1 of %d sessions", len(pids)), l.awaitServer(ctx)
 }

@@ -74,4 +74,14 @@ func TestAKilledBackendsOutageLastsUntilTheServerHasRecovered(t *testing.T) {
 	if len(l.outages) != 1 || l.outages[0].To.Before(heard) {
 		t.Errorf("the outages are %v, and the server noticed the kill at %v", l.outages, heard)
 	}
+
+	// That crash is a strike. Another one is nobody's.
+	l.server = server
+	if l.checkCrashes(); len(l.failures) != 0 {
+		t.Errorf("the strike counts as a crash of its own: %v", l.failures)
+	}
+	l.killed = 0
+	if l.checkCrashes(); len(l.failures) != 1 {
+		t.Errorf("nobody killed anything, and the server crashed, but the failures are %v", l.failures)
+	}
 }

@@ -57,6 +57,7 @@ type lab struct {
 	saying   sync.Mutex // several goroutines report progress
 	mu       sync.Mutex
 	outages  []Span
+	killed   int // processes of the server that strikes killed
 	held     []Disturbance
 	failures []string // what went wrong without showing in a history
 }
@@ -82,7 +83,7 @@ func newLab(o Options) (*lab, error) {
 		options: o, dir: dir, release: release, schema: schemaPrefix + strings.ToLower(rand.Text()[:8]),
 		settings: map[string]string{
 			"max_connections": "500", "track_commit_timestamp": "on", "max_prepared_transactions": "10",
-			"log_min_messages": "fatal", "log_min_error_statement": "panic",
+			"log_min_messages": "log", "log_min_error_statement": "panic", "log_checkpoints": "off",
 		},
 		tables: map[string]string{}, environment: map[string]string{}, failures: []string{},
 		crew: newCrew(),

@@ -262,6 +262,7 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("reading the audit table: %w", records.err)
 	}
 	l.checkCrews(r.shop, records)
+	l.checkCrashes()
 	report := r.summarise(v)
 	report.Announcers = r.announcers(v, records)
 	report.Crews = r.shop.crewReports(records)
