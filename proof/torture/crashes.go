@@ -10,12 +10,12 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// A server that ends because one of its processes died says so in one line for each such end. It does not when the whole
-// server is stopped or killed.
+// A server that ends because one of its processes died says so in one line for each such end. It does not when the
+// whole server is stopped or killed.
 var diedLine = []byte(" was terminated by signal ")
 
-// checkCrashes fails a run in which PostgreSQL crashed without a strike. Such a crash loses claims, as every crash does,
-// but nobody noted when: their handlers look as if they had run without one.
+// checkCrashes fails a run in which PostgreSQL crashed without a strike. Such a crash loses claims, as every crash
+// does, but nobody noted when: their handlers look as if they had run without one.
 func (l *lab) checkCrashes() {
 	var lines [][]byte
 	for _, server := range []*localpg.Server{l.server, l.standby} {
