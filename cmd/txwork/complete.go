@@ -111,7 +111,7 @@ func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 		switch {
 		case name == "TABLE":
 			offers = append(offers, func(ctx context.Context, d *database, _ []string, _ string) ([]string, error) {
-				return d.tableNames(ctx)
+				return d.TableNames(ctx)
 			})
 		case name == "QUEUE":
 			offers = append(offers, func(ctx context.Context, d *database, _ []string, _ string) ([]string, error) {
@@ -231,7 +231,7 @@ func (d *database) values(ctx context.Context, table string, columns ...string) 
 
 // sample calls read if the table exists.
 func (d *database) sample(ctx context.Context, table string, read func(pgx.Tx, operate.Layout) error) error {
-	known, err := d.tableNames(ctx)
+	known, err := d.TableNames(ctx)
 	if err != nil || !slices.Contains(known, table) {
 		return err
 	}

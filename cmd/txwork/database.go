@@ -161,24 +161,9 @@ func (a *app) withTable(ctx context.Context, name string, do func(*database, *wo
 	})
 }
 
-// tableNames lists the txwork tables of the schema. They are recognised by their comment.
-func (d *database) tableNames(ctx context.Context) ([]string, error) {
-	rows, err := d.Pool.Query(ctx, `
-		SELECT c.relname::text
-		FROM pg_catalog.pg_class AS c
-		JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
-		  AND pg_catalog.obj_description(c.oid, 'pg_class') LIKE 'txwork core %'
-		ORDER BY c.relname`, d.Schema)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
 // tables opens the named tables, or all tables if no name is given.
 func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Table, error) {
-	known, err := d.tableNames(ctx)
+	known, err := d.TableNames(ctx)
 	if err != nil {
 		return nil, err
 	}

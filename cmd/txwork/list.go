@@ -125,7 +125,7 @@ func (d *database) list(ctx context.Context, t *workqueue.Table, o operate.ListO
 }
 
 func (a *app) printPage(p *operate.Page, state string) error {
-	l, columns := operate.Listings[state], listed(p.Domain, p.Columns)
+	l, columns := operate.Listings[state], operate.ListedColumns(p.Domain, p.Columns)
 	header := []string{"ID", l.When, "ATTEMPTS"}
 	if l.Runs {
 		header = append(header, "RUNNING SINCE")

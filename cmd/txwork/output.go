@@ -127,26 +127,7 @@ func cell(s string, width int) string {
 }
 
 // harmless escapes characters that are not printable.
-func harmless(s string) string {
-	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unprintable(r):
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		default:
-			b.WriteRune(r)
-		}
-		s = s[size:]
-	}
-	return b.String()
-}
+func harmless(s string) string { return postgres.Visible(s) }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/txwork/txwork/internal/operate"
@@ -13,21 +12,15 @@ var nameColumns = append([]string{"topic", "kind", "queue", "consumer", "source"
 
 // cellsOf returns the values of the domain's columns as cells of a table.
 func cellsOf(r *operate.Row, columns []operate.Column) []string {
-	var values map[string]json.RawMessage
-	json.Unmarshal([]byte(r.Columns), &values) // cannot fail: the server made the document
 	cells := make([]string, len(columns))
-	for i, c := range columns {
-		raw := values[c.Name]
-		var text string
+	for i, v := range r.Values(columns) {
 		switch {
-		case len(raw) == 0 || string(raw) == "null":
+		case v.Null:
 			cells[i] = "-"
-		case json.Unmarshal(raw, &text) != nil:
-			cells[i] = cell(string(raw), cellWidth)
-		case slices.Contains(nameColumns, c.Name):
-			cells[i] = named(text)
+		case v.Quoted && slices.Contains(nameColumns, columns[i].Name):
+			cells[i] = named(v.Text)
 		default:
-			cells[i] = cell(text, cellWidth)
+			cells[i] = cell(v.Text, cellWidth)
 		}
 	}
 	return cells

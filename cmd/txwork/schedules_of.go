@@ -113,7 +113,7 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 		return usagef("--of %q is unknown, want timers or jobs", of)
 	}
 	return a.withDatabase(ctx, func(d *database) error {
-		known, err := d.tableNames(ctx)
+		known, err := d.TableNames(ctx)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,14 @@ func payloadsFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("payloads", false, "show payloads, too; those of a job are its args and its output")
 }
 
+// payloadBytes is how many bytes of a payload are read.
+func payloadBytes(payloads bool) int32 {
+	if payloads {
+		return operate.WholePayload
+	}
+	return 0
+}
+
 func newShowCommand(a *app) *cobra.Command {
 	cmd := newCommand("show TABLE ID", "Show everything about one row", cobra.ExactArgs(2))
 	payload := payloadsFlag(cmd)
@@ -35,7 +43,7 @@ func newShowCommand(a *app) *cobra.Command {
 
 func (a *app) showRow(ctx context.Context, table string, id uuid.UUID, payload, asJSON bool) error {
 	return a.withTable(ctx, table, func(d *database, t *workqueue.Table) error {
-		r, err := d.Show(ctx, t, id, payload)
+		r, err := d.Show(ctx, t, id, payloadBytes(payload))
 		if err != nil {
 			return explain(err)
 		}
@@ -117,7 +125,7 @@ func (a *app) printRow(r *operate.Shown) error {
 		g.add("own backoff", harmless(string(*r.Retry)))
 	}
 	for i, text := range cellsOf(&r.Row, r.Layout.Plain) {
-		if name := r.Layout.Plain[i].Name; text != "-" || !inner(r.Domain, name) {
+		if name := r.Layout.Plain[i].Name; text != "-" || !operate.Rare(r.Domain, name) {
 			g.add(harmless(name), harmless(text))
 		}
 	}

@@ -365,7 +365,7 @@ func (d *database) rowLines(ctx context.Context, table string, id uuid.UUID) ([]
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.Show(ctx, t, id, false)
+	r, err := d.Show(ctx, t, id, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -566,7 +566,7 @@ func (p *topPage) lines(width int) []styledLine {
 		t.title += "  " + searched(p.page)
 		t.none = "none of these: n goes on"
 	}
-	l, columns := operate.Listings[p.state], listed(p.page.Domain, p.page.Columns)
+	l, columns := operate.Listings[p.state], operate.ListedColumns(p.page.Domain, p.page.Columns)
 	t.columns = []topColumn{{head: "ID", left: true}, {head: l.When, left: true}, {head: "TRY"}}
 	if l.Runs {
 		t.columns = append(t.columns, topColumn{head: "RUNNING SINCE", left: true})

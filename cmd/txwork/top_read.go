@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/survey"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // Bounds on what top reads.
@@ -47,22 +45,8 @@ type topFrame struct {
 
 // A topQueue is a table, or one of its queues, topics or consumers. A table's counts are those of all of them.
 type topQueue struct {
-	Table       string    `json:"table"`
-	By          string    `json:"by,omitempty"`            // the column that name is a value of; missing for the table
-	Name        string    `json:"name,omitempty"`          // queue, topic or consumer; missing for the table
-	Ready       int64     `json:"ready"`                   // due now
-	Scheduled   int64     `json:"scheduled"`               // due later
-	InProgress  int64     `json:"in_progress"`             // claimed
-	Expired     int64     `json:"expired"`                 // of those, with an expired lease
-	OldestReady float64   `json:"oldest_ready_seconds"`    // how long the oldest ready row has been due
-	Longest     float64   `json:"longest_running_seconds"` // how long a row has been in progress; 0 until a lease has been renewed
-	Overdue     int64     `json:"not_returning"`           // rows in progress that have run for longer than they should
-	AtLeast     bool      `json:"at_least"`                // there may be more ready, in_progress and expired rows
-	MoreLater   bool      `json:"scheduled_at_least"`      // there may be more scheduled rows
-	Paused      bool      `json:"paused,omitempty"`
-	MaxRunning  int32     `json:"max_running,omitempty"`     // the limit of jobs in progress
-	Rate        float64   `json:"rate_per_second,omitempty"` // the limit of jobs started in a second
-	Of          *topWhole `json:"whole,omitempty"`           // what is known only of the table as a whole
+	operate.Part
+	Of *topWhole `json:"whole,omitempty"` // what is known only of the table as a whole
 }
 
 // A topWhole is what is known of a table, and not of its parts.
@@ -240,7 +224,7 @@ func (f *topFrame) skip(what string, err error) bool {
 
 // table adds everything about one table to the frame.
 func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, before *topFrame) {
-	parts, cut, err := partsOf(ctx, r, t)
+	parts, cut, err := operate.Parts(ctx, r, t)
 	if f.skip("queues of "+t.Name, err) {
 		for _, rest := range []*topRest{&f.More.Queues, &f.More.Topics, &f.More.Leases, &f.More.Errors} {
 			rest.AtLeast = true
@@ -248,26 +232,18 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 		return // whatever prevents this statement would prevent the others on this table too
 	}
 	f.More.Queues.add(0, cut)
-	whole := topQueue{Table: t.Name, Of: &topWhole{}}
-	for _, p := range parts {
-		whole.Ready, whole.Scheduled, whole.InProgress, whole.Expired = whole.Ready+p.Ready,
-			whole.Scheduled+p.Scheduled, whole.InProgress+p.InProgress, whole.Expired+p.Expired
-		whole.Longest, whole.Overdue = max(whole.Longest, p.Longest), whole.Overdue+p.Overdue
-		whole.OldestReady, whole.AtLeast = max(whole.OldestReady, p.OldestReady), whole.AtLeast || p.AtLeast
-		whole.MoreLater = whole.MoreLater || p.MoreLater
-	}
+	whole := topQueue{operate.Whole(t, parts), &topWhole{}}
 	f.whole(ctx, r, t, &whole, before)
 	if t.Filtered {
 		f.skip("some rows of "+t.Name, errFiltered)
 		f.More.Queues.AtLeast = true
-		whole.partly()
-		for i := range parts {
-			parts[i].partly()
-		}
+		whole.Of.partly()
 	}
 	f.Queues = append(f.Queues, whole)
 	if len(parts) > 1 || len(parts) == 1 && parts[0].Name != "" {
-		f.Queues = append(f.Queues, parts...)
+		for _, p := range parts {
+			f.Queues = append(f.Queues, topQueue{Part: p})
+		}
 	}
 	f.topics(ctx, r, t)
 	f.leases(ctx, r, t, whole.AtLeast)
@@ -279,11 +255,8 @@ var errFiltered = errors.New("row-level security hides them from the role; look 
 	"with BYPASSRLS")
 
 // partly marks all counts as lower bounds.
-func (q *topQueue) partly() {
-	q.AtLeast, q.MoreLater = true, true
-	if w := q.Of; w != nil {
-		w.MoreWaiting, w.MoreDead, w.MoreRecent, w.MoreArrived, w.MoreSettled = true, true, true, true, true
-	}
+func (w *topWhole) partly() {
+	w.MoreWaiting, w.MoreDead, w.MoreRecent, w.MoreArrived, w.MoreSettled = true, true, true, true, true
 }
 
 func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts, more bool) {
@@ -333,99 +306,6 @@ func (f *topFrame) errors(ctx context.Context, r survey.Reader, t *survey.Facts,
 		}
 		f.Errors = append(f.Errors, topError{t.Name, t.LabelName(), e.Label, e.Error, e.Failed, e.Retrying,
 			t.Filtered || failed >= topSample, more, e.Latest, e.ID})
-	}
-}
-
-// partsOf returns a table's queues or consumers or, if it has neither, its topics or kinds, and whether there may be
-// others.
-func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, cut bool, err error) {
-	if len(t.LaneNames) == 0 {
-		return groupsOf(ctx, r, t)
-	}
-	heads, err := survey.Heads(ctx, r, t, survey.Asked{Within: workqueue.DefaultRunsWithin})
-	if err != nil {
-		return nil, false, err
-	}
-	later, err := survey.LaterRows(ctx, r, t)
-	if err != nil {
-		return nil, false, err
-	}
-	rules, err := survey.QueueRules(ctx, r, t, topSample)
-	if err != nil {
-		return nil, false, err
-	}
-	l := &topLanes{table: t}
-	cut = l.count(heads, later)
-	l.apply(rules)
-	slices.SortStableFunc(l.parts, func(a, b topQueue) int {
-		return compare(b.Ready+b.InProgress, a.Ready+a.InProgress)*2 + strings.Compare(a.Name, b.Name)
-	})
-	return l.parts, cut || len(rules) >= topSample, nil
-}
-
-func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, cut bool, err error) {
-	groups, err := survey.Groups(ctx, r, t, workqueue.DefaultRunsWithin)
-	var due, later int64
-	cut = len(groups) >= survey.MaxLanes // rows of other topics were not counted
-	for _, g := range groups {
-		due, later = due+g.Ready+g.Running, later+g.Later
-	}
-	for _, g := range groups {
-		parts = append(parts, topQueue{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready,
-			Scheduled: g.Later, InProgress: g.Running,
-			Expired: g.Expired, OldestReady: max(g.OldestReady, 0), Longest: max(g.Longest, 0),
-			Overdue: g.Overdue, AtLeast: cut || due >= survey.RunningRows,
-			MoreLater: cut || later >= topRows})
-	}
-	return parts, cut, err
-}
-
-// topLanes are the queues or consumers of a table. One of them may have several heads, one for each priority.
-type topLanes struct {
-	table *survey.Facts
-	parts []topQueue
-}
-
-func (l *topLanes) find(name string) *topQueue {
-	i := slices.IndexFunc(l.parts, func(q topQueue) bool { return q.Name == name })
-	if i < 0 {
-		i = len(l.parts)
-		l.parts = append(l.parts, topQueue{Table: l.table.Name, By: l.table.LaneNames[0], Name: name})
-	}
-	return &l.parts[i]
-}
-
-// count adds the rows, and tells whether there may be other lanes.
-func (l *topLanes) count(heads, later []survey.Head) (cut bool) {
-	for _, h := range heads {
-		q := l.find(h.Name())
-		q.Ready, q.InProgress, q.Expired = q.Ready+h.Ready, q.InProgress+h.Running, q.Expired+h.Expired
-		q.Longest, q.Overdue = max(q.Longest, h.Longest), q.Overdue+h.Overdue
-		q.OldestReady, q.AtLeast = max(q.OldestReady, h.OldestReady), q.AtLeast || h.More
-	}
-	for _, h := range later {
-		q := l.find(h.Name())
-		q.Scheduled, q.MoreLater = q.Scheduled+h.Seen, q.MoreLater || h.More
-	}
-	if len(heads) < survey.MaxLanes && len(later) < survey.MaxLanes {
-		return false
-	}
-	for i := range l.parts { // of the others no row was counted
-		l.parts[i].AtLeast, l.parts[i].MoreLater = true, true
-	}
-	return true
-}
-
-func (l *topLanes) apply(rules []survey.QueueRule) {
-	for _, rule := range rules {
-		q := l.find(rule.Name)
-		q.Paused = rule.Paused
-		if rule.MaxRunning != nil {
-			q.MaxRunning = *rule.MaxRunning
-		}
-		if rule.Rate != nil {
-			q.Rate = *rule.Rate
-		}
 	}
 }
 

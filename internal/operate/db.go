@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -21,6 +22,9 @@ const commitLimit = 10 * time.Second
 type DB struct {
 	Pool   *pgxpool.Pool
 	Schema string
+
+	// Limit bounds each statement that reads. Default: what the session has.
+	Limit time.Duration
 
 	// Partial says that row-level security hides rows from the role, see [DB.Hidden].
 	Partial bool
@@ -39,12 +43,18 @@ func (r Refusal) Error() string { return r.Field + r.Problem }
 func (d *DB) Read(ctx context.Context, do func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, d.Pool, options, func(tx pgx.Tx) error {
-		const pin = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
-		if _, err := tx.Exec(ctx, pin); err != nil {
+		const pin = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), " +
+			"CASE WHEN $1::bigint > 0 THEN set_config('statement_timeout', $1::bigint::text, true) END"
+		if _, err := tx.Exec(ctx, pin, d.Limit.Milliseconds()); err != nil {
 			return err
 		}
 		return do(tx)
 	})
+}
+
+// reader reads for package survey.
+func (d *DB) reader() survey.Reader {
+	return survey.Reader{From: d.Pool, Limit: cmp.Or(d.Limit, ReadLimit)}
 }
 
 // Write runs do in a transaction. It asks for READ COMMITTED because the guards of the library rely on it. An
@@ -69,6 +79,26 @@ func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
 	return now, d.Pool.QueryRow(ctx, "SELECT now()").Scan(&now)
 }
 
+// TableNames lists the txwork tables of the schema, those of an application's own too. They are recognised by their
+// comment.
+func (d *DB) TableNames(ctx context.Context) (names []string, err error) {
+	err = d.Read(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			SELECT c.relname::text
+			FROM pg_catalog.pg_class AS c
+			JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+			WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
+			  AND pg_catalog.obj_description(c.oid, 'pg_class') LIKE 'txwork core %'
+			ORDER BY c.relname`, d.Schema)
+		if err != nil {
+			return err
+		}
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return names, err
+}
+
 // Hidden returns the names of those of the tables of which row-level security hides rows from the role, or rows of a
 // table that belongs to one: what is found and counted is then a part, and a row that is not found may exist.
 func (d *DB) Hidden(ctx context.Context, tables []*workqueue.Table) (hidden []string, err error) {
@@ -83,11 +113,15 @@ func (d *DB) Hidden(ctx context.Context, tables []*workqueue.Table) (hidden []st
 		      AND (c.relname = t.name OR pg_catalog.starts_with(c.relname::text, t.name || '_'))
 		      AND pg_catalog.row_security_active(c.oid))
 		ORDER BY t.place`
-	rows, err := d.Pool.Query(ctx, query, d.Schema, names)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	err = d.Read(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, query, d.Schema, names)
+		if err != nil {
+			return err
+		}
+		hidden, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return hidden, err
 }
 
 // structs reads the rows of a statement into structs, by the names of the columns.

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -39,6 +40,27 @@ var coreFields = `r.id, r.status, r.attempts, r.max_attempts, r.waiting, r.due_a
 var runningFields = fmt.Sprintf("%s AS running_from, CASE WHEN r.status = 1 THEN %s END AS runs_within, "+
 	"%s AS lost_alone, %s AS lost_together", sqltext.RunningSince("r"), sqltext.RunningWithin("r", "NULL"),
 	sqltext.LostLeases("r", "alone"), sqltext.LostLeases("r", "together"))
+
+// A Value is that of a column of the domain.
+type Value struct {
+	Text   string // JSON unless Quoted
+	Null   bool
+	Quoted bool // it is a text, or what JSON writes as one
+}
+
+// Values returns the values of columns of the domain.
+func (r *Row) Values(columns []Column) []Value {
+	var raw map[string]json.RawMessage
+	json.Unmarshal([]byte(r.Columns), &raw) // cannot fail: the server made the document
+	values := make([]Value, len(columns))
+	for i, c := range columns {
+		v := &values[i]
+		v.Text = string(raw[c.Name])
+		v.Null = v.Text == "" || v.Text == "null"
+		v.Quoted = json.Unmarshal(raw[c.Name], &v.Text) == nil
+	}
+	return values
+}
 
 // RowStatus is a status that JSON shows by name.
 type RowStatus workqueue.Status

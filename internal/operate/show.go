@@ -39,8 +39,12 @@ type Payload struct {
 	Base64 []byte  `json:"base64,omitempty"` // with --payloads, if it is not
 }
 
-// Show reads everything about a row, its payloads only if asked for.
-func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPayload bool) (*Shown, error) {
+// WholePayload is more bytes than PostgreSQL stores in a value.
+const WholePayload = 1 << 30
+
+// Show reads everything about a row, and the given number of bytes of each payload. A row that is not there is a
+// [GoneError].
+func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, content int32) (*Shown, error) {
 	var r Shown
 	err := d.Read(ctx, func(tx pgx.Tx) (err error) {
 		layout, err := ReadLayout(ctx, tx, t.Spec())
@@ -56,7 +60,7 @@ func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPay
 			return err
 		}
 		if len(found) == 0 {
-			return fmt.Errorf("%s has no row %s", t.Name(), id)
+			return GoneError{t.Name(), id}
 		}
 		r = found[0]
 		r.Table, r.Domain, r.Layout, r.Payloads = t.Name(), t.Spec().Table, layout, Payloads{}
@@ -66,7 +70,7 @@ func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPay
 		if r.Held, err = r.Layout.held(ctx, tx, t.Spec(), id); err != nil {
 			return err
 		}
-		return r.readPayloads(ctx, tx, withPayload)
+		return r.readPayloads(ctx, tx, content)
 	})
 	if err != nil {
 		return nil, err
@@ -74,7 +78,7 @@ func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPay
 	r.utc()
 	if r.Status == RowStatus(workqueue.InProgress) && r.OwnerToken != nil {
 		token := r.OwnerToken.String()
-		found, err := survey.Processes(ctx, survey.Reader{From: d.Pool, Limit: ReadLimit}, d.Schema, token)
+		found, err := survey.Processes(ctx, d.reader(), d.Schema, token)
 		if err != nil {
 			return nil, err
 		}
@@ -83,13 +87,22 @@ func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPay
 	return &r, nil
 }
 
-func (r *Shown) readPayloads(ctx context.Context, tx pgx.Tx, content bool) error {
+// A GoneError says that a table has no such row: it never had, or the row was deleted.
+type GoneError struct {
+	Table string // with its schema
+	ID    uuid.UUID
+}
+
+func (g GoneError) Error() string { return fmt.Sprintf("%s has no row %s", g.Table, g.ID) }
+
+func (r *Shown) readPayloads(ctx context.Context, tx pgx.Tx, content int32) error {
 	for _, c := range r.Layout.Payloads {
 		bytes := "r." + c.Quoted()
 		if c.Type != "bytea" {
 			bytes = fmt.Sprintf("convert_to(%s::text, 'UTF8')", bytes)
 		}
-		query := fmt.Sprintf("SELECT octet_length(%[1]s), CASE WHEN $2 THEN %[1]s END FROM %[2]s AS r WHERE r.id = $1",
+		query := fmt.Sprintf("SELECT octet_length(%[1]s), CASE WHEN $2::int > 0 THEN substring(%[1]s FROM 1 FOR $2::int) END "+
+			"FROM %[2]s AS r WHERE r.id = $1",
 			bytes, r.Layout.Table)
 		var size *int
 		var data []byte
@@ -100,7 +113,7 @@ func (r *Shown) readPayloads(ctx context.Context, tx pgx.Tx, content bool) error
 			continue // NULL
 		}
 		p := Payload{Bytes: *size}
-		if content {
+		if content > 0 {
 			p.fill(data)
 		}
 		r.Payloads[c.Name] = p
@@ -108,7 +121,15 @@ func (r *Shown) readPayloads(ctx context.Context, tx pgx.Tx, content bool) error
 	return nil
 }
 
+// fill sets the content. A character that the bound has cut is left out.
 func (p *Payload) fill(data []byte) {
+	if cut := len(data) < p.Bytes; cut {
+		for n := 1; n < utf8.UTFMax && n < len(data) && !utf8.Valid(data); n++ {
+			if whole := data[:len(data)-n]; utf8.Valid(whole) {
+				data = whole
+			}
+		}
+	}
 	if utf8.Valid(data) {
 		text := string(data)
 		p.Text = &text
