@@ -26,6 +26,8 @@
 // Run returns an error at once if the parts cannot work: a table is missing or has another version, or the role lacks a
 // right. New refuses two parts that serve the same queue; use one part with a higher Concurrency.
 //
+// [HTTP] makes a part of any handler on a listener of its own, such as the dashboard of package webui.
+//
 // # Shutdown
 //
 // When the context of Run ends,
