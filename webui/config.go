@@ -1,0 +1,86 @@
+package webui
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
+)
+
+const (
+	// DefaultTimeout is how long a page may take.
+	DefaultTimeout = 10 * time.Second
+	// DefaultStatementTimeout is how long a statement of a page may take.
+	DefaultStatementTimeout = 2 * time.Second
+)
+
+// A Config configures a dashboard. It needs a Pool, and either Authenticate or Insecure.
+type Config struct {
+	// Pool leads to the database. Its role needs the rights of a viewer (docs/security.md). A pool of the dashboard's
+	// own keeps its readers from taking connections of the application.
+	Pool *pgxpool.Pool
+
+	// Schema has the tables. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// Authenticate says who sends a request. It is called for every request, also concurrently. An error refuses the
+	// request: with status 401 unless it wraps [ErrForbidden] or comes from [Accounts]. The error is logged and not
+	// shown.
+	Authenticate func(*http.Request) (User, error)
+
+	// Insecure lets everybody who reaches the handler look, as a [Viewer]. It is for a handler that only its own
+	// machine can reach, or behind a proxy that authenticates.
+	Insecure bool
+
+	// HideContent shows payloads and headers to operators only. Viewers see their sizes.
+	HideContent bool
+
+	// Timeout bounds a page, its wait for other pages included. Default: [DefaultTimeout].
+	Timeout time.Duration
+
+	// StatementTimeout bounds each statement, in whole milliseconds. Default: [DefaultStatementTimeout].
+	StatementTimeout time.Duration
+
+	// Logger gets a line for each page that could not be shown. Default: [slog.Default].
+	Logger *slog.Logger
+}
+
+// New makes a dashboard. It does not connect to the database: pages say what is wrong with it.
+func New(c Config) (http.Handler, error) {
+	c.Schema = cmp.Or(c.Schema, workqueue.DefaultSchema)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.StatementTimeout = cmp.Or(c.StatementTimeout, DefaultStatementTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	db := operate.DB{Pool: c.Pool, Schema: c.Schema, Limit: c.StatementTimeout}
+	h := &handler{Config: c, db: db, reads: make(chan struct{}, maxReads), mux: http.NewServeMux(),
+		crossOrigin: http.NewCrossOriginProtection()}
+	h.figures.read = h.readFigures
+	h.route()
+	return h, nil
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Pool == nil:
+		return validate.Errorf("Pool", "is nil")
+	case c.Authenticate == nil && !c.Insecure:
+		return validate.Errorf("Authenticate", "is nil: everybody who reaches the handler could look. Set it, or Insecure "+
+			"if only this machine can reach it")
+	case c.Authenticate != nil && c.Insecure:
+		return validate.Errorf("Insecure", "is set, and so is Authenticate: set one of them")
+	case c.Timeout < 0:
+		return validate.Errorf("Timeout", "is %v, it must be positive", c.Timeout)
+	case c.StatementTimeout < time.Millisecond || c.StatementTimeout%time.Millisecond != 0:
+		return validate.Errorf("StatementTimeout", "is %v, it must be whole milliseconds", c.StatementTimeout)
+	}
+	return validate.Identifier("Schema", c.Schema)
+}

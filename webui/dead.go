@@ -1,0 +1,97 @@
+package webui
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/txwork/txwork/internal/survey"
+)
+
+const (
+	// deadSample is how many of the latest dead letters of a table are grouped.
+	deadSample = 5000
+
+	maxCauses = 100 // of a table
+	ever      = 100 * 365 * 24 * time.Hour
+)
+
+// A deadPage is what dead.html shows.
+type deadPage struct {
+	Tables []deadTable
+	Sample int
+}
+
+// A deadTable is the dead letters of a table by their causes, the most frequent first.
+type deadTable struct {
+	Name, By string // the column that a label is a value of
+	Causes   []cause
+	Groups   int64 // how many there are in all
+	Sampled  bool  // there are more dead letters than were read
+	Problem  string
+}
+
+// A cause is what many errors have in common: label and first line, with … for numbers and ids.
+type cause struct {
+	survey.Errors
+	Latest time.Duration // ago
+	Text   string        // a part of the error without …, by which the list finds these rows
+}
+
+// deadLetters shows dead letters by their causes.
+func deadLetters(ctx context.Context, r *request) (view, error) {
+	names, err := r.handler.db.TableNames(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	tables, err := r.in(names)
+	if err != nil {
+		return view{}, err
+	}
+	facts, err := r.handler.facts(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	v := view{title: "Dead letters", page: "dead.html", tables: tables}
+	p := deadPage{Sample: deadSample}
+	for i := range facts {
+		t := &facts[i]
+		if !has(tables, t.Name) {
+			continue
+		}
+		if t.Filtered {
+			v.partial = append(v.partial, t.Name)
+		}
+		one := deadTable{Name: t.Name, By: t.LabelName()}
+		found, err := survey.GroupedErrors(ctx, r.handler.reader(), t, ever, deadSample, maxCauses)
+		if err != nil {
+			one.Problem = r.handler.explain(ctx, "causes of "+t.Name, err).Error()
+		}
+		if one.group(found); len(one.Causes) > 0 || one.Problem != "" {
+			p.Tables = append(p.Tables, one)
+		}
+	}
+	v.data = p
+	return v, nil
+}
+
+// group takes the causes of dead letters, and leaves out those of rows that will be retried.
+func (d *deadTable) group(found []survey.Errors) {
+	var rows int64
+	for _, e := range found {
+		d.Groups, rows = e.Groups, rows+e.Failed
+		if e.Failed > 0 {
+			d.Causes = append(d.Causes, cause{e, time.Duration(e.Latest * float64(time.Second)), literal(e.Error)})
+		}
+	}
+	d.Sampled = rows >= deadSample
+}
+
+// literal is the longest part of a masked error that stands in the error itself.
+func literal(masked string) string {
+	return strings.TrimSpace(slices.MaxFunc(strings.Split(masked, "…"), func(a, b string) int {
+		return cmp.Compare(len(a), len(b))
+	}))
+}

@@ -1,0 +1,190 @@
+package webui
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/survey"
+)
+
+const (
+	refresh        = 10 * time.Second // between two readings of the figures, while somebody looks
+	refreshFinding = time.Minute      // between two examinations of the doctor
+	readingLimit   = 30 * time.Second // of a reading as a whole
+	patience       = 3 * time.Second  // of a page without figures
+	stale          = time.Minute      // from this age on a page waits for new figures instead of showing these
+
+	depthRows = 10_000    // rows of a table that are counted in each state; more are shown as at least so many
+	recent    = time.Hour // dead letters of this age are counted apart
+)
+
+// figures are what the overview shows of all tables. One reading serves all viewers. It begins when a page asks for
+// figures that are older than refresh, and goes on without it; nothing is read while nobody looks.
+type figures struct {
+	read func(ctx context.Context, before *reading, publish func(*reading))
+
+	mu      sync.Mutex
+	last    *reading
+	busy    bool          // a reading is under way
+	changed chan struct{} // closed when last changes
+}
+
+// A reading is what was read of all tables at one moment.
+type reading struct {
+	At     time.Time // of this machine's clock
+	Tables []tableFigures
+	Err    error // why nothing could be read
+
+	Report     doctor.Report
+	Problem    string // why the doctor could not look
+	ExaminedAt time.Time
+}
+
+// tableFigures are those of a table.
+type tableFigures struct {
+	Name     string
+	Schedule bool
+	Whole    operate.Part
+	Parts    []operate.Part
+	Cut      bool // there may be more parts
+	Held     survey.Held
+	Dead     survey.DeadLetters
+	Filtered bool     // row-level security hides rows
+	Problems []string // why the figures lack something
+}
+
+// now returns the last reading, which may be refreshing, and nil if there is none yet. It waits a little if there is
+// none that is worth showing.
+func (f *figures) now(ctx context.Context) (*reading, error) {
+	last, changed := f.begin()
+	if last == nil || last.Err != nil || time.Since(last.At) >= stale {
+		select {
+		case <-changed:
+		case <-time.After(patience):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		last = f.seen()
+	}
+	if last == nil {
+		return nil, nil
+	}
+	return last, last.Err
+}
+
+// begin begins a reading unless the last is new enough or one is under way.
+func (f *figures) begin() (last *reading, changed chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	if !f.busy && (f.last == nil || f.last.Err != nil || time.Since(f.last.At) >= refresh) {
+		f.busy = true
+		go f.refresh(f.last)
+	}
+	return f.last, f.changed
+}
+
+func (f *figures) refresh(before *reading) {
+	ctx, cancel := context.WithTimeout(context.Background(), readingLimit)
+	defer cancel()
+	f.read(ctx, before, f.publish)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy = false
+}
+
+func (f *figures) publish(next *reading) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = next
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// seen returns the last reading, or nil.
+func (f *figures) seen() *reading {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// reader reads for package survey.
+func (h *handler) reader() survey.Reader {
+	return survey.Reader{From: h.Pool, Limit: h.StatementTimeout}
+}
+
+// facts returns the tables of the schema, as the catalog has them.
+func (h *handler) facts(ctx context.Context) (all []survey.Facts, err error) {
+	err = h.reader().Read(ctx, func(tx pgx.Tx) error {
+		all, err = survey.Tables(ctx, tx, h.Schema, depthRows)
+		return err
+	})
+	return all, err
+}
+
+// readFigures publishes the figures of all tables before it has the doctor look, which takes longer.
+func (h *handler) readFigures(ctx context.Context, before *reading, publish func(*reading)) {
+	next := &reading{At: time.Now()}
+	all, err := h.facts(ctx)
+	if err != nil {
+		next.Err = err
+		publish(next)
+		return
+	}
+	for i := range all {
+		next.Tables = append(next.Tables, h.tableFigures(ctx, &all[i]))
+	}
+	if before != nil {
+		next.Report, next.Problem, next.ExaminedAt = before.Report, before.Problem, before.ExaminedAt
+	}
+	publish(next)
+	if time.Since(next.ExaminedAt) < refreshFinding {
+		return
+	}
+	examined := *next
+	examined.Problem = ""
+	if examined.Report, err = doctor.Examine(ctx, h.Pool, doctor.Options{Schema: h.Schema}); err != nil {
+		examined.Problem = h.explain(ctx, "findings", err).Error()
+	}
+	examined.ExaminedAt = time.Now()
+	publish(&examined)
+}
+
+func (h *handler) tableFigures(ctx context.Context, t *survey.Facts) tableFigures {
+	f := tableFigures{Name: t.Name, Schedule: t.Schedule(), Filtered: t.Filtered}
+	var errs [3]error
+	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, h.reader(), t)
+	f.Whole = operate.Whole(t, f.Parts)
+	f.Held, errs[1] = survey.HeldRows(ctx, h.reader(), t, depthRows)
+	f.Dead, errs[2] = survey.CountDeadLetters(ctx, h.reader(), t, depthRows, recent)
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		if text := h.explain(ctx, "figures of "+t.Name, err).Error(); !slices.Contains(f.Problems, text) {
+			f.Problems = append(f.Problems, text)
+		}
+	}
+	return f
+}
+
+// of returns the figures of a table.
+func (r *reading) of(table string) (f tableFigures, ok bool) {
+	if r == nil {
+		return f, false
+	}
+	for _, t := range r.Tables {
+		if t.Name == table {
+			return t, true
+		}
+	}
+	return f, false
+}

@@ -1,0 +1,120 @@
+package webui
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/txwork/txwork/internal/operate"
+)
+
+// maxReads is how many pages read at the same time. Others wait.
+const maxReads = 4
+
+// A handler answers requests.
+type handler struct {
+	Config
+	db          operate.DB
+	mux         *http.ServeMux
+	crossOrigin *http.CrossOriginProtection
+	reads       chan struct{}
+	figures     figures
+}
+
+func (h *handler) route() {
+	h.mux.HandleFunc("GET /{$}", h.page(overview))
+	h.mux.HandleFunc("GET /queues", h.page(queues))
+	h.mux.HandleFunc("GET /schedules", h.page(schedules))
+	h.mux.HandleFunc("GET /dead", h.page(deadLetters))
+	h.mux.HandleFunc("GET /find", h.page(find))
+	h.mux.HandleFunc("GET /t/{table}", h.page(rows))
+	h.mux.HandleFunc("GET /t/{table}/{state}", h.page(rows))
+	h.mux.HandleFunc("GET /t/{table}/row/{id}", h.page(row))
+	h.mux.HandleFunc("GET /assets/{name}", serveAsset)
+	h.mux.HandleFunc("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
+	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, readOnly }))
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protect(w.Header())
+	if r.URL.Path == "" { // the prefix without its slash: relative links would lead out of it
+		asked, _, _ := strings.Cut(r.RequestURI, "?")
+		w.Header().Set("Location", "./"+path.Base(asked)+"/")
+		w.WriteHeader(http.StatusPermanentRedirect)
+		return
+	}
+	asked := &request{Request: r, handler: h, root: rootOf(r.URL.EscapedPath())}
+	if err := h.crossOrigin.Check(r); err != nil {
+		asked.refuse(w, foreign)
+		return
+	}
+	var err error
+	if asked.user, err = h.authenticate(r); err != nil {
+		h.Logger.InfoContext(r.Context(), "dashboard: request refused", "error", err, "from", r.RemoteAddr)
+		asked.refuse(w, refusal(err))
+		return
+	}
+	if !strings.HasPrefix(r.URL.Path, "/") || path.Clean(r.URL.Path) != r.URL.Path {
+		asked.refuse(w, notFound)
+		return
+	}
+	h.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, asked)))
+}
+
+// protect sets the headers of every answer. Scripts and styles are files of ours only, so what a row says cannot run.
+func protect(header http.Header) {
+	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+}
+
+// rootOf returns the way from a page to the overview. All links begin with it, so that they need not know the prefix.
+func rootOf(path string) string {
+	if depth := strings.Count(path, "/") - 1; depth > 0 {
+		return strings.Repeat("../", depth)
+	}
+	return "./"
+}
+
+type requestKey struct{}
+
+// A request is one that was authenticated.
+type request struct {
+	*http.Request
+	handler *handler
+	user    User
+	root    string
+}
+
+// page returns a handler for a page that reads. A few pages read at a time, so that they cannot use up a pool.
+func (h *handler) page(read func(context.Context, *request) (view, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		asked := r.Context().Value(requestKey{}).(*request)
+		asked.Request = r // has the values of the path
+		if v, err := h.inTurn(asked, read); err != nil {
+			asked.refuse(w, h.explain(r.Context(), r.URL.Path, err))
+		} else {
+			asked.show(w, v)
+		}
+	}
+}
+
+// inTurn reads a page in its turn. The turn ends before the page is sent, which takes as long as its reader likes.
+func (h *handler) inTurn(asked *request, read func(context.Context, *request) (view, error)) (view, error) {
+	ctx, cancel := context.WithTimeout(asked.Context(), h.Timeout)
+	defer cancel()
+	select {
+	case h.reads <- struct{}{}:
+		defer func() { <-h.reads }()
+	case <-ctx.Done():
+		return view{}, busy
+	}
+	return read(ctx, asked)
+}

@@ -1,0 +1,167 @@
+package webui
+
+import (
+	"context"
+	"time"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// An overviewPage is what overview.html shows.
+type overviewPage struct {
+	Reading  bool          // there are no figures yet
+	Age      time.Duration // of the figures
+	Looking  bool          // the doctor has not looked yet
+	Examined time.Duration // how long ago it has
+	Problem  string        // why the doctor found nothing
+	Findings []doctor.Finding
+	Skipped  []doctor.Skipped
+	Server   bool // findings about the server as a whole are left out
+	Tables   []tableFigures
+}
+
+// seen reads which tables a page may show, and the figures of all, which may be missing.
+func (r *request) seen(ctx context.Context) (tables []string, figures *reading, err error) {
+	names, err := r.handler.db.TableNames(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if tables, err = r.in(names); err != nil {
+		return nil, nil, err
+	}
+	figures, err = r.handler.figures.now(ctx)
+	return tables, figures, err
+}
+
+// overview shows what is wrong, and how much there is to do.
+func overview(ctx context.Context, r *request) (view, error) {
+	tables, figures, err := r.seen(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	if figures == nil {
+		return view{title: "Overview", page: "overview.html", tables: tables, data: overviewPage{Reading: true}}, nil
+	}
+	p := overviewPage{Age: time.Since(figures.At), Looking: figures.ExaminedAt.IsZero(),
+		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: len(r.user.Tables) > 0}
+	v := view{title: "Overview", page: "overview.html", tables: tables}
+	for _, f := range figures.Report.Findings {
+		if r.concerns(f.Table) {
+			p.Findings = append(p.Findings, f)
+		}
+	}
+	for _, s := range figures.Report.Skipped {
+		if r.concerns(s.Table) {
+			p.Skipped = append(p.Skipped, s)
+		}
+	}
+	for _, f := range figures.Tables {
+		if !has(tables, f.Name) {
+			continue
+		}
+		if f.Filtered {
+			v.partial = append(v.partial, f.Name)
+		}
+		p.Tables = append(p.Tables, f)
+	}
+	v.data = p
+	return v, nil
+}
+
+// concerns tells whether the user sees what is about a table, or about the server if it is empty.
+func (r *request) concerns(table string) bool {
+	return len(r.user.Tables) == 0 || table != "" && r.user.sees(table)
+}
+
+// A queuesPage is what queues.html shows.
+type queuesPage struct {
+	Reading bool // there are no figures yet
+	Age     time.Duration
+	Tables  []tableFigures // with parts, or that were not read
+}
+
+// queues shows the queues, consumers, topics and kinds of each table.
+func queues(ctx context.Context, r *request) (view, error) {
+	tables, figures, err := r.seen(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	v := view{title: "Queues", page: "queues.html", tables: tables}
+	if figures == nil {
+		v.data = queuesPage{Reading: true}
+		return v, nil
+	}
+	p := queuesPage{Age: time.Since(figures.At)}
+	for _, f := range figures.Tables {
+		if !has(tables, f.Name) {
+			continue
+		}
+		if len(f.Parts) > 0 && f.Parts[0].By != "" || len(f.Problems) > 0 {
+			p.Tables = append(p.Tables, f)
+		}
+		if f.Filtered {
+			v.partial = append(v.partial, f.Name)
+		}
+	}
+	v.data = p
+	return v, nil
+}
+
+// A stateLabel is what people call a state.
+type stateLabel struct {
+	State        string
+	Label, Empty string // the second says what it means that no row is in it
+}
+
+// stateLabels are the states in the order in which a row goes through them.
+var stateLabels = []stateLabel{
+	{string(workqueue.StateReady), "Ready", "No row is due. Workers keep up, or nothing was enqueued."},
+	{string(workqueue.StateScheduled), "Scheduled", "No row is due later."},
+	{string(workqueue.StateWaiting), "Waiting", "No row waits for its turn in a key, or for a join."},
+	{string(workqueue.StateInProgress), "In progress", "No row runs. If rows are ready, check that a worker runs."},
+	{string(workqueue.StateExpired), "Lease expired", "No lease has expired: no process died with rows, or they were " +
+		"requeued."},
+	{string(workqueue.StateDone), "Done", "No row is done: none was processed yet, or rows are deleted when they are, " +
+		"or when their retention ends."},
+	{string(workqueue.StateFailed), "Dead letters", "No row has failed for good."},
+	{string(workqueue.StateCancelled), "Cancelled", "No row was cancelled."},
+}
+
+func labelOf(state string) (l stateLabel, ok bool) {
+	for _, l := range stateLabels {
+		if l.State == state {
+			return l, true
+		}
+	}
+	return l, false
+}
+
+// depth is how many rows a state has, as far as the survey counts them.
+func (f tableFigures) depth(state string) (rows int64, atLeast, counted bool) {
+	w := f.Whole
+	switch workqueue.State(state) {
+	case workqueue.StateReady:
+		return w.Ready, w.AtLeast, true
+	case workqueue.StateScheduled:
+		return w.Scheduled, w.MoreLater, true
+	case workqueue.StateInProgress:
+		return w.InProgress, w.AtLeast, true
+	case workqueue.StateExpired:
+		return w.Expired, w.AtLeast, true
+	case workqueue.StateWaiting:
+		return f.Held.Rows, f.Held.More || f.Filtered, true
+	case workqueue.StateFailed:
+		return f.Dead.Rows, f.Dead.More || f.Filtered, true
+	}
+	return 0, false, false
+}
+
+// Depth is depth for templates.
+func (f tableFigures) Depth(state string) string {
+	rows, atLeast, counted := f.depth(state)
+	if !counted {
+		return ""
+	}
+	return number(rows, atLeast)
+}

@@ -1,0 +1,228 @@
+package webui
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/postgres"
+)
+
+const (
+	maxContent = 64 << 10 // bytes that are shown of a payload
+	maxBinary  = 4 << 10  // bytes that are shown of one that is no text
+	maxText    = 16 << 10 // characters that are shown of an error or a header
+)
+
+// A rowPage is what row.html shows.
+type rowPage struct {
+	*operate.Shown
+	Name     string // the table without its schema
+	State    stateLabel
+	Columns  []columnLine
+	Error    block
+	Headers  block
+	Retry    string
+	Payloads []payloadBlock
+	Hidden   bool // payloads and headers are
+	Late     bool // it runs for longer than it should
+}
+
+// A columnLine is a value of the domain. Those that identify rows lead to the others that have it.
+type columnLine struct {
+	Name   string
+	Value  operate.Value
+	Filter string // the name of the filter
+}
+
+// A block is a text of several lines, of which a part may be shown.
+type block struct {
+	Text string
+	Cut  bool
+}
+
+// A payloadBlock is a payload. Its block is empty if it is hidden.
+type payloadBlock struct {
+	block
+	Name, Kind   string
+	Bytes, Shown int
+}
+
+// row shows everything about a row.
+func row(ctx context.Context, r *request) (view, error) {
+	t, known, db, hidden, err := r.open(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	id, err := uuid.Parse(r.PathValue("id"))
+	if err != nil {
+		return view{}, problem{status: http.StatusNotFound, Title: "This is no id", tables: known,
+			Detail: "Ids are UUIDs, such as 01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17.",
+			Advice: "Copy the whole id, or go on from the lists."}
+	}
+	p := rowPage{Hidden: r.handler.HideContent && r.user.Role != Operator, Name: t.Spec().Table}
+	content := int32(maxContent)
+	if p.Hidden {
+		content = 0
+	}
+	if p.Shown, err = db.Show(ctx, t, id, content); err != nil {
+		if len(hidden) > 0 && isGone(err) {
+			err = problem{status: http.StatusNotFound, Title: "The row is not there, or hidden", tables: known,
+				Detail: err.Error() + " that the role of this dashboard sees.",
+				Advice: "Row-level security hides rows from it: look as a role that sees all."}
+		}
+		return view{}, err
+	}
+	p.fill()
+	return view{title: p.Name + " " + id.String(), page: "row.html", data: p, tables: known, partial: hidden}, nil
+}
+
+func isGone(err error) bool {
+	_, gone := err.(operate.GoneError)
+	return gone
+}
+
+// fill prepares what the template shows.
+func (p *rowPage) fill() {
+	p.State, _ = labelOf(p.stateOf())
+	for i, v := range p.Values(p.Layout.Plain) {
+		name := p.Layout.Plain[i].Name
+		if v.Null && operate.Rare(p.Name, name) {
+			continue
+		}
+		p.Columns = append(p.Columns, columnLine{name, v, filterOf(name)})
+	}
+	if p.LastError != nil {
+		p.Error = blockOf(*p.LastError)
+	}
+	if !p.Hidden {
+		p.Headers = blockOf(pretty(string(p.Shown.Headers)))
+	}
+	if p.Shown.Retry != nil {
+		p.Retry = clip(maxText, string(*p.Shown.Retry))
+	}
+	if p.RunningFrom != nil && p.RunsWithin != nil {
+		p.Late = p.Now.Sub(*p.RunningFrom) > postgres.Seconds(*p.RunsWithin)
+	}
+	for _, c := range p.Layout.Payloads {
+		if one, ok := p.Shown.Payloads[c.Name]; ok {
+			p.Payloads = append(p.Payloads, payloadOf(c.Name, one))
+		}
+	}
+}
+
+// stateOf is the state in whose list the row is.
+func (p *rowPage) stateOf() string {
+	status := p.Status.String()
+	switch {
+	case status == "failed" && p.CancelledAt != nil:
+		return "cancelled"
+	case status == "in_progress" && p.LockedUntil != nil && p.LockedUntil.Before(p.Now):
+		return "expired"
+	case status == "ready" && p.Waiting:
+		return "waiting"
+	case status == "ready" && p.DueAt.After(p.Now):
+		return "scheduled"
+	}
+	return status
+}
+
+// filterOf is the filter by which the list finds rows with a value of the column; empty for none.
+func filterOf(column string) string {
+	if slices.Contains(operate.KeyColumns, column) {
+		return "key"
+	}
+	if slices.Contains([]string{"kind", "queue", "topic", "consumer"}, column) {
+		return column
+	}
+	return ""
+}
+
+// blockOf bounds a text, and makes what is not printable visible, but for the ends of lines and tabs.
+func blockOf(text string) block {
+	b := block{Text: text}
+	if all := []rune(text); len(all) > maxText {
+		b = block{string(all[:maxText]), true}
+	}
+	b.Text = visibleLines(b.Text)
+	return b
+}
+
+func visibleLines(text string) string {
+	var b bytes.Buffer
+	for i, line := range bytes.Split([]byte(text), []byte("\n")) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		for k, part := range bytes.Split(line, []byte("\t")) {
+			if k > 0 {
+				b.WriteByte('\t')
+			}
+			b.WriteString(postgres.Visible(string(part)))
+		}
+	}
+	return b.String()
+}
+
+// pretty indents JSON, and leaves anything else as it is.
+func pretty(text string) string {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(text), "", "  ") != nil {
+		return text
+	}
+	return b.String()
+}
+
+// payloadOf formats a payload: JSON indented, other text as it is, anything else as a hex dump.
+func payloadOf(name string, p operate.Payload) payloadBlock {
+	b := payloadBlock{Name: name, Bytes: p.Bytes}
+	switch {
+	case p.Text != nil:
+		b.Shown, b.Kind = len(*p.Text), "text"
+		if json.Valid([]byte(*p.Text)) {
+			b.Kind = "JSON"
+		}
+		b.Text = visibleLines(pretty(*p.Text))
+	case p.Base64 != nil:
+		data := p.Base64[:min(len(p.Base64), maxBinary)]
+		b.Shown, b.Kind, b.Text = len(data), "binary", hex.Dump(data)
+	}
+	b.Cut = b.Shown < b.Bytes && b.Kind != ""
+	return b
+}
+
+// Lost says how many leases the row has lost, and what that means.
+func (p rowPage) Lost() string {
+	if p.LostAlone+p.LostTogether == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d alone, %d together with other rows of its process", p.LostAlone, p.LostTogether)
+	if p.LostAlone > 1 {
+		text += ": it may end its process"
+	}
+	return text
+}
+
+// Times are the moments of the row's life, in their order.
+func (p rowPage) Times() (all []moment) {
+	created := p.CreatedAt
+	due := p.DueAt
+	all = append(all, moment{"written", &created}, moment{"due", &due}, moment{"running since", p.RunningFrom},
+		moment{"lease ends", p.LockedUntil}, moment{"cancelled", p.CancelledAt}, moment{"failed", p.FailedAt},
+		moment{"ended", p.CompletedAt})
+	return slices.DeleteFunc(all, func(m moment) bool { return m.At == nil })
+}
+
+// A moment of a row's life.
+type moment struct {
+	What string
+	At   *time.Time
+}

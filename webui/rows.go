@@ -1,0 +1,256 @@
+package webui
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/workqueue"
+)
+
+const (
+	defaultRows = 50
+	maxRows     = 200
+)
+
+// A rowsPage is what rows.html shows.
+type rowsPage struct {
+	Table   string
+	State   stateLabel
+	States  []stateTab
+	Age     time.Duration // of the counts
+	Counted bool          // there are counts
+
+	Fields   []filterField
+	Filtered bool
+	Filter   url.Values // for links to other states
+
+	When    string // head of the column of times
+	Runs    bool
+	Columns []operate.Column
+	Rows    []rowLine
+	Now     time.Time
+
+	After, Next string
+	Searched    int
+	SearchedTo  *time.Time
+	Limit       int
+}
+
+// A stateTab leads to the rows in a state.
+type stateTab struct {
+	stateLabel
+	Depth   string
+	Current bool
+}
+
+// A filterField is an input of the form.
+type filterField struct{ Name, Label, Value, Hint string }
+
+// A rowLine is a row of the list.
+type rowLine struct {
+	*operate.Row
+	At     *time.Time
+	Values []operate.Value
+}
+
+// Query is the address of the list with another position, or the first page if it is empty.
+func (p rowsPage) Query(after string) template.URL {
+	values := url.Values{}
+	for name, v := range p.Filter {
+		values[name] = v
+	}
+	if after != "" {
+		values.Set("after", after)
+	}
+	if p.Limit != defaultRows {
+		values.Set("limit", strconv.Itoa(p.Limit))
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return template.URL("?" + values.Encode()) // encoded, so nothing of it can leave the attribute
+}
+
+// table opens a table that the page names. Known are the tables that the user sees.
+func (r *request) table(ctx context.Context) (t *workqueue.Table, known []string, err error) {
+	names, err := r.handler.db.TableNames(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if known, err = r.in(names); err != nil {
+		return nil, nil, err
+	}
+	name := r.PathValue("table")
+	if !has(known, name) {
+		return nil, nil, noTable(r.handler.Schema, name, known)
+	}
+	t, err = workqueue.Open(workqueue.Spec{Schema: r.handler.Schema, Table: name},
+		workqueue.Telemetry{Logger: r.handler.Logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, known, r.handler.db.Read(ctx, func(tx pgx.Tx) error { return t.CheckVersion(ctx, tx) })
+}
+
+// open is table, with the schema as the page reads it and the tables of which row-level security hides rows.
+func (r *request) open(ctx context.Context) (t *workqueue.Table, known []string, db operate.DB, hidden []string,
+	err error) {
+	db = r.handler.db
+	if t, known, err = r.table(ctx); err != nil {
+		return nil, nil, db, nil, err
+	}
+	hidden, err = db.Hidden(ctx, []*workqueue.Table{t})
+	db.Partial = len(hidden) > 0
+	return t, known, db, hidden, err
+}
+
+// rows lists the rows of a table in a state, or leads to its ready rows.
+func rows(ctx context.Context, r *request) (view, error) {
+	t, known, db, hidden, err := r.open(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	name := t.Spec().Table
+	if r.PathValue("state") == "" {
+		return view{to: "t/" + name + "/" + string(workqueue.StateReady)}, nil
+	}
+	label, ok := labelOf(r.PathValue("state"))
+	if !ok {
+		return view{}, problem{status: http.StatusNotFound, Title: "There is no such state", tables: known,
+			Detail: "No row can be in the state that the address names.", Advice: "Go on from the table's ready rows."}
+	}
+	o, err := r.options(label.State)
+	if err != nil {
+		return view{}, err
+	}
+	found, err := db.List(ctx, t, o, func(int) {})
+	if err != nil {
+		return view{}, err
+	}
+	p := rowsPage{Table: name, State: label, Now: found.Now, After: o.After, Next: found.Next, Limit: o.Limit,
+		Searched: found.Searched, SearchedTo: found.SearchedTo, Filtered: o.Filter.Given(), Filter: r.filterValues()}
+	p.list(found, operate.Listings[label.State])
+	p.form(r, found.Columns)
+	last, _ := r.handler.figures.begin()
+	p.count(last)
+	return view{title: name + ": " + label.Label, page: "rows.html", data: p, tables: known, partial: hidden}, nil
+}
+
+// list takes the rows that were found.
+func (p *rowsPage) list(found *operate.Page, l operate.Listing) {
+	p.When, p.Runs = strings.ToLower(l.When), l.Runs
+	p.Columns = slices.DeleteFunc(slices.Clone(operate.ListedColumns(p.Table, found.Columns)),
+		func(c operate.Column) bool { return empty(found.Rows, c) })
+	for i := range found.Rows {
+		row := &found.Rows[i].Row
+		p.Rows = append(p.Rows, rowLine{row, l.Time(row), row.Values(p.Columns)})
+	}
+}
+
+// empty tells whether no row of a page has a value in a column.
+func empty(rows []operate.ListedRow, c operate.Column) bool {
+	return !slices.ContainsFunc(rows, func(r operate.ListedRow) bool { return !r.Values([]operate.Column{c})[0].Null })
+}
+
+// count takes the numbers of rows from the last survey, if there is one: a list does not wait for it.
+func (p *rowsPage) count(last *reading) {
+	figures, ok := last.of(p.Table)
+	if p.Counted = ok; ok {
+		p.Age = time.Since(last.At)
+	}
+	for _, l := range stateLabels {
+		tab := stateTab{stateLabel: l, Current: l.State == p.State.State}
+		if ok {
+			tab.Depth = figures.Depth(l.State)
+		}
+		p.States = append(p.States, tab)
+	}
+}
+
+// form has a field for each filter that the table can answer.
+func (p *rowsPage) form(r *request, columns []operate.Column) {
+	has := func(names ...string) bool {
+		for _, c := range columns {
+			for _, name := range names {
+				if c.Name == name {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	add := func(name, label, hint string) {
+		p.Fields = append(p.Fields, filterField{name, label, r.FormValue(name), hint})
+	}
+	for _, f := range filters {
+		if f.of == nil || has(f.of...) {
+			add(f.name, f.label, f.hint)
+		}
+	}
+}
+
+// filters are the names in an address that narrow down a list, with the columns of which a table needs one.
+var filters = []struct {
+	name, label, hint string
+	of                []string
+}{
+	{"kind", "Kind", "", []string{"kind"}},
+	{"queue", "Queue", "", []string{"queue"}},
+	{"consumer", "Consumer", "", []string{"consumer"}},
+	{"topic", "Topic", "", []string{"topic"}},
+	{"key", "Key", "in full", operate.KeyColumns},
+	{"error", "Error has", "part of the last error", nil},
+	{"newer", "Newer than", "such as 1h or 7d", nil},
+	{"older", "Older than", "such as 1h or 7d", nil},
+}
+
+// filterValues are the filters that the address has.
+func (r *request) filterValues() url.Values {
+	values := url.Values{}
+	for _, f := range filters {
+		if text := r.FormValue(f.name); text != "" {
+			values.Set(f.name, text)
+		}
+	}
+	return values
+}
+
+// options reads what the address asks for.
+func (r *request) options(state string) (o operate.ListOptions, err error) {
+	o = operate.ListOptions{State: state, Limit: defaultRows, After: r.FormValue("after"), Filter: operate.Filter{
+		Kind: r.FormValue("kind"), Queue: r.FormValue("queue"), Consumer: r.FormValue("consumer"),
+		Topic: r.FormValue("topic"), Key: r.FormValue("key"), Error: r.FormValue("error")}}
+	if text := r.FormValue("limit"); text != "" {
+		if o.Limit, err = strconv.Atoi(text); err != nil || o.Limit < 1 || o.Limit > maxRows {
+			return o, operate.Refusal{Field: "limit",
+				Problem: fmt.Sprintf(" %q: want a number from 1 to %d", text, maxRows)}
+		}
+	}
+	for _, age := range []struct {
+		name string
+		to   *operate.Age
+	}{{"newer", &o.Filter.NewerThan}, {"older", &o.Filter.OlderThan}} {
+		text := strings.TrimSpace(r.FormValue(age.name))
+		if text == "" {
+			continue
+		}
+		d, err := input.Duration(text)
+		if err != nil {
+			return o, operate.Refusal{Field: age.name,
+				Problem: fmt.Sprintf(" %q: want a time such as 90s, 1h or 7d", text)}
+		}
+		*age.to = operate.Age{Given: true, Duration: d}
+	}
+	return o, o.Filter.Check()
+}

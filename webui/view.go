@@ -1,0 +1,106 @@
+package webui
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+)
+
+//go:embed pages/*.html
+var pageFiles embed.FS
+
+// pages are the templates by name, each with the layout.
+var pages = parsePages()
+
+func parsePages() map[string]*template.Template {
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(pageFiles, "pages/layout.html"))
+	names, err := fs.Glob(pageFiles, "pages/*.html")
+	if err != nil {
+		panic(err)
+	}
+	all := map[string]*template.Template{}
+	for _, name := range names {
+		if base := path.Base(name); base != "layout.html" {
+			all[base] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, name))
+		}
+	}
+	return all
+}
+
+// A view is what a page shows.
+type view struct {
+	title string
+	page  string // the file of its template
+	data  any
+
+	tables  []string // of the navigation
+	partial []string // tables of which row-level security hides rows
+	to      string   // if set: redirects to this path below the root
+
+	problem problem // if it is the page of one
+}
+
+// A frame is what the layout shows.
+type frame struct {
+	Title, Root, Schema, User string
+	Tables                    []string
+	Partial                   []string
+	Version                   string // of the assets
+	Data                      any
+}
+
+// show renders a page at once, so that a mistake in a template is no half page.
+func (r *request) show(w http.ResponseWriter, v view) {
+	if v.to != "" {
+		w.Header().Set("Location", r.root+v.to)
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	var b bytes.Buffer
+	err := pages[v.page].Execute(&b, frame{v.title, r.root, r.handler.Schema, r.user.Name, v.tables,
+		v.partial, assetVersion, v.data})
+	if err != nil {
+		r.handler.Logger.ErrorContext(r.Context(), "dashboard: rendering a page failed", "page", v.page, "error", err)
+		http.Error(w, "This page could not be rendered. The log of the program says why.", http.StatusInternalServerError)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	if v.problem.challenge != "" {
+		header.Set("WWW-Authenticate", v.problem.challenge)
+	}
+	if v.problem.retry != "" {
+		header.Set("Retry-After", v.problem.retry)
+	}
+	if v.problem.status != 0 {
+		w.WriteHeader(v.problem.status)
+	}
+	_, _ = w.Write(b.Bytes()) // nobody can be told of a connection that is gone
+}
+
+// refuse shows the page of a problem.
+func (r *request) refuse(w http.ResponseWriter, p problem) {
+	r.show(w, view{title: p.Title, page: "problem.html", data: p, problem: p, tables: p.tables})
+}
+
+// in returns the tables that the user sees, or the problem that there is none.
+func (r *request) in(known []string) ([]string, error) {
+	if len(known) == 0 {
+		return nil, noTables(r.handler.Schema)
+	}
+	visible := r.user.visible(known)
+	if len(visible) == 0 {
+		return nil, problem{status: http.StatusForbidden, Title: "Nothing to see",
+			Detail: fmt.Sprintf("User %s sees none of the tables of schema %s.", r.user.Name, r.handler.Schema),
+			Advice: "Ask whoever runs this dashboard for access to some."}
+	}
+	return visible, nil
+}
+
+// has tells whether the page may show a table.
+func has(tables []string, name string) bool { return slices.Contains(tables, name) }
