@@ -22,6 +22,7 @@ var notRun = map[string]string{
 	"txwork demo:":              "starts a server of its own; TestDemoEndsWithOneObject runs it in small",
 	"txwork postgres:":          "serves until Ctrl-C, or runs all tests; see TestPostgresServesUntilInterrupted",
 	"txwork alarms serve:":      "serves until a signal; TestAlarmsServeDeliversWhatWasPosted calls it",
+	"txwork serve:":             "serves until a signal; TestServeShowsADashboard calls it",
 	"txwork metrics serve:":     "serves until a signal; TestMetricsServe calls it",
 	"txwork worker worker.yaml": "runs until a signal; the tests of the worker call it",
 	"txwork outbox relay --exec 'curl -sf --data-binary @- https://example.org/hook || exit 75'": "" +

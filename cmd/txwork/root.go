@@ -43,6 +43,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newWorkerCommand(a),
 		newTopCommand(a),
 		newDoctorCommand(a),
+		newServeCommand(a),
 		newMetricsCommand(a),
 		newStatsCommand(a),
 		newListCommand(a),

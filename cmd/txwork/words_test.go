@@ -338,7 +338,7 @@ var plainArguments = map[string][]string{
 
 // local are the commands that need no database, or bring their own.
 var local = regexp.MustCompile(`^txwork (demo|postgres|bench .*|table new|roles|migrate (sql|export)|schedules next|` +
-	`worker|alarms serve|metrics serve)$`)
+	`worker|serve|alarms serve|metrics serve)$`)
 
 // exampleOf returns the arguments of a command's first example, and whether it connects to a database.
 func exampleOf(cmd *cobra.Command) (args []string, connects bool) {

@@ -53,6 +53,7 @@ var indentedBlocks = map[string]string{
 		"txwork redrive timers --topic alarm --newer-than 24h": "cmd/txwork.TestPrintedCommandsMend",
 	"README.md: go run ./cmd/txwork demo":       "cmd/txwork.TestDemoEndsWithOneObject", // in small
 	"README.md: go test ./... ./cmd/txwork/...": "not run: it is the gate itself",
+	"docs/dashboard.md: txwork serve":           "cmd/txwork.TestServeShowsADashboard",
 	"docs/security.md: txwork migrate up":       "cmd/txwork.TestTheCommandsOfSecurity",
 	"docs/alarms.md: txwork migrate up":         "cmd/txwork.TestAlarmsServeDeliversWhatWasPosted",
 	"docs/alarms.md: printf 'whsec_%s\\n' " +

@@ -22,8 +22,8 @@ import (
 
 // imports are the packages that Go blocks may use without an import.
 var imports = []string{
-	"context", "database/sql", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "syscall", "testing",
-	"time",
+	"context", "database/sql", "errors", "fmt", "log", "log/slog", "net", "net/http", "os", "os/signal", "syscall",
+	"testing", "time",
 	"github.com/google/uuid", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
 	"github.com/pressly/goose/v3", "github.com/pressly/goose/v3/lock",
 	ours + "workqueue", ours + "workqueue/codec", ours + "workqueue/codec/aesgcm", ours + "workqueue/keyed", ours +
@@ -32,6 +32,7 @@ var imports = []string{
 		"outbox", ours + "outbox/outboxhttp", ours + "inbox", ours + "inbox/inboxhttp", ours + "timers", ours +
 		"timers/alarms",
 	ours + "jobs", ours + "reaper", ours + "service", ours + "migrations", ours + "txworktest", ours + "webhook",
+	ours + "webui",
 }
 
 const ours = "github.com/txwork/txwork/"

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/webui"
+)
+
+// defaultDashboardListen accepts connections from this machine only.
+const defaultDashboardListen = "127.0.0.1:8088"
+
+// dashboardOptions are the flags of serve.
+type dashboardOptions struct {
+	listen       string
+	accountsFile string
+	hash         string
+	webui.Config
+}
+
+func newServeCommand(a *app) *cobra.Command {
+	var o dashboardOptions
+	cmd := newCommand("serve", "Serve a dashboard of the queues to browsers", cobra.NoArgs)
+	flags := cmd.Flags()
+	flags.StringVar(&o.listen, "listen", defaultDashboardListen,
+		"`address` to serve at; one that is not this machine's own needs --accounts-file")
+	flags.StringVar(&o.accountsFile, "accounts-file", "", "`file` with the accounts of those who may look, as JSON")
+	flags.StringVar(&o.hash, "hash", "", "only print the hash of the standard input's first line for the accounts "+
+		"file: that of a `password` or of a token")
+	flags.BoolVar(&o.HideContent, "hide-content", false, "show payloads and headers to operators only")
+	flags.DurationVar(&o.Timeout, "timeout", webui.DefaultTimeout, "how long an answer may take")
+	flags.DurationVar(&o.StatementTimeout, "statement-timeout", webui.DefaultStatementTimeout,
+		"how long each statement may take")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("hash") {
+			return a.printHash(o.hash)
+		}
+		return a.serveDashboard(cmd.Context(), o)
+	}
+	return cmd
+}
+
+// printHash hashes what the accounts file does not have in clear.
+func (a *app) printHash(what string) error {
+	hash := map[string]func(string) (string, error){"password": webui.HashPassword, "token": webui.HashToken}[what]
+	if hash == nil {
+		return usagef("--hash is %q, it must be password or token", what)
+	}
+	line, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if err != nil && line == "" {
+		return usagef("--hash: the standard input has no %s", what)
+	}
+	text, err := hash(strings.TrimRight(line, "\r\n"))
+	if err != nil {
+		return usageError{err}
+	}
+	_, err = fmt.Fprintln(a.stdout, text)
+	return err
+}
+
+// serveDashboard serves until ctx ends.
+func (a *app) serveDashboard(ctx context.Context, o dashboardOptions) error {
+	address, err := net.ResolveTCPAddr("tcp", o.listen)
+	if err != nil {
+		return usagef("--listen %s: %w", o.listen, err)
+	}
+	protect := func(h http.Handler) http.Handler { return h }
+	if o.accountsFile != "" {
+		accounts, err := readAccounts(o.accountsFile)
+		if err != nil {
+			return err
+		}
+		o.Authenticate = accounts.Authenticate
+	} else {
+		if !address.IP.IsLoopback() {
+			return usagef("--listen %s: others can reach this address, and everybody could look: it needs --accounts-file",
+				o.listen)
+		}
+		o.Insecure, protect = true, ownMachine
+	}
+	return a.withDatabase(ctx, func(d *database) error {
+		o.Pool, o.Schema, o.Logger = d.Pool, d.Schema, a.logger()
+		page, err := webui.New(o.Config)
+		if err != nil {
+			return usageError{err}
+		}
+		listener, err := net.ListenTCP("tcp", address)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(a.stderr, "txwork: serving a dashboard on http://%s/\n", listener.Addr()); err != nil {
+			listener.Close()
+			return err
+		}
+		const idle, headers = 2 * time.Minute, 10 * time.Second
+		server := &http.Server{Handler: protect(page), ReadTimeout: headers, WriteTimeout: o.Timeout + headers,
+			IdleTimeout: idle, MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(a.logger())}
+		return serveHTTP(ctx, server, bounded(listener))
+	})
+}
+
+// ownMachine refuses requests under other names than those of this machine. Otherwise a page of another site, whose
+// name its owner lets lead here, could read the dashboard in the browser of somebody who visits that site.
+func ownMachine(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if host != "localhost" && (err != nil || !address.IsLoopback()) {
+			http.Error(w, "Without accounts, this dashboard is served as localhost only.", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// A fileAccount is an account in the accounts file.
+type fileAccount struct {
+	PasswordHash string   `json:"password_hash"`
+	TokenHash    string   `json:"token_hash"`
+	Role         string   `json:"role"`
+	Tables       []string `json:"tables"`
+}
+
+// readAccounts reads an object with a member for each account.
+func readAccounts(file string) (*webui.Accounts, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usagef("--accounts-file: %w", err)
+	}
+	var members map[string]fileAccount
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&members); err != nil {
+		return nil, usagef("--accounts-file %s: %w", file, err)
+	}
+	roles := map[string]webui.Role{"": webui.Viewer, "viewer": webui.Viewer, "operator": webui.Operator}
+	var all []webui.Account
+	for name, m := range members {
+		role, ok := roles[m.Role]
+		if !ok {
+			return nil, usagef("--accounts-file %s: the role of %s is %q, it must be viewer or operator", file, name, m.Role)
+		}
+		all = append(all, webui.Account{User: webui.User{Name: name, Role: role, Tables: m.Tables},
+			PasswordHash: m.PasswordHash, TokenHash: m.TokenHash})
+	}
+	accounts, err := webui.NewAccounts(all...)
+	if err != nil {
+		return nil, usagef("--accounts-file %s: %w", file, err)
+	}
+	return accounts, nil
+}

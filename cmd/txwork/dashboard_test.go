@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A dashboard answers on this machine, and only under its own names.
+func TestServeShowsADashboard(t *testing.T) {
+	c := newMigratedCLI(t)
+	var stderr output
+	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "127.0.0.1:0", "--timeout", "2m",
+		"--statement-timeout", "1m")
+	eventually(t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
+	url := servingAt.FindString(stderr.String())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	ask := func(host string) (int, string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/t/outbox/ready", nil)
+		must(t, err)
+		request.Host = host
+		response, err := client.Do(request)
+		must(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		must(t, err)
+		return response.StatusCode, string(body)
+	}
+	for host, want := range map[string]int{"": http.StatusOK, "localhost": http.StatusOK, "localhost:80": http.StatusOK,
+		"[::1]:80": http.StatusOK, "127.0.0.2": http.StatusOK, "evil.example": http.StatusMisdirectedRequest,
+		"127.0.0.1.evil.example": http.StatusMisdirectedRequest, "192.0.2.1:80": http.StatusMisdirectedRequest} {
+		status, body := ask(host)
+		if status != want || strings.Contains(body, "Ready") != (want == http.StatusOK) {
+			t.Errorf("a request to %q has status %d, want %d: %s", host, status, want, body)
+		}
+	}
+	if code := stop(); code != exitOK || strings.Contains(stderr.String(), "level=") {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// accountsFile writes an accounts file, in which %s stands for the hash of a token.
+func (c *cli) accountsFile(text string) string {
+	c.t.Helper()
+	r := execute(c.t, c.t.Context(), strings.NewReader(dashboardToken+"\n"), nil, "serve", "--hash", "token").ok()
+	file := filepath.Join(c.t.TempDir(), "accounts.json")
+	must(c.t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "%s", strings.TrimSpace(r.stdout))), 0o600))
+	return file
+}
+
+const dashboardToken = "a-token-of-twenty-bytes"
+
+func TestServeAsksForAccounts(t *testing.T) {
+	c := newMigratedCLI(t)
+	file := c.accountsFile(`{"bot": {"token_hash": "%s", "tables": ["jobs"]}}`)
+	var stderr output
+	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "0.0.0.0:0", "--accounts-file", file)
+	at := regexp.MustCompile(`http://\S+:(\d+)/`) // of all addresses
+	eventually(t, "it serves", func() bool { return at.MatchString(stderr.String()) })
+	port := at.FindStringSubmatch(stderr.String())[1]
+	for header, want := range map[string]int{"": http.StatusUnauthorized, "Bearer x": http.StatusUnauthorized,
+		"Bearer " + dashboardToken: http.StatusNotFound} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			fmt.Sprintf("http://127.0.0.1:%s/t/outbox/ready", port), nil)
+		must(t, err)
+		request.Header.Set("Authorization", header)
+		response, err := http.DefaultClient.Do(request)
+		must(t, err)
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%q has status %d, want %d", header, response.StatusCode, want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	c := newCLI(t)
+	for want, args := range map[string][]string{
+		"it needs --accounts-file":      {"--listen", ":0"},
+		"others can reach this address": {"--listen", "0.0.0.0:0"},
+		"--listen nowhere":              {"--listen", "nowhere"},
+		"no such file":                  {"--accounts-file", filepath.Join(t.TempDir(), "none")},
+		"unknown field":                 {"--accounts-file", c.accountsFile(`{"a": {"password": "x"}}`)},
+		"it must be viewer or operator": {"--accounts-file", c.accountsFile(`{"a": {"token_hash": "%s", "role": "king"}}`)},
+		"nobody could look":             {"--accounts-file", c.accountsFile(`{}`)},
+		"has neither a password nor":    {"--accounts-file", c.accountsFile(`{"a": {}}`)},
+		"it must be password or token":  {"--hash", "x"},
+		"the standard input has no":     {"--hash", "password"},
+		"must be whole milliseconds":    {"--statement-timeout", "1s1us"},
+		"Timeout is -1s":                {"--timeout", "-1s"},
+	} {
+		c.run(append([]string{"serve"}, args...)...).exits(exitUsage).says(want)
+	}
+	execute(t, t.Context(), strings.NewReader("short"), nil, "serve", "--hash", "password").exits(exitUsage).
+		says("it must have at least 8")
+	execute(t, t.Context(), strings.NewReader("long enough\n"), nil, "serve", "--hash", "password").ok().
+		prints("pbkdf2-sha256$")
+}
