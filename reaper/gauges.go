@@ -40,6 +40,17 @@ const (
 	transactionGauge = "txwork.transaction.oldest"
 	horizonGauge     = "txwork.transaction.horizon"
 	hiddenGauge      = "txwork.transaction.hidden"
+	lagGauge         = "txwork.subscription.lag"
+	lagBoundGauge    = "txwork.subscription.lag.bounded"
+	lagAgeGauge      = "txwork.subscription.age"
+	retainedGauge    = "txwork.subscription.retained"
+	inHandGauge      = "txwork.subscription.in_hand"
+	pausedGauge      = "txwork.subscription.paused"
+	tickGauge        = "txwork.log.tick"
+	untickedGauge    = "txwork.log.unticked"
+	keptGauge        = "txwork.log.age"
+	sizeGauge        = "txwork.log.size"
+	restoredGauge    = "txwork.log.restored"
 	silenceGauge     = "txwork.reaper.silence"
 	failingGauge     = "txwork.reaper.failing"
 	upGauge          = "txwork.observation.up"
@@ -47,16 +58,18 @@ const (
 	skippedGauge     = "txwork.observation.skipped"
 )
 
-// Attributes of the gauges. A table with lanes has one more, txwork.queue or txwork.consumer.
+// Attributes of the gauges. A table with lanes has one more, txwork.queue, txwork.consumer or txwork.subscription.
 const (
-	tableKey attribute.Key = "messaging.destination.name"
-	stateKey attribute.Key = "txwork.state"
+	tableKey        attribute.Key = "messaging.destination.name"
+	stateKey        attribute.Key = "txwork.state"
+	subscriptionKey attribute.Key = "txwork.subscription"
 )
 
 // gaugeList is in the order of the documentation.
 var gaugeList = func() []metrics.Metric {
 	table := []string{string(tableKey)}
-	laned := []string{string(tableKey), "txwork.queue", "txwork.consumer"}
+	laned := []string{string(tableKey), "txwork.queue", "txwork.consumer", string(subscriptionKey)}
+	subscribed := []string{string(tableKey), string(subscriptionKey)}
 	stated := append([]string{string(tableKey), string(stateKey)}, laned[1:]...)
 	gauge := func(name, unit string, attributes []string, meaning string) metrics.Metric {
 		return metrics.Metric{Name: name, Instrument: "gauge", Unit: unit, Attributes: attributes, Meaning: meaning}
@@ -101,6 +114,24 @@ var gaugeList = func() []metrics.Metric {
 			"began, replication slots and standbys included"),
 		gauge(hiddenGauge, "{session}", nil, "Sessions of other roles that may hold back vacuum and that the role may "+
 			"not inspect: it lacks pg_read_all_stats"),
+		gauge(lagGauge, "{message}", subscribed, fmt.Sprintf("Messages of a log that the subscription has not settled, "+
+			"among the first %d that each of its lanes has not passed, or fewer if there are many lanes. A lower bound "+
+			"where txwork.subscription.lag.bounded is 1", survey.LaneMessages)),
+		gauge(lagBoundGauge, "", subscribed, "1 where txwork.subscription.lag is a lower bound, 0 where it is exact"),
+		gauge(lagAgeGauge, "s", subscribed, "How long the subscription has been behind: since its oldest message that is "+
+			"not settled was written, or since the first tick that it has not passed, whether or not that has messages for "+
+			"it. 0 if it has passed all"),
+		gauge(retainedGauge, "By", subscribed, "What the log keeps until the subscription has passed it, in whole days of "+
+			"the log"),
+		gauge(inHandGauge, "{lane}", subscribed, "Lanes of which a consumer has a page in hand"),
+		gauge(pausedGauge, "", subscribed, "1 while the subscription is paused, 0 otherwise"),
+		gauge(tickGauge, "{tick}", table, "The number of the newest tick of a log"),
+		gauge(untickedGauge, "s", table, "How long ago the oldest message of a log was written that no tick has seen. 0 "+
+			"without one"),
+		gauge(keptGauge, "s", table, "How long ago the oldest message was written that a log keeps. 0 without one"),
+		gauge(sizeGauge, "By", table, "Size of the messages of a log, with their indexes"),
+		gauge(restoredGauge, "", table, "1 if transaction ids began again since the log was written, as after a restore, so "+
+			"that it has to be rebased; 0 otherwise"),
 		gauge(silenceGauge, "s", table, "How long ago maintenance of the table last ran: the lease of a reaper ended, "+
 			"or `txwork reap` or the table's procedure did. 0 while a reaper maintains it; missing if nothing ever has"),
 		gauge(failingGauge, "", table, "1 if the last maintenance of the table failed in a part or skipped rows, 0 if it "+
@@ -108,8 +139,8 @@ var gaugeList = func() []metrics.Metric {
 		gauge(upGauge, "", nil, "1 if the database could be observed, 0 if not: then the other gauges are missing"),
 		gauge(durationGauge, "s", nil, "How long the observation took that the gauges show"),
 		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, "+
-			"tables whose lanes are too many to read, and tables of which row-level security hides rows: what they "+
-			"would have told is missing"),
+			"tables whose lanes are too many to read, and tables and logs of which row-level security hides rows: what "+
+			"they would have told is missing"),
 	}
 }()
 

@@ -80,7 +80,7 @@ func (o *observer) latest(ctx context.Context) []figure {
 		if err != nil {
 			look.figures = nil
 		}
-		look.add(upGauge, map[bool]float64{true: 1}[err == nil])
+		look.add(upGauge, truth(err == nil))
 		o.figures, o.at = look.figures, time.Now()
 	}
 	return o.figures
@@ -128,6 +128,9 @@ func (l *look) at(ctx context.Context) error {
 	for i := range tables {
 		l.table(ctx, &tables[i])
 	}
+	for _, schema := range l.schemas {
+		l.skip(l.log(ctx, schema))
+	}
 	l.skip(l.transactions(ctx))
 	l.skip(l.leaders(ctx, tables))
 	l.add(skippedGauge, float64(l.skipped))
@@ -143,7 +146,7 @@ func (l *look) add(gauge string, value float64, attributes ...attribute.KeyValue
 func (l *look) depth(rows int64, more bool, state string, of ...attribute.KeyValue) {
 	of = append(slices.Clip(of), stateKey.String(state))
 	l.add(depthGauge, float64(rows), of...)
-	l.add(boundedGauge, map[bool]float64{true: 1}[more], of...)
+	l.add(boundedGauge, truth(more), of...)
 }
 
 // skip counts a statement that failed.
@@ -314,6 +317,51 @@ func (l *look) joins(ctx context.Context, f *survey.Facts, name attribute.KeyVal
 	return err
 }
 
+// log observes the log of a schema, if it has one: whoever serves its parked messages does.
+func (l *look) log(ctx context.Context, schema string) error {
+	log, err := survey.LogOf(ctx, l.reader, schema)
+	if err != nil || log == nil || !l.serves(&survey.Facts{Schema: schema, Name: log.Parked()}) {
+		return err
+	}
+	if log.Filtered { // its functions refuse the role
+		l.skipped++
+		return nil
+	}
+	name := tableKey.String(schema + "." + log.Name)
+	facts, err := survey.FactsOfLog(ctx, l.reader, log)
+	if err != nil {
+		return err
+	}
+	l.add(tickGauge, float64(facts.Tick), name)
+	l.add(untickedGauge, facts.Unticked, name)
+	l.add(keptGauge, facts.Oldest, name)
+	l.add(sizeGauge, float64(facts.Bytes), name)
+	restored, err := survey.IsRestored(ctx, l.reader, log)
+	if l.skip(err); err == nil {
+		l.add(restoredGauge, truth(restored), name)
+	}
+	all, err := survey.Subscriptions(ctx, l.reader, log)
+	for _, s := range all {
+		of := []attribute.KeyValue{name, subscriptionKey.String(s.Name)}
+		n, more := s.Messages()
+		l.add(lagGauge, float64(n), of...)
+		l.add(lagBoundGauge, truth(more), of...)
+		l.add(lagAgeGauge, s.Age(), of...)
+		l.add(retainedGauge, float64(s.Retained()), of...)
+		l.add(inHandGauge, float64(s.InHand()), of...)
+		l.add(pausedGauge, truth(s.Paused), of...)
+	}
+	return err
+}
+
+// truth is a condition as a figure.
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // transactions observes what keeps vacuum from removing dead rows of the tables.
 func (l *look) transactions(ctx context.Context) error {
 	var holders []Holder
@@ -348,12 +396,8 @@ func (l *look) leaders(ctx context.Context, tables []survey.Facts) error {
 	for _, leader := range leaders {
 		serves := func(f survey.Facts) bool { return f.Schema+"."+f.Name == leader.Table }
 		if slices.ContainsFunc(tables, serves) {
-			failing := 0.0
-			if leader.Problem != "" {
-				failing = 1
-			}
 			l.add(silenceGauge, max(leader.Ended, 0), tableKey.String(leader.Table))
-			l.add(failingGauge, failing, tableKey.String(leader.Table))
+			l.add(failingGauge, truth(leader.Problem != ""), tableKey.String(leader.Table))
 		}
 	}
 	return err

@@ -198,6 +198,9 @@ func (d *database) table(ctx context.Context, name string) (*workqueue.Table, er
 // open also accepts the qualified name, since that is how messages show it.
 func (d *database) open(ctx context.Context, known []string, name string) (*workqueue.Table, error) {
 	name = strings.TrimPrefix(name, d.Schema+".")
+	if isLog(d.Schema, name) && slices.Contains(known, name+"_parked") {
+		return nil, d.noRows()
+	}
 	if !slices.Contains(known, name) {
 		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.Schema,
 			strings.Join(known, ", "))

@@ -12,6 +12,7 @@ func addFilterFlags(flags *pflag.FlagSet, f *operate.Filter) {
 	flags.StringVar(&f.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&f.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.Consumer, "consumer", "", "only messages received by this consumer")
+	flags.StringVar(&f.Subscription, "subscription", "", "only parked messages of this subscription of a log")
 	flags.StringVar(&f.Topic, "topic", "", "only rows of this topic")
 	flags.StringVar(&f.Key, "key", "", "only rows with this key: that of a timer or schedule, the ordered or unique "+
 		"key, the id of a received message")
@@ -22,5 +23,5 @@ func addFilterFlags(flags *pflag.FlagSet, f *operate.Filter) {
 
 // aboutOf names the part of a table that a filter's names select.
 func aboutOf(f operate.Filter, table string) string {
-	return names(given(table, f.Kind, f.Queue, f.Consumer, f.Topic)...)
+	return names(given(table, f.Kind, f.Queue, f.Consumer, f.Subscription, f.Topic)...)
 }

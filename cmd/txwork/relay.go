@@ -37,6 +37,7 @@ type relayOptions struct {
 	stdout      bool
 	exec        string
 	topics      []string
+	of          string // a subscription of a log; empty: messages are rows
 	untilEmpty  bool
 	concurrency int
 	lease       time.Duration
@@ -58,9 +59,11 @@ func newRelayCommand(a *app) *cobra.Command {
 				return err
 			}
 			settled := newSettledCounter()
-			telemetry := workqueue.Telemetry{MeterProvider: settled.meters()}
-			return a.withOutbox(cmd.Context(), outbox.Options{Telemetry: telemetry}, func(d *database,
-				box *outbox.Outbox) error {
+			options := outbox.Options{Telemetry: workqueue.Telemetry{MeterProvider: settled.meters()}}
+			if o.of != "" {
+				options.Storage = outbox.Log
+			}
+			return a.withOutbox(cmd.Context(), options, func(d *database, box *outbox.Outbox) error {
 				r := &relay{relayOptions: o, app: a, db: d, outbox: box, settled: settled}
 				return r.run(cmd.Context())
 			})
@@ -69,6 +72,7 @@ func newRelayCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.stdout, "stdout", false, "write payloads to standard output, a line each")
 	flags.StringVar(&o.exec, "exec", "", "run this `command` for each message")
+	flags.StringVar(&o.of, "subscription", "", "deliver the messages of this subscription of an outbox that is a log")
 	flags.StringArrayVar(&o.topics, "topic", nil, "deliver this topic only; repeat for more")
 	flags.BoolVar(&o.untilEmpty, "until-empty", false,
 		"end when no message is ready or in progress; those scheduled for later, also after a failed attempt, stay, "+
@@ -108,6 +112,10 @@ func (o *relayOptions) validate(timeoutGiven bool) error {
 	if o.concurrency < 0 {
 		return usagef("--concurrency is %d, it must be at least 1", o.concurrency)
 	}
+	if o.of != "" && len(o.topics) > 0 {
+		return usagef("--topic is not possible with --subscription, which has topics of its own: 'txwork subscriptions " +
+			"change' sets them")
+	}
 	for _, topic := range o.topics {
 		if topic == "" || len(topic) > outbox.MaxTopic {
 			return usagef("--topic has %d bytes, it must have 1 to %d", len(topic), outbox.MaxTopic)
@@ -123,6 +131,16 @@ type relay struct {
 	db      *database
 	outbox  *outbox.Outbox
 	settled settledCounter
+	told    toldCounter // of a subscription
+}
+
+// count returns what has become of messages so far.
+func (r *relay) count() settled {
+	n := r.settled.count()
+	if r.of != "" {
+		n.done, n.retried = r.told.done.Load(), r.told.retried.Load()
+	}
+	return n
 }
 
 // errEmpty is why a relay stops that was told to stop once the outbox is empty.
@@ -135,11 +153,16 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	stopped, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	worker, err := outbox.NewRelay(r.db.Pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})
+	worker, err := outbox.NewRelay(r.db.Pool, r.outbox, outbox.RelayOptions{Subscription: r.of,
+		WorkerOptions: r.workerOptions()})
 	if err != nil {
 		return err
 	}
-	worker.HandleAll(r.selected(r.handler(stop)))
+	handle := r.selected(r.handler(stop))
+	if r.of != "" {
+		handle = r.told.counted(handle)
+	}
+	worker.HandleAll(handle)
 
 	s, err := r.db.service(r.parts(worker, stop)...)
 	if err != nil {
@@ -179,7 +202,11 @@ func (r *relay) workerOptions() workqueue.WorkerOptions {
 
 func (r *relay) handler(stop context.CancelCauseFunc) outbox.Handler {
 	if r.stdout {
-		return newLineWriter(r.app.stdout, stop).handle
+		w := newLineWriter(r.app.stdout, stop)
+		if r.of != "" { // what was not written stays in hand, and is given back
+			w.putBack = workqueue.Unavailable(errBroken)
+		}
+		return w.handle
 	}
 	stderr := shared(r.app.stderr)
 	c := &commander{
@@ -237,7 +264,7 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 			empty = 0
 		}
 		if err == nil {
-			n := r.settled.count()
+			n := r.count()
 			ended := n.done + n.failed
 			bar.of(ended, ended+depth.Ready+depth.InProgress)
 		}
@@ -252,6 +279,9 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 // aside reports whether messages are set aside for which the relay has no place at the moment. Those of a topic that is
 // paused, or rests because its destination is unavailable, are not waited for.
 func (r *relay) aside(ctx context.Context) (found bool, err error) {
+	if r.of != "" { // parked messages have no topics
+		return false, nil
+	}
 	err = r.db.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
 		list, err := r.outbox.Topics(ctx, tx)
 		found = slices.ContainsFunc(list, func(i topics.Info) bool {
@@ -265,6 +295,9 @@ func (r *relay) aside(ctx context.Context) (found bool, err error) {
 
 // depth counts the messages of the topics that this relay delivers.
 func (r *relay) depth(ctx context.Context) (workqueue.Stats, error) {
+	if r.of != "" {
+		return r.db.subscriptionStats(ctx, r.of)
+	}
 	if len(r.topics) == 0 {
 		return r.outbox.Table().On(r.db.Pool).Stats(ctx)
 	}
@@ -289,7 +322,7 @@ type remaining struct {
 
 // conclude reports what was done, and why the relay ended.
 func (r *relay) conclude(ctx context.Context, err, cause error) error {
-	n := r.settled.count()
+	n := r.count()
 	done := relayed{Delivered: n.done, Retried: n.retried, Failed: n.failed}
 	if err == nil && errors.Is(cause, errEmpty) {
 		var rest workqueue.Stats
@@ -325,9 +358,18 @@ func (r *relay) report(done relayed) error {
 	fmt.Fprintln(r.app.stderr)
 	if rest := done.Remaining; rest != nil && *rest != (remaining{}) {
 		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (%s), %d waiting for others\n",
-			rest.Scheduled, rest.Failed, r.app.command("list", "outbox", "--status", "failed"), rest.Waiting)
+			rest.Scheduled, rest.Failed, r.app.command(r.lists()...), rest.Waiting)
 	}
 	return nil
+}
+
+// lists are the arguments that list dead letters.
+func (r *relay) lists() []string {
+	args := []string{"list", r.outbox.Table().Spec().Table, "--status", "failed"}
+	if r.of != "" {
+		args = append(args, "--subscription", r.of)
+	}
+	return args
 }
 
 // A lineWriter writes messages to standard output, one line for each.
@@ -337,10 +379,14 @@ type lineWriter struct {
 	turn chan struct{} // held by the goroutine that writes
 	buf  []byte
 	err  error
+
+	putBack error // what becomes of a message that was not written
 }
 
+var errBroken = errors.New("standard output is broken")
+
 func newLineWriter(w io.Writer, stop context.CancelCauseFunc) *lineWriter {
-	return &lineWriter{w: w, stop: stop, turn: make(chan struct{}, 1)}
+	return &lineWriter{w: w, stop: stop, turn: make(chan struct{}, 1), putBack: workqueue.Snooze(0)}
 }
 
 // handle writes one whole message. If the output is broken, the message returns to the queue unchanged, because it is
@@ -353,13 +399,13 @@ func (l *lineWriter) handle(ctx context.Context, m *outbox.Delivery) error {
 		return context.Cause(ctx)
 	}
 	if l.err != nil {
-		return workqueue.Snooze(0)
+		return l.putBack
 	}
 	l.buf = append(append(l.buf[:0], m.Payload...), '\n')
 	if _, l.err = l.w.Write(l.buf); l.err != nil {
 		l.stop(fmt.Errorf("writing to standard output: %w: the messages that were not written stay in the outbox",
 			l.err))
-		return workqueue.Snooze(0)
+		return l.putBack
 	}
 	return nil
 }

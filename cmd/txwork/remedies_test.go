@@ -190,7 +190,34 @@ func against(make func(*cli)) func(*testing.T) *cli {
 	}
 }
 
+// logged writes messages to a log with the subscription audit, which are as old as that, and so is the tick that has
+// seen them.
+func (c *cli) logged(age string) {
+	c.t.Helper()
+	c.makeLog()
+	c.exec("SET session_replication_role = replica; UPDATE {schema}.outbox_log SET created_at = created_at - interval '" +
+		age + "'; UPDATE {schema}.outbox_log_tick SET at = at - interval '" + age + "'; RESET session_replication_role")
+}
+
 var remedies = []remedy{
+	{code: "log-unticked", make: against(func(c *cli) {
+		c.makeLog()
+		c.log("INSERT INTO outbox_log (topic, payload, created_at) VALUES ('u', '', now() - interval '1 hour')")
+	})},
+	{code: "log-untrimmed", make: against(func(c *cli) {
+		c.logged("10 days")
+		c.log("SELECT outbox_log_replay('audit', now())")
+	})},
+	{code: "subscription-unserved", only: "cut", make: against(func(c *cli) { c.logged("1 hour") })},
+	{code: "subscription-unserved", only: "remove", make: against(func(c *cli) { c.logged("1 hour") })},
+	{code: "subscription-behind", make: against(func(c *cli) {
+		c.logged("1 hour")
+		c.log("SELECT outbox_log_fetch('audit', '" + uuid.NewString() + "', '1 hour', 10)")
+	})},
+	{code: "subscription-paused", make: against(func(c *cli) {
+		c.logged("1 hour")
+		c.run("subscriptions", "pause", "audit").ok()
+	})},
 	{code: "expired-leases", make: against((*cli).expired)},
 	{code: "not-returning", make: against((*cli).hanging), then: (*cli).returned},
 	{code: "ends-process", make: against(func(c *cli) {

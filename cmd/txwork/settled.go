@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // A settledCounter counts what the database took, from the metric of the tables: a handler's result is only what is
@@ -63,4 +68,22 @@ func (c settledCounter) count() (n settled) {
 		}
 	}
 	return n
+}
+
+// A toldCounter counts what handlers said of the messages of a subscription: the log counts none when they are settled.
+type toldCounter struct{ done, retried atomic.Int64 }
+
+// counted counts the results of a handler. What it gives up for good is counted when it becomes a dead letter.
+func (c *toldCounter) counted(next outbox.Handler) outbox.Handler {
+	return func(ctx context.Context, m *outbox.Delivery) error {
+		err := next(ctx, m)
+		var o *workqueue.Outcome
+		switch errors.As(err, &o); {
+		case err == nil:
+			c.done.Add(1)
+		case ctx.Err() == nil && (o == nil || !o.IsPermanent() && !o.IsUnavailable()):
+			c.retried.Add(1)
+		}
+		return err
+	}
 }

@@ -30,13 +30,17 @@ func payloadBytes(payloads bool) int32 {
 func newShowCommand(a *app) *cobra.Command {
 	cmd := newCommand("show TABLE ID", "Show everything about one row", cobra.ExactArgs(2))
 	payload := payloadsFlag(cmd)
-	asJSON := jsonFlag(cmd, operate.Shown{})
+	asJSON := jsonFlag(cmd, operate.Shown{}, operate.LogMessage{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args[1:])
 		if err != nil {
 			return err
 		}
-		return a.showRow(cmd.Context(), args[0], ids[0], *payload, *asJSON)
+		show := a.showRow
+		if isLog(a.schema, args[0]) {
+			show = a.showMessage
+		}
+		return show(cmd.Context(), args[0], ids[0], *payload, *asJSON)
 	}
 	return cmd
 }

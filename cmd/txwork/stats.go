@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -25,14 +29,17 @@ func newStatsCommand(a *app) *cobra.Command {
 			if *announcers {
 				return a.showAnnouncers(cmd.Context(), d, args, *during, *asJSON)
 			}
-			all, err := d.stats(cmd.Context(), args)
+			all, err := d.counted(cmd.Context(), args)
 			if err != nil {
 				return explain(err)
 			}
 			if *asJSON {
-				return a.printJSON(counted{all})
+				return a.printJSON(all)
 			}
-			return a.printStats(all)
+			if len(all.Tables) > 0 {
+				err = a.printStats(all.Tables)
+			}
+			return errors.Join(err, a.printLogs(a.stdout, all.Logs))
 		})
 	}
 	return cmd
@@ -40,7 +47,8 @@ func newStatsCommand(a *app) *cobra.Command {
 
 // counted is what stats prints without --announcers.
 type counted struct {
-	Tables []tableStats `json:"tables"` // in the order of their names
+	Tables []tableStats  `json:"tables"` // in the order of their names
+	Logs   []operate.Log `json:"logs"`   // outboxes that are a log: at most one
 }
 
 // tableStats are a table's [workqueue.Stats], with the unit in the name of each field that has one.
@@ -55,6 +63,22 @@ type tableStats struct {
 	Cancelled   int64   `json:"cancelled"`            // ended by a cancel
 	OldestReady float64 `json:"oldest_ready_seconds"` // how long the oldest ready row has been due
 	Partial     bool    `json:"partial"`              // row-level security hides rows from the role
+}
+
+// counted counts the table that is named, or all of them and the log.
+func (d *database) counted(ctx context.Context, names []string) (c counted, err error) {
+	c = counted{Tables: []tableStats{}, Logs: []operate.Log{}}
+	logOnly := len(names) > 0 && isLog(d.Schema, names[0])
+	if !logOnly {
+		if c.Tables, err = d.stats(ctx, names); err != nil || len(names) > 0 {
+			return c, err
+		}
+	}
+	c.Logs, err = d.Logs(ctx)
+	if err == nil && logOnly && len(c.Logs) == 0 {
+		_, err = d.table(ctx, names[0]) // says what there is
+	}
+	return c, err
 }
 
 func (d *database) stats(ctx context.Context, names []string) ([]tableStats, error) {
@@ -110,4 +134,40 @@ func (d *database) topicStats(ctx context.Context, topics []string) (s workqueue
 			&s.Failed)
 	})
 	return s, err
+}
+
+// subscriptionStats counts the messages of a subscription of a log: those that it has not settled are ready, or in
+// progress with a page that is in hand.
+func (d *database) subscriptionStats(ctx context.Context, name string) (s workqueue.Stats, err error) {
+	err = d.Read(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, fmt.Sprintf(`
+			SELECT count(*) FILTER (WHERE r.status = 0 AND NOT r.waiting AND r.due_at <= now()),
+			       count(*) FILTER (WHERE r.status = 0 AND NOT r.waiting AND r.due_at > now()),
+			       count(*) FILTER (WHERE r.status = 1), count(*) FILTER (WHERE r.status = 0 AND r.waiting),
+			       count(*) FILTER (WHERE r.failed_at IS NOT NULL AND r.cancelled_at IS NULL)
+			FROM %s AS r
+			WHERE r.subscription = $1 AND (r.completed_at IS NULL OR r.failed_at IS NOT NULL)`,
+			pgx.Identifier{d.Schema, postgres.LogTable + "_parked"}.Sanitize()), name).
+			Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Waiting, &s.Failed)
+	})
+	if err != nil {
+		return s, err
+	}
+	logs, err := d.Logs(ctx)
+	for _, l := range logs {
+		for _, of := range l.Subscriptions {
+			switch {
+			case of.Name != name:
+			case of.Paused:
+				return s, nil
+			default:
+				s.Ready, s.InProgress = s.Ready+of.Messages, s.InProgress+of.InHand
+				if of.AtLeast {
+					s.Ready = max(s.Ready, 1)
+				}
+				return s, nil
+			}
+		}
+	}
+	return s, cmp.Or(err, outbox.ErrUnknownSubscription)
 }

@@ -125,7 +125,7 @@ func (a *app) printSubscriptions(all []shownSubscription) error {
 			}
 			g.add(named(s.Name), fmt.Sprint(l.Lane), cell(topics, cellWidth), yesOrDash(s.Paused),
 				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), fmt.Sprint(s.Live), fmt.Sprint(s.Dead),
-				fmt.Sprint(s.Lost), fmt.Sprintf("%d kB", l.Retained/1024))
+				fmt.Sprint(s.Lost), kilobytes(l.Retained))
 		}
 	}
 	return g.flush()

@@ -28,17 +28,18 @@ const (
 
 // A topFrame is what top shows at one moment. docs/top.md shows its JSON.
 type topFrame struct {
-	Schema   string       `json:"schema"`
-	Database string       `json:"database"`
-	At       time.Time    `json:"at"`           // by the clock of the server
-	Took     float64      `json:"took_seconds"` // how long it took to read the frame
-	Queues   []topQueue   `json:"queues"`       // tables, each followed by its queues, topics or consumers
-	Topics   []topTopic   `json:"topics"`       // those that are paused, rest or have rows aside
-	Leases   []topLease   `json:"leases"`       // claims that hold rows, those that expire first at the top
-	Sessions []topSession `json:"sessions"`     // by program, role and machine
-	Errors   []topError   `json:"errors"`       // the most frequent first
-	More     topMore      `json:"more"`         // how many others there are
-	Skipped  []topSkipped `json:"skipped"`      // what could not be read in time
+	Schema   string        `json:"schema"`
+	Database string        `json:"database"`
+	At       time.Time     `json:"at"`           // by the clock of the server
+	Took     float64       `json:"took_seconds"` // how long it took to read the frame
+	Queues   []topQueue    `json:"queues"`       // tables, each followed by its queues, topics or consumers
+	Topics   []topTopic    `json:"topics"`       // those that are paused, rest or have rows aside
+	Logs     []operate.Log `json:"logs"`         // outboxes that are a log: at most one
+	Leases   []topLease    `json:"leases"`       // claims that hold rows, those that expire first at the top
+	Sessions []topSession  `json:"sessions"`     // by program, role and machine
+	Errors   []topError    `json:"errors"`       // the most frequent first
+	More     topMore       `json:"more"`         // how many others there are
+	Skipped  []topSkipped  `json:"skipped"`      // what could not be read in time
 
 	counted map[string]topCount // by table, for the rates of the next frame
 }
@@ -155,6 +156,7 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 			f.table(ctx, reader, &tables[i], r.before)
 		}
 	}
+	f.log(ctx, reader)
 	f.sessions(ctx, reader)
 	f.trim()
 	f.processes(ctx, reader)
@@ -169,7 +171,7 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 // begin makes a frame whose tables are still to be read.
 func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFrame, tables []survey.Facts, err error) {
 	f = &topFrame{
-		Schema: r.db.Schema, Queues: []topQueue{}, Topics: []topTopic{}, Leases: []topLease{},
+		Schema: r.db.Schema, Queues: []topQueue{}, Topics: []topTopic{}, Leases: []topLease{}, Logs: []operate.Log{},
 		Sessions: []topSession{}, Errors: []topError{}, Skipped: []topSkipped{},
 		counted: map[string]topCount{},
 	}

@@ -221,6 +221,9 @@ func (f *topFrame) lines(width int) []styledLine {
 	if len(f.Topics) > 0 {
 		tables = slices.Insert(tables, 1, f.topicTable())
 	}
+	for i := range f.Logs {
+		tables = slices.Insert(tables, 1+i, logTable(&f.Logs[i]))
+	}
 	for _, t := range tables {
 		lines = append(lines, t.lines(width)...)
 	}

@@ -50,7 +50,8 @@ func (w *workerRun) outbox() ([]service.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	relay, err := outbox.NewRelay(w.db.Pool, box, outbox.RelayOptions{WorkerOptions: w.options(f.Serving, f.Topics)})
+	relay, err := outbox.NewRelay(w.db.Pool, box, outbox.RelayOptions{Subscription: f.Subscription,
+		WorkerOptions: w.relayOptions(f)})
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +60,23 @@ func (w *workerRun) outbox() ([]service.Part, error) {
 		return func(ctx context.Context, m *outbox.Delivery) error {
 			t := messageTask(m)
 			t.also = domainEnv("outbox", m.MaxAttempts)
+			if f.Subscription != "" {
+				t.also = append(t.also, variable("TXWORK_SUBSCRIPTION", f.Subscription))
+			}
 			return do(ctx, t)
 		}
 	})
 	return []service.Part{relay}, nil
+}
+
+// relayOptions are those of the section outbox. The relay of a log takes a handler for hung that takes longer than its
+// timeout, so that is longer than those of commands and requests.
+func (w *workerRun) relayOptions(f *workerfile.Outbox) workqueue.WorkerOptions {
+	o := w.options(f.Serving, f.Topics)
+	if f.Subscription != "" {
+		o.HandlerTimeout = f.Topics.Timeout()
+	}
+	return o
 }
 
 func (w *workerRun) inbox() (parts []service.Part, err error) {

@@ -36,6 +36,7 @@ type examination struct {
 	unmarked      []string            // tables of the core that lack its comment
 	pending       []migrations.Domain // those with pending migrations, once a check has found them
 	alarms        *alarmsTable        // once a check has found them
+	log           *logTable           // once a check has looked for it
 	leaders       *leaders
 	vacuumHolders *holders
 	locks         *[]tableLock // sessions in the way of a check, once one has met a lock
@@ -103,6 +104,16 @@ func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
 func (x *examination) filtered() gap {
 	return gap{fmt.Sprintf("row-level security shows role %q a part of the rows only", x.report.Role),
 		"look as the owner of the tables, or as a role with BYPASSRLS"}
+}
+
+// wait separates two looks at what may change in a moment.
+func (x *examination) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(300 * time.Millisecond):
+		return nil
+	}
 }
 
 // seconds converts a number of seconds, as the server returns it.

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/txwork/txwork/internal/survey"
 )
@@ -66,19 +65,14 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 	return t.shown(all, keys, unknown, "blocked key"), err
 }
 
-// foldPause separates two checks for old notes. Notes of a long transaction are old when they become visible, but are
-// folded a moment later.
-const foldPause = 300 * time.Millisecond
-
+// foldBehind looks twice: notes of a long transaction are old when they become visible, but are folded a moment later.
 func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 	worst, err := x.oldestNote(ctx, t)
 	if err != nil || worst == nil {
 		return nil, err
 	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(foldPause):
+	if err := x.wait(ctx); err != nil {
+		return nil, err
 	}
 	if worst, err = x.oldestNote(ctx, t); err != nil || worst == nil {
 		return nil, err

@@ -109,6 +109,9 @@ func TestTheListOfGauges(t *testing.T) {
 	w.Put("outbox", "running", 1)
 	w.Put("jobs", "running", 1)
 	w.Put("inbox", "running", 1)
+	w.Log()
+	w.Exec("INSERT INTO " + w.Schema + ".outbox_log_parked (subscription, message_id, seq, appended_at, topic, payload) " +
+		"VALUES ('billing', gen_random_uuid(), 1, now(), 't', '')")
 	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('" + w.Schema +
 		".outbox', 1, gen_random_uuid(), now(), now())")
 	found := map[string]map[string]bool{}
@@ -137,6 +140,37 @@ func TestTheListOfGauges(t *testing.T) {
 	}
 	for name := range found {
 		t.Errorf("%s is exported and not listed", name)
+	}
+}
+
+// A log reports how far its subscriptions are behind.
+func TestTheGaugesOfALog(t *testing.T) {
+	w := newWard(t)
+	w.Log()
+	scrape := w.Scrape()
+	const billing, paused = "outbox_log subscription=billing", "outbox_log subscription=paused"
+	for metric, want := range map[string]map[string]float64{
+		"txwork_subscription_lag":         {billing: 3, paused: 3},
+		"txwork_subscription_lag_bounded": {billing: 0, paused: 0},
+		"txwork_subscription_in_hand":     {billing: 1, paused: 0},
+		"txwork_subscription_paused":      {billing: 0, paused: 1},
+		"txwork_log_tick":                 {"outbox_log": 2},
+		"txwork_log_restored":             {"outbox_log": 0},
+		"txwork_observation_skipped":      {"": 0},
+	} {
+		if got := w.values(scrape, metric); !maps.Equal(got, want) {
+			t.Errorf("%s is %v, want %v", metric, got, want)
+		}
+	}
+	for metric, labels := range map[string]string{"txwork_subscription_age_seconds": billing,
+		"txwork_log_unticked_seconds": "outbox_log", "txwork_log_age_seconds": "outbox_log"} {
+		if got := w.values(scrape, metric)[labels]; !near(got, 1000) {
+			t.Errorf("%s %s is %v, want 1000", metric, labels, got)
+		}
+	}
+	kept, size := w.values(scrape, "txwork_subscription_retained_bytes")[billing], w.values(scrape, "txwork_log_size_bytes")
+	if kept <= 0 || size["outbox_log"] < kept {
+		t.Errorf("%v bytes are kept for a subscription, of %v", kept, size)
 	}
 }
 

@@ -17,14 +17,14 @@ import (
 // understands. For a histogram it is the prefix of its series' names.
 func Name(m metrics.Metric) string {
 	name := Label(m.Name)
-	if m.Unit == "s" {
-		name += "_seconds"
-	}
+	name += unitSuffixes[m.Unit]
 	if m.Instrument == "counter" {
 		name += "_total"
 	}
 	return name
 }
+
+var unitSuffixes = map[string]string{"s": "_seconds", "By": "_bytes"}
 
 // Label is the Prometheus name of an attribute.
 func Label(key string) string { return strings.ReplaceAll(key, ".", "_") }

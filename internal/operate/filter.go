@@ -12,6 +12,7 @@ var KeyColumns = []string{"key", "concurrency_key", "unique_key", "message_id", 
 // A Filter narrows down the rows of a state. An empty field excludes none.
 type Filter struct {
 	Kind, Topic, Queue, Consumer string
+	Subscription                 string // of a parked message of a log
 	Key                          string // in any of the KeyColumns
 	Error                        string // part of the last error
 	OlderThan, NewerThan         Age    // since they ended or, if they live, were written
@@ -40,7 +41,7 @@ func (f Filter) Check() error {
 func (f Filter) condition(q listQuery, others int) (bounds, matches string, args []any, err error) {
 	c := conditions{layout: q.layout, others: others}
 	for _, about := range []struct{ name, value string }{{"kind", f.Kind}, {"queue", f.Queue}, {"topic", f.Topic},
-		{"consumer", f.Consumer}} {
+		{"consumer", f.Consumer}, {"subscription", f.Subscription}} {
 		if about.value == "" {
 			continue
 		}

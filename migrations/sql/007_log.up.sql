@@ -4597,10 +4597,11 @@ $txwork$;
 
 REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM PUBLIC;
 
--- What trim does, but for the tick, as a sweep of the parked messages: so whoever maintains these trims the log. It
--- empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It
--- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
--- nothing that is younger.
+-- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
+-- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
+-- before. It empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is
+-- told to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they
+-- remove nothing that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -4618,6 +4619,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
             MESSAGE = 'max_rows must be between 1 and 10000',
             HINT = 'Call again for more rows.';
+    END IF;
+    IF current_setting('transaction_isolation') = 'read committed' AND pg_current_xact_id_if_assigned() IS NULL
+        AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log tick', 0)) THEN
+        PERFORM "{{schema}}"."outbox_log_tick_step"();
     END IF;
     SELECT o.* INTO own.old FROM "{{schema}}"."outbox_log_outlived"('7 days', $1) AS o;
     FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::regclass[] LOOP
@@ -5129,16 +5134,18 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean) FROM
 
 -- How far each lane is behind. numbers were drawn since its position, of which not all became messages for it; messages
 -- are for it and not settled, among so many of the log as the parameter says, and more tells that there may be others;
--- seconds have passed since the oldest of them was written. in_hand tells that a consumer has a page, and attempts how
--- often its batch was claimed. live and dead are the parked messages and dead letters of the whole subscription.
--- retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the newest one, and
--- tick_seconds its age.
+-- seconds have passed since the oldest of them was written, and behind_seconds since the first tick that the lane has
+-- not passed, whether or not that has messages for it. in_hand tells that a consumer has a page, and its lease has not
+-- ended; attempts how often its batch was claimed. live and dead are the parked messages and dead letters of the whole
+-- subscription. retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the
+-- newest one, and tick_seconds its age.
 --
--- It asks the log and not the ticks, so it is right while nobody ticks.
+-- It asks the log and not the ticks, so messages are right while nobody ticks. What it reads is bounded: of the log by
+-- the parameter, and otherwise by the slots and by what is parked.
 CREATE FUNCTION "{{schema}}"."outbox_log_lag"(most integer DEFAULT 10000)
 RETURNS TABLE (subscription text, lane integer, paused boolean, numbers bigint, messages bigint, more boolean,
-    seconds double precision, in_hand boolean, attempts integer, live bigint, dead bigint, retained bigint, tick bigint,
-    tick_seconds double precision)
+    seconds double precision, behind_seconds double precision, in_hand boolean, attempts integer, live bigint,
+    dead bigint, retained bigint, tick bigint, tick_seconds double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -5163,63 +5170,80 @@ BEGIN
             HINT = 'Call again for more rows.';
     END IF;
     RETURN QUERY
+    WITH slots AS MATERIALIZED (
+        SELECT
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_0" AS m) AS last0,
+            pg_total_relation_size('"{{schema}}"."outbox_log_0"') AS bytes0,
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_1" AS m) AS last1,
+            pg_total_relation_size('"{{schema}}"."outbox_log_1"') AS bytes1,
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_2" AS m) AS last2,
+            pg_total_relation_size('"{{schema}}"."outbox_log_2"') AS bytes2,
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_3" AS m) AS last3,
+            pg_total_relation_size('"{{schema}}"."outbox_log_3"') AS bytes3,
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_4" AS m) AS last4,
+            pg_total_relation_size('"{{schema}}"."outbox_log_4"') AS bytes4,
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_5" AS m) AS last5,
+            pg_total_relation_size('"{{schema}}"."outbox_log_5"') AS bytes5,
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_6" AS m) AS last6,
+            pg_total_relation_size('"{{schema}}"."outbox_log_6"') AS bytes6,
+            (SELECT max(m.xid) FROM "{{schema}}"."outbox_log_7" AS m) AS last7,
+            pg_total_relation_size('"{{schema}}"."outbox_log_7"') AS bytes7
+    ), waiting AS MATERIALIZED (
+        SELECT k.subscription, count(*) FILTER (WHERE k.completed_at IS NULL), count(*) FILTER (WHERE k.failed_at IS NOT NULL AND k.cancelled_at IS NULL) FROM "{{schema}}"."outbox_log_parked" AS k
+        WHERE k.completed_at IS NULL OR k.failed_at IS NOT NULL
+        GROUP BY k.subscription
+    )
     SELECT p.subscription, p.lane::integer, s.paused,
-        CASE WHEN o.at IS NULL THEN 0
+        CASE WHEN c.messages = 0 AND NOT c.more THEN 0
             ELSE greatest((SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM "{{schema}}"."outbox_log_seq" AS q) - greatest((p.seen).seq, p.done), 1) END,
-        c.messages, c.more, coalesce(extract(epoch FROM clock_timestamp() - o.at), 0)::float8, p.page IS NOT NULL,
-        p.attempts, k.live, k.dead,
-        CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_0" AS m WHERE m.xid >= (p.seen).high)
+        c.messages, c.more, coalesce(extract(epoch FROM clock_timestamp() - c.oldest), 0)::float8,
+        coalesce(extract(epoch FROM clock_timestamp() - (
+            SELECT t.at FROM "{{schema}}"."outbox_log_tick" AS t WHERE t.n > (p.seen).n ORDER BY t.n LIMIT 1)), 0)::float8,
+        p.page IS NOT NULL AND p.locked_until >= clock_timestamp() IS TRUE, p.attempts, coalesce(k.live, 0),
+        coalesce(k.dead, 0),
+        CASE WHEN z.last0 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_0" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_0"') ELSE 0 END
-        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_1" AS m WHERE m.xid >= (p.seen).high)
+            THEN z.bytes0 ELSE 0 END
+        + CASE WHEN z.last1 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_1" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_1"') ELSE 0 END
-        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_2" AS m WHERE m.xid >= (p.seen).high)
+            THEN z.bytes1 ELSE 0 END
+        + CASE WHEN z.last2 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_2" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_2"') ELSE 0 END
-        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_3" AS m WHERE m.xid >= (p.seen).high)
+            THEN z.bytes2 ELSE 0 END
+        + CASE WHEN z.last3 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_3" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_3"') ELSE 0 END
-        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_4" AS m WHERE m.xid >= (p.seen).high)
+            THEN z.bytes3 ELSE 0 END
+        + CASE WHEN z.last4 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_4" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_4"') ELSE 0 END
-        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_5" AS m WHERE m.xid >= (p.seen).high)
+            THEN z.bytes4 ELSE 0 END
+        + CASE WHEN z.last5 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_5" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_5"') ELSE 0 END
-        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_6" AS m WHERE m.xid >= (p.seen).high)
+            THEN z.bytes5 ELSE 0 END
+        + CASE WHEN z.last6 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_6" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_6"') ELSE 0 END
-        + CASE WHEN EXISTS (SELECT FROM "{{schema}}"."outbox_log_7" AS m WHERE m.xid >= (p.seen).high)
+            THEN z.bytes6 ELSE 0 END
+        + CASE WHEN z.last7 >= (p.seen).high
             OR EXISTS (SELECT FROM "{{schema}}"."outbox_log_7" AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('"{{schema}}"."outbox_log_7"') ELSE 0 END,
+            THEN z.bytes7 ELSE 0 END,
         l.n, extract(epoch FROM clock_timestamp() - l.at)::float8
     FROM "{{schema}}"."outbox_log_position" AS p
     JOIN "{{schema}}"."outbox_log_subscription" AS s ON s.name = p.subscription
+    CROSS JOIN slots AS z
+    LEFT JOIN waiting AS k (subscription, live, dead) ON k.subscription = p.subscription
     LEFT JOIN LATERAL (SELECT t.n, t.at FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1) AS l ON true
     CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE k.completed_at IS NULL), count(*) FILTER (WHERE k.failed_at IS NOT NULL AND k.cancelled_at IS NULL) FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = p.subscription) AS k (live, dead)
-    CROSS JOIN LATERAL (
-        SELECT least((
-            SELECT m.created_at FROM "{{schema}}"."outbox_log" AS m
-            WHERE m.xid >= (p.seen).high AND NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+        SELECT least(count(*) FILTER (WHERE NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
-              AND (s.headers IS NULL OR m.headers @> s.headers)
-            ORDER BY m.xid, m.seq LIMIT 1), (
-            SELECT min(m.created_at) FROM "{{schema}}"."outbox_log" AS m
-            WHERE m.xid = ANY ((p.seen).open) AND NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
+              AND (s.headers IS NULL OR m.headers @> s.headers)), $1) AS messages,
+            min(m.created_at) FILTER (WHERE NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
               AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
               AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
-              AND (s.headers IS NULL OR m.headers @> s.headers))) AS at) AS o
-    CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE NOT (m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open))
-              AND (s.lanes = 1 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % s.lanes) = p.lane)
-              AND (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes))
-              AND (s.headers IS NULL OR m.headers @> s.headers)) AS messages, count(*) > $1 AS more
+              AND (s.headers IS NULL OR m.headers @> s.headers)) AS oldest, count(*) > $1 AS more
         FROM (
             SELECT * FROM "{{schema}}"."outbox_log" AS m WHERE m.xid = ANY ((p.seen).open)
             UNION ALL
-            SELECT * FROM "{{schema}}"."outbox_log" AS m WHERE m.xid >= (p.seen).high
+            (SELECT * FROM "{{schema}}"."outbox_log" AS m WHERE m.xid >= (p.seen).high ORDER BY m.xid, m.seq LIMIT $1 + 1)
             LIMIT $1 + 1) AS m) AS c
     ORDER BY p.subscription, p.lane;
 END

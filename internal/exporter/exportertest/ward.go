@@ -31,12 +31,37 @@ type Ward struct {
 func New(t testing.TB, options ...pgtest.Option) *Ward {
 	t.Helper()
 	w := &Ward{TB: t, DB: pgtest.New(t, options...)}
-	m, err := migrations.New(w.Pool, migrations.Options{Schema: w.Schema, Logger: slog.New(slog.DiscardHandler)})
-	w.Must(err)
-	_, err = m.Up(t.Context())
-	w.Must(err)
+	w.migrate()
 	w.Export(reaper.GaugeOptions{})
 	return w
+}
+
+func (w *Ward) migrate(domains ...migrations.Domain) {
+	w.Helper()
+	m, err := migrations.New(w.Pool, migrations.Options{Schema: w.Schema, Domains: domains,
+		Logger: slog.New(slog.DiscardHandler)})
+	w.Must(err)
+	_, err = m.Up(w.Context())
+	w.Must(err)
+}
+
+// Log adds an outbox that is a log, with two subscriptions, billing and a paused one, and messages that are 1000 seconds
+// old: two in a page that a consumer of billing has in hand, and one that no tick has seen.
+func (w *Ward) Log() {
+	w.Helper()
+	w.migrate(migrations.Log)
+	log := w.Schema + ".outbox_log"
+	write := func(n int) {
+		w.Exec("INSERT INTO " + log + " (topic, payload, created_at) SELECT 't', '', now() - interval '1000 s' " +
+			fmt.Sprintf("FROM generate_series(1, %d)", n))
+	}
+	w.Exec("CALL " + log + "_tick()")
+	w.Exec("SELECT " + log + "_subscribe('billing'), " + log + "_subscribe('paused')")
+	w.Exec("SELECT " + log + "_pause('paused')")
+	write(2)
+	w.Exec("CALL " + log + "_tick()")
+	w.Exec("SELECT " + log + "_fetch('billing', gen_random_uuid(), '1 hour', 10)")
+	write(1)
 }
 
 // Must fails the test if there is an error.

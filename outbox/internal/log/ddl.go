@@ -161,14 +161,8 @@ func (v view) RebaseHint() string {
 	return "After a restore, stop the consumers of the old cluster, then SELECT " + v.Name() + "_rebase()."
 }
 
-// IsRestored is the condition that it is so: the cluster has another identifier, or the next id is one that a tick has
-// seen, as in a cluster that was copied from the same one before. RefusesRestored refuses it.
-func (v view) IsRestored() string {
-	return fmt.Sprintf(`SELECT s.system <> c.system_identifier
-            OR pg_snapshot_xmax(pg_current_snapshot())::text::bigint + s.shift
-                < (SELECT (t.seen).high FROM %s AS t ORDER BY t.n DESC LIMIT 1)
-        FROM %s AS s, pg_control_system() AS c`, v.Named("tick"), v.Named("state"))
-}
+// IsRestored is the condition that it is so, which RefusesRestored refuses.
+func (v view) IsRestored() string { return sqltext.LogRestored(v.Named("tick"), v.Named("state")) }
 func (v view) RefusesRestored() string {
 	return refuse("("+v.IsRestored()+")", "object_not_in_prerequisite_state", sqltext.Literal(v.Restored()),
 		v.RebaseHint())

@@ -54,8 +54,9 @@ type Serving struct {
 // An Outbox is the section outbox.
 type Outbox struct {
 	Serving
-	Options outbox.Options
-	Topics  Handlers
+	Subscription string // of an outbox that is a log; empty: messages are rows
+	Options      outbox.Options
+	Topics       Handlers
 }
 
 // An Inbox is the section inbox.
@@ -211,12 +212,25 @@ func (s *sections) outbox(v value) *Outbox {
 	b := new(Outbox)
 	o := &b.Options
 	s.mapping(v, s.kept(s.with(fields{
-		"topics": s.handlers(&b.Topics, "topic", outbox.MaxTopic, DefaultTimeout),
+		"subscription": s.subscription(b),
+		"topics":       s.handlers(&b.Topics, "topic", outbox.MaxTopic, DefaultTimeout),
 	}, &b.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
 	s.need(v, b.Topics != nil, "topics", "say which messages are delivered")
+	if b.Subscription != "" && (o.Retry != workqueue.Retry{} || o.Retention != 0 || o.FailedRetention != 0) {
+		s.report(v, "has a subscription, so it cannot have retry, retention or failed_retention: those of a log are fixed")
+		o.Retry, o.Retention, o.FailedRetention = workqueue.Retry{}, 0, 0
+	}
 	_, err := outbox.Open(b.Options)
 	s.refuse(v, err)
 	return b
+}
+
+// subscription reads the name of a subscription. An outbox that has one is a log.
+func (s *sections) subscription(b *Outbox) func(value) {
+	return func(v value) {
+		s.text(&b.Subscription)(v)
+		b.Options.Storage = outbox.Log
+	}
 }
 
 func (s *sections) inbox(v value) *Inbox {
@@ -297,7 +311,11 @@ func (s *sections) queue(name string, v value) jobs.QueueOptions {
 // Serves describes what the file serves, for people.
 func (f *File) Serves() (all []string) {
 	if f.Outbox != nil {
-		all = append(all, count("outbox", len(f.Outbox.Topics), "topic"))
+		section := "outbox"
+		if f.Outbox.Subscription != "" {
+			section += ", subscription " + f.Outbox.Subscription
+		}
+		all = append(all, count(section, len(f.Outbox.Topics), "topic"))
 	}
 	if f.Inbox != nil {
 		for _, name := range slices.Sorted(maps.Keys(f.Inbox.Consumers)) {

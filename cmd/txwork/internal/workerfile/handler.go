@@ -1,6 +1,7 @@
 package workerfile
 
 import (
+	"math"
 	"net/http"
 	"os"
 	"strconv"
@@ -40,6 +41,26 @@ func (all Handlers) RunsWithin() time.Duration {
 		}
 	}
 	return within
+}
+
+// endsWithin is how long after its timeout a handler has returned.
+const endsWithin = 5 * time.Second
+
+// Timeout is how long no handler of a section takes: its commands and requests are ended before. It is as long as can be
+// if one of them has no timeout.
+func (all Handlers) Timeout() (longest time.Duration) {
+	for _, h := range all {
+		if h.Exec != nil && h.Exec.Timeout == 0 {
+			return math.MaxInt64
+		}
+		if h.Exec != nil {
+			longest = max(longest, h.Exec.Timeout+h.Exec.KillAfter)
+		}
+		if h.HTTP != nil {
+			longest = max(longest, h.HTTP.Timeout())
+		}
+	}
+	return longest + endsWithin
 }
 
 // Default timeouts of commands. Without one, a command that hangs would hold its place for ever. Jobs may take long;

@@ -1,15 +1,17 @@
 -- How far each lane is behind. numbers were drawn since its position, of which not all became messages for it; messages
 -- are for it and not settled, among so many of the log as the parameter says, and more tells that there may be others;
--- seconds have passed since the oldest of them was written. in_hand tells that a consumer has a page, and attempts how
--- often its batch was claimed. live and dead are the parked messages and dead letters of the whole subscription.
--- retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the newest one, and
--- tick_seconds its age.
+-- seconds have passed since the oldest of them was written, and behind_seconds since the first tick that the lane has
+-- not passed, whether or not that has messages for it. in_hand tells that a consumer has a page, and its lease has not
+-- ended; attempts how often its batch was claimed. live and dead are the parked messages and dead letters of the whole
+-- subscription. retained are bytes of the slots that cannot be emptied before the lane has passed them, tick is the
+-- newest one, and tick_seconds its age.
 --
--- It asks the log and not the ticks, so it is right while nobody ticks.
+-- It asks the log and not the ticks, so messages are right while nobody ticks. What it reads is bounded: of the log by
+-- the parameter, and otherwise by the slots and by what is parked.
 CREATE FUNCTION {{.Named "lag"}}(most integer DEFAULT 10000)
 RETURNS TABLE (subscription text, lane integer, paused boolean, numbers bigint, messages bigint, more boolean,
-    seconds double precision, in_hand boolean, attempts integer, live bigint, dead bigint, retained bigint, tick bigint,
-    tick_seconds double precision)
+    seconds double precision, behind_seconds double precision, in_hand boolean, attempts integer, live bigint,
+    dead bigint, retained bigint, tick bigint, tick_seconds double precision)
 LANGUAGE plpgsql STABLE
 {{.Settings}}
 AS $txwork$
@@ -18,35 +20,43 @@ BEGIN
     {{.SeesAll}}
     {{.RefusesMost "$1"}}
     RETURN QUERY
+    WITH slots AS MATERIALIZED (
+        SELECT
+            {{- range $i, $n := .EachSlot}}{{if $i}},{{end}}
+            (SELECT max(m.xid) FROM {{$.Slot $n}} AS m) AS last{{$n}},
+            pg_total_relation_size('{{$.Slot $n}}') AS bytes{{$n}}
+            {{- end}}
+    ), waiting AS MATERIALIZED (
+        SELECT k.subscription, {{.CountParked "k"}} FROM {{.Parked}} AS k
+        WHERE k.completed_at IS NULL OR k.failed_at IS NOT NULL
+        GROUP BY k.subscription
+    )
     SELECT p.subscription, p.lane::integer, s.paused,
-        CASE WHEN o.at IS NULL THEN 0
+        CASE WHEN c.messages = 0 AND NOT c.more THEN 0
             ELSE greatest({{.Drawn}} - greatest((p.seen).seq, p.done), 1) END,
-        c.messages, c.more, coalesce(extract(epoch FROM clock_timestamp() - o.at), 0)::float8, p.page IS NOT NULL,
-        p.attempts, k.live, k.dead,
+        c.messages, c.more, coalesce(extract(epoch FROM clock_timestamp() - c.oldest), 0)::float8,
+        coalesce(extract(epoch FROM clock_timestamp() - (
+            SELECT t.at FROM {{.Named "tick"}} AS t WHERE t.n > (p.seen).n ORDER BY t.n LIMIT 1)), 0)::float8,
+        p.page IS NOT NULL AND p.locked_until >= clock_timestamp() IS TRUE, p.attempts, coalesce(k.live, 0),
+        coalesce(k.dead, 0),
         {{- range $i, $n := .EachSlot}}
-        {{if $i}}+ {{end}}CASE WHEN EXISTS (SELECT FROM {{$.Slot $n}} AS m WHERE m.xid >= (p.seen).high)
+        {{if $i}}+ {{end}}CASE WHEN z.last{{$n}} >= (p.seen).high
             OR EXISTS (SELECT FROM {{$.Slot $n}} AS m WHERE m.xid = ANY ((p.seen).open))
-            THEN pg_total_relation_size('{{$.Slot $n}}') ELSE 0 END
+            THEN z.bytes{{$n}} ELSE 0 END
         {{- end}},
         l.n, extract(epoch FROM clock_timestamp() - l.at)::float8
     FROM {{.Named "position"}} AS p
     JOIN {{.Named "subscription"}} AS s ON s.name = p.subscription
+    CROSS JOIN slots AS z
+    LEFT JOIN waiting AS k (subscription, live, dead) ON k.subscription = p.subscription
     LEFT JOIN LATERAL (SELECT t.n, t.at FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1) AS l ON true
     CROSS JOIN LATERAL (
-        SELECT {{.CountParked "k"}} FROM {{.Parked}} AS k WHERE k.subscription = p.subscription) AS k (live, dead)
-    CROSS JOIN LATERAL (
-        SELECT least((
-            SELECT m.created_at FROM {{.Log}} AS m
-            WHERE m.xid >= (p.seen).high AND {{template "unsettled" .}}
-            ORDER BY m.xid, m.seq LIMIT 1), (
-            SELECT min(m.created_at) FROM {{.Log}} AS m
-            WHERE m.xid = ANY ((p.seen).open) AND {{template "unsettled" .}})) AS at) AS o
-    CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE {{template "unsettled" .}}) AS messages, count(*) > $1 AS more
+        SELECT least(count(*) FILTER (WHERE {{template "unsettled" .}}), $1) AS messages,
+            min(m.created_at) FILTER (WHERE {{template "unsettled" .}}) AS oldest, count(*) > $1 AS more
         FROM (
             SELECT * FROM {{.Log}} AS m WHERE m.xid = ANY ((p.seen).open)
             UNION ALL
-            SELECT * FROM {{.Log}} AS m WHERE m.xid >= (p.seen).high
+            (SELECT * FROM {{.Log}} AS m WHERE m.xid >= (p.seen).high ORDER BY m.xid, m.seq LIMIT $1 + 1)
             LIMIT $1 + 1) AS m) AS c
     ORDER BY p.subscription, p.lane;
 END

@@ -100,10 +100,11 @@ $txwork$;
 
 REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
 
--- What trim does, but for the tick, as a sweep of the parked messages: so whoever maintains these trims the log. It
--- empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It
--- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
--- nothing that is younger.
+-- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
+-- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
+-- before. It empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is
+-- told to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they
+-- remove nothing that is younger.
 CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
@@ -115,6 +116,10 @@ DECLARE
     old {{.Named "seen"}};
 BEGIN
     {{.RefusesRows "$1"}}
+    IF current_setting('transaction_isolation') = 'read committed' AND pg_current_xact_id_if_assigned() IS NULL
+        AND pg_try_advisory_xact_lock({{.TickLock}}) THEN
+        PERFORM {{.Named "tick_step"}}();
+    END IF;
     SELECT o.* INTO own.old FROM {{.Named "outlived"}}('{{.Retention}}', $1) AS o;
     FOREACH slot IN ARRAY ARRAY[
         {{- range $i, $n := .EachSlot}}{{if $i}}, {{end}}'{{$.Slot $n}}'{{end}}]::regclass[] LOOP

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/survey"
+)
+
+// isLog tells whether a table that was named is a log.
+func isLog(schema, name string) bool {
+	return strings.TrimPrefix(name, schema+".") == postgres.LogTable
+}
+
+// noRows says what shows the messages of a log, which are no rows.
+func (d *database) noRows() error {
+	command := func(args ...string) string { return strings.Trim(postgres.Command(d.Schema, args...), "`") }
+	return fmt.Errorf("%[1]s is a log: a message of it has no state of its own, but one in each subscription. '%[2]s' "+
+		"shows how far subscriptions are, and '%[3]s' one message. Those that failed are rows of %[1]s_parked. Messages "+
+		"are removed a week after they were written, once all subscriptions have passed them", postgres.LogTable,
+		command("subscriptions", "list"), command("show", postgres.LogTable, "ID"))
+}
+
+func (a *app) printLogs(w io.Writer, all []operate.Log) error {
+	for _, l := range all {
+		fmt.Fprintln(w)
+		if l.Hidden {
+			if _, err := fmt.Fprintf(w, "%s: %s\n", l.Table, partial); err != nil {
+				return err
+			}
+			continue
+		}
+		g := newGrid(w, "LOG", "TICK", "TICK AGE", "NOT TICKED", "OLDEST KEPT", "SIZE")
+		g.add(l.Table, fmt.Sprint(l.Tick), ageOrDash(l.TickAge), ageOrDash(l.Unticked), ageOrDash(l.Oldest),
+			kilobytes(l.Bytes))
+		if err := g.flush(); err != nil {
+			return err
+		}
+		if l.Restored {
+			fmt.Fprintf(w, "%s: transaction ids began again, as after a restore: nothing is delivered until the owner of "+
+				"its tables calls %[1]s_rebase()\n", l.Table)
+		}
+		if err := printLags(w, l.Subscriptions); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printLags(w io.Writer, all []operate.Subscription) error {
+	g := newGrid(w, "SUBSCRIPTION", "LANES", "IN HAND", "MESSAGES", "OLDEST", "BEHIND", "PAUSED", "PARKED", "DEAD",
+		"RETAINED")
+	for _, s := range all {
+		g.add(named(s.Name), fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand), brief(s.Messages, s.AtLeast),
+			ageOrDash(s.Oldest), ageOrDash(s.Behind), yesOrDash(s.Paused), fmt.Sprint(s.Live), fmt.Sprint(s.DeadLetters),
+			kilobytes(s.Retained))
+	}
+	return g.flush()
+}
+
+func ageOrDash(age float64) string {
+	if age == 0 {
+		return "-"
+	}
+	return rough(seconds(age))
+}
+
+func kilobytes(bytes int64) string { return fmt.Sprintf("%d kB", bytes/1024) }
+
+// showMessage shows a message of a log.
+func (a *app) showMessage(ctx context.Context, table string, id uuid.UUID, payload, asJSON bool) error {
+	return a.withDatabase(ctx, func(d *database) error {
+		l, err := survey.LogOf(ctx, survey.Reader{From: d.Pool, Limit: operate.ReadLimit}, d.Schema)
+		if err != nil {
+			return explain(err)
+		}
+		if l == nil {
+			_, err := d.table(ctx, table) // says what there is
+			return err
+		}
+		progress := a.newTally("looking", "messages", -1)
+		m, err := d.LogMessage(ctx, l, id, payload, func(n int) { progress.set(int64(n)) })
+		progress.end()
+		if err != nil {
+			return explain(err)
+		}
+		if asJSON {
+			return a.printJSON(m)
+		}
+		return a.printMessage(m)
+	})
+}
+
+func (a *app) printMessage(m *operate.LogMessage) error {
+	g := newGrid(a.stdout)
+	g.add("table", m.Table)
+	g.add("id", m.ID.String())
+	g.add("number", fmt.Sprint(m.Seq))
+	g.add("transaction", fmt.Sprint(m.XID))
+	g.add("created", stamp(m.CreatedAt, m.Now))
+	g.add("topic", named(m.Topic))
+	if m.Key != nil {
+		g.add("key", named(*m.Key))
+	}
+	g.add("headers", harmless(string(m.Headers)))
+	payloads := operate.Payloads{"payload": m.Payload}
+	g.add("payload", summary(payloads, "payload"))
+	for _, s := range m.Subscriptions {
+		g.add("subscription", fmt.Sprintf("%s, lane %d: %s", named(s.Subscription), s.Lane, messageState(s)))
+	}
+	if err := g.flush(); err != nil {
+		return err
+	}
+	if text, shown := printable(m.Payload); shown {
+		_, err := fmt.Fprintf(a.stdout, "\npayload:\n%s\n", text)
+		return err
+	}
+	return nil
+}
+
+// messageState says what has become of a message.
+func messageState(s operate.MessageState) string {
+	state := strings.ReplaceAll(s.State, "_", " ")
+	if s.Parked != nil {
+		state += ", and parked as row " + s.Parked.String()
+	}
+	return state
+}

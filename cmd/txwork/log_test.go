@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/operate"
+)
+
+func TestStatsOfALog(t *testing.T) {
+	c := newMigratedCLI(t)
+	if s := decode[counted](c.run("stats", "--json").ok()); len(s.Logs) != 0 {
+		t.Errorf("a schema without a log has %+v", s.Logs)
+	}
+	c.run("stats", "outbox_log").exits(exitFailure).says("there is no txwork table")
+	c.makeLog()
+	c.log("SELECT outbox_log_pause('audit')")
+	c.run("stats").ok().prints("outbox_log_parked", "LOG", "NOT TICKED", "SUBSCRIPTION", "audit")
+	if text := c.run("stats", c.db.Schema+".outbox_log").ok().prints("audit").stdout; strings.Contains(text, "READY") {
+		t.Errorf("stats of a log shows tables, too:\n%s", text)
+	}
+	if text := c.run("stats", "outbox").ok().stdout; strings.Contains(text, "SUBSCRIPTION") {
+		t.Errorf("stats of a table shows a log, too:\n%s", text)
+	}
+	s := decode[counted](c.run("stats", "--json").ok())
+	if len(s.Logs) != 1 || len(s.Logs[0].Subscriptions) != 1 {
+		t.Fatalf("logs %+v", s.Logs)
+	}
+	l := s.Logs[0]
+	if audit := l.Subscriptions[0]; l.Tick != 2 || l.Bytes <= 0 || l.Oldest <= 0 || l.Unticked != 0 || l.Restored ||
+		audit.Messages != 1 || !audit.Paused || audit.Oldest <= 0 || audit.Retained <= 0 || len(audit.Lanes) != 1 {
+		t.Errorf("the log is %+v", l)
+	}
+	c.log("UPDATE outbox_log_state SET system = system + 1")
+	c.run("stats").ok().prints("outbox_log_rebase()")
+}
+
+// A message of a log is shown by its id, with what has become of it in each subscription.
+func TestAMessageOfALog(t *testing.T) {
+	c := newMigratedCLI(t)
+	id := uuid.New()
+	c.run("show", "outbox_log", id.String()).exits(exitFailure).says("there is no txwork table")
+	c.makeLog()
+	for _, name := range []string{"passed", "in_hand", "parked"} {
+		c.log("SELECT outbox_log_subscribe('" + name + "')")
+	}
+	c.log("SELECT outbox_log_append('t', 'hello', 'order 17', id => '"+id.String()+"')", "CALL outbox_log_tick()")
+	for _, name := range []string{"in_hand", "parked"} {
+		c.log("SELECT outbox_log_fetch('" + name + "', '" + id.String() + "', '1 hour', 10)")
+	}
+	c.log(`SELECT outbox_log_settle('parked', '`+id.String()+`', seq, jsonb_build_array(jsonb_build_object('seq', seq)))
+		FROM outbox_log WHERE topic = 't' AND key IS NOT NULL`, "SELECT outbox_log_cut('passed', '0')")
+	m := decode[operate.LogMessage](c.run("show", "outbox_log", id.String(), "--payloads", "--json").ok())
+	var states []string
+	for _, s := range m.Subscriptions {
+		states = append(states, s.Subscription+" "+s.State)
+	}
+	if got := strings.Join(states, ", "); got != "audit not_selected, in_hand in_hand, parked passed, passed passed" {
+		t.Errorf("states are %s", got)
+	}
+	if m.ID != id || m.Topic != "t" || m.Key == nil || *m.Key != "order 17" || m.Payload.Text == nil ||
+		*m.Payload.Text != "hello" || m.Subscriptions[2].Parked == nil || m.Subscriptions[3].Parked != nil {
+		text, _ := json.Marshal(m)
+		t.Errorf("the message is %s", text)
+	}
+	c.run("show", "outbox_log", id.String()).ok().prints("order 17", "5 bytes (--payloads shows them)",
+		"in_hand, lane 0: in hand", "parked, lane 0: passed, and parked as row "+m.Subscriptions[2].Parked.String())
+	c.run("show", "outbox_log", uuid.NewString()).exits(exitFailure).says("has no message")
+}
+
+// Parked messages are listed by subscription. What a log cannot do is said, with what to do instead.
+func TestListsOfALog(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.log("INSERT INTO outbox_log_parked (subscription, message_id, seq, appended_at, topic, payload) " +
+		"VALUES ('audit', gen_random_uuid(), 1, now(), 't', ''), ('search', gen_random_uuid(), 1, now(), 'u', '')")
+	c.run("list", "outbox_log_parked", "--status", "ready", "--subscription", "search").ok().prints("search", "u")
+	p := decode[operate.Page](c.run("list", "outbox_log_parked", "--status", "ready", "--subscription", "audit",
+		"--json").ok())
+	if len(p.Rows) != 1 {
+		t.Errorf("%d rows", len(p.Rows))
+	}
+	c.run("list", "outbox", "--status", "ready", "--subscription", "audit").exits(exitUsage).
+		says("--subscription", "has no column subscription")
+	for _, args := range [][]string{{"list", "outbox_log", "--status", "ready"},
+		{"purge", "outbox_log", "--done-older-than", "1d"}, {"redrive", "outbox_log", uuid.NewString()},
+		{"list", c.db.Schema + ".outbox_log", "--status", "ready"}} {
+		c.run(args...).exits(exitFailure).says("outbox_log is a log", "subscriptions list", "show outbox_log ID",
+			"outbox_log_parked")
+	}
+}
+
+func TestTopOfALog(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	f := decode[topFrame](c.run("top", "--json").ok())
+	if len(f.Logs) != 1 || len(f.Logs[0].Subscriptions) != 1 || len(f.Skipped) > 0 {
+		t.Errorf("the frame has %+v, and skipped %+v", f.Logs, f.Skipped)
+	}
+	var text strings.Builder
+	for _, l := range f.lines(120) {
+		text.WriteString(l.text + "\n")
+	}
+	if !strings.Contains(text.String(), "SUBSCRIPTIONS of "+c.db.Schema+".outbox_log  tick 2") ||
+		!strings.Contains(text.String(), "audit") {
+		t.Errorf("the frame is shown as\n%s", text.String())
+	}
+}

@@ -1,0 +1,218 @@
+package doctor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/migrations"
+)
+
+// newLogWard has an outbox that is a log, beside all other tables, and subscriptions.
+func newLogWard(t *testing.T, subscriptions ...string) *ward {
+	t.Helper()
+	w := newEmptyWard(t)
+	w.migrate(migrations.Domains()...)
+	w.exec("CALL outbox_log_tick()")
+	for _, name := range subscriptions {
+		w.exec("SELECT outbox_log_subscribe($1)", name)
+	}
+	return w
+}
+
+// wrote writes messages that are 50 minutes old, of which a tick of that age knows if ticked.
+func (w *ward) wrote(n int, ticked bool) {
+	w.Helper()
+	w.exec("INSERT INTO outbox_log (topic, payload, created_at) SELECT 't', '', now() - interval '50 minutes' "+
+		"FROM generate_series(1, $1)", n)
+	if ticked {
+		w.exec("CALL outbox_log_tick()")
+		w.exec("UPDATE outbox_log_tick SET at = at - interval '50 minutes'")
+	}
+}
+
+// fetched acts as a consumer that has a page in hand.
+func (w *ward) fetched(subscription string) {
+	w.Helper()
+	w.exec("SELECT outbox_log_fetch($1, $2, '1 hour', 10)", subscription, uuid.NewString())
+}
+
+func TestASubscriptionThatNobodyReads(t *testing.T) {
+	w := newLogWard(t, "search", "audit", "paused", "billing")
+	w.exec("SELECT outbox_log_pause('paused')")
+	w.wrote(3, true)
+	w.fetched("billing")
+	want := []string{"subscription search", "3 messages, for 50 min, and the log keeps 1 MB for it"}
+	f := w.finds("subscription-unserved", want)
+	if all := w.all("subscription-unserved"); len(all) != 2 || all[0].Table != "outbox_log" ||
+		all[0].Evidence[0].Get("messages") != int64(3) || all[0].Evidence[0].Get("retained_bytes").(int64) <= 0 {
+		t.Errorf("findings %+v, want those of audit and search", all)
+	}
+	w.mends(f, want)
+	if left := w.all("subscription-unserved"); len(left) != 1 || !strings.Contains(left[0].Title, "audit") {
+		t.Errorf("findings %+v, want that of audit", left)
+	}
+	w.exec("SELECT outbox_log_unsubscribe('audit')")
+	if left := w.all("subscription-unserved"); len(left) > 0 {
+		t.Errorf("findings %+v, want none", left)
+	}
+}
+
+// What a subscription has not passed is kept for it, even if none of it is for the subscription.
+func TestASubscriptionWithoutMessagesThatNobodyReads(t *testing.T) {
+	w := newLogWard(t)
+	w.exec("SELECT outbox_log_subscribe('nothing', '{none}')")
+	w.wrote(3, true)
+	w.finds("subscription-unserved", []string{"subscription nothing: 0 messages, for 50 min"})
+}
+
+// A consumer between two pages has nothing in hand, and moves on.
+func TestASubscriptionThatIsBehind(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.wrote(3, true)
+	w.fetched("billing")
+	want := []string{"subscription billing is behind: 3 messages, for 50 min"}
+	f := w.finds("subscription-behind", want)
+	if left := w.all("subscription-unserved"); len(left) > 0 || f.Severity != doctor.Warning {
+		t.Errorf("a subscription in hand: %s, and %+v", f.Severity, left)
+	}
+	w.exec("SET session_replication_role = replica; UPDATE outbox_log SET created_at = created_at - interval '1 day'; " +
+		"RESET session_replication_role")
+	if f := w.finds("subscription-behind", nil); f.Severity != doctor.Critical {
+		t.Errorf("a day behind: %s", f.Severity)
+	}
+	w.mends(f, want)
+	w.exec("UPDATE outbox_log_position SET locked_until = now() - interval '1 minute'")
+	w.wrote(1, true)
+	w.finds("subscription-unserved", []string{"billing"}) // its consumer has died
+}
+
+func TestAPausedSubscription(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.exec("SELECT outbox_log_pause('billing')")
+	if found := w.all("subscription-paused"); len(found) > 0 {
+		t.Errorf("nothing waits: %+v", found)
+	}
+	w.wrote(2, true)
+	w.mends(w.finds("subscription-paused", []string{"billing is paused: 2 messages, for 50 min"}), nil)
+}
+
+func TestALogThatNobodyTicks(t *testing.T) {
+	w := newLogWard(t)
+	w.wrote(2, false)
+	w.fixes(w.finds("log-unticked", []string{"50 min ago"}), nil)
+	w.wrote(1, false)
+	w.mends(w.finds("log-unticked", []string{"50 min ago"}), nil)
+}
+
+// A message of a long transaction is old when it can be seen, and is ticked a moment later.
+func TestALogWhoseTickIsOnItsWay(t *testing.T) {
+	w := newLogWard(t)
+	tx, err := w.Pool.Begin(t.Context())
+	must(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), "INSERT INTO outbox_log (topic, payload, created_at) VALUES ('t', '', now() - "+
+		"interval '1 hour')")
+	must(t, err)
+	w.exec("INSERT INTO outbox_log (topic, payload) VALUES ('t', '')")
+	w.exec("CALL outbox_log_tick()")
+	must(t, tx.Commit(t.Context()))
+	w.finds("log-unticked", nil)
+	w.exec("CALL outbox_log_tick()")
+	if found := w.all("log-unticked"); len(found) > 0 {
+		t.Errorf("a tick has seen all: %+v", found)
+	}
+}
+
+func TestALogThatNobodyTrims(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.wrote(2, true)
+	w.exec(`SET session_replication_role = replica; UPDATE outbox_log SET created_at = now() - interval '10 days';
+		UPDATE outbox_log_tick SET at = now() - interval '8 days'; RESET session_replication_role`)
+	if found := w.all("log-untrimmed"); len(found) > 0 {
+		t.Errorf("a subscription needs the messages: %+v", found)
+	}
+	w.exec("SELECT outbox_log_unsubscribe('billing')")
+	w.mends(w.finds("log-untrimmed", []string{"10 days ago"}), nil)
+}
+
+func TestALogThatWasRestored(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.wrote(1, true)
+	w.exec("UPDATE outbox_log_state SET system = system + 1")
+	f := w.finds("log-restored", []string{"since tick"})
+	if others := append(w.all("log-unticked"), w.all("subscription-unserved")...); len(others) > 0 {
+		t.Errorf("beside a restore: %+v", others)
+	}
+	w.mends(f, nil)
+}
+
+// A log that is read has no findings, and its parked messages are looked at as rows.
+func TestParkedMessagesThatNobodyRuns(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.wrote(1, true)
+	token := uuid.NewString()
+	w.exec("SELECT outbox_log_fetch('billing', $1, '1 hour', 10)", token)
+	w.exec("SELECT outbox_log_settle('billing', $1, m.seq, jsonb_build_array(jsonb_build_object('seq', m.seq, "+
+		"'delay', 0))) FROM outbox_log AS m", token)
+	for _, f := range w.examine().Findings {
+		if f.Table == "outbox_log" {
+			t.Errorf("a log of which all is settled: %+v", f)
+		}
+	}
+	w.exec("UPDATE outbox_log_parked SET due_at = now() - interval '1 hour'")
+	w.finds("unserved", []string{"outbox_log_parked, subscription billing: 1 ready row"})
+}
+
+// A role that may not read a log says so, and never that nothing is wrong.
+func TestALogThatTheRoleCannotSee(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.wrote(1, true)
+	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}")
+	w.skipsLog(pool, "permission denied")
+}
+
+// skipsLog checks that no check of the log is made, for a reason.
+func (w *ward) skipsLog(pool *pgxpool.Pool, reason string) {
+	w.Helper()
+	r, err := doctor.Examine(w.Context(), pool, w.options())
+	must(w, err)
+	of := map[string]doctor.Skipped{}
+	for _, s := range r.Skipped {
+		if s.Table == "outbox_log" {
+			of[s.Check] = s
+		}
+	}
+	for _, code := range []string{"log-restored", "log-unticked", "subscription-unserved", "subscription-behind",
+		"subscription-paused", "log-untrimmed"} {
+		if s := of[code]; !strings.Contains(s.Reason, reason) || s.Remedy == "" {
+			w.Errorf("%s was skipped so: %+v, want %q", code, s, reason)
+		}
+	}
+}
+
+// A role under row-level security is refused by the functions of the log.
+func TestALogOfWhichTheRoleSeesAPart(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.wrote(1, true)
+	w.exec("ALTER TABLE outbox_log_position ENABLE ROW LEVEL SECURITY")
+	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}")
+	w.skipsLog(pool, "row-level security")
+}
+
+// What is looked at does not grow with the log.
+func TestALogWithManyMessages(t *testing.T) {
+	w := newLogWard(t, "billing")
+	w.exec("SELECT outbox_log_subscribe('nothing', '{none}')")
+	w.wrote(60_000, true)
+	w.finds("subscription-unserved", []string{"billing", "at least 10000 messages"})
+	start := time.Now()
+	w.finds("subscription-unserved", []string{"nothing", "at least 0 messages, for 50 min"})
+	t.Logf("an examination took %v", time.Since(start))
+}

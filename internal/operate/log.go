@@ -1,0 +1,91 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/txwork/txwork/internal/survey"
+)
+
+// A Log is an outbox that is a log, and how far its subscriptions are behind.
+type Log struct {
+	Table         string         `json:"table"`              // with its schema
+	Tick          int64          `json:"tick"`               // number of the newest tick; 0: there is none
+	TickAge       float64        `json:"tick_seconds"`       // how old it is
+	Unticked      float64        `json:"unticked_seconds"`   // how long ago the oldest message was written that it has not seen
+	Oldest        float64        `json:"oldest_seconds"`     // how long ago the oldest message was written that is kept
+	Bytes         int64          `json:"bytes"`              // size of the messages and their indexes
+	Restored      bool           `json:"restored,omitempty"` // transaction ids began again: it has to be rebased
+	Subscriptions []Subscription `json:"subscriptions"`      // in the order of their names
+	Hidden        bool           `json:"hidden,omitempty"`   // row-level security hides rows from the role: nothing was read
+}
+
+// A Subscription is one of a log.
+type Subscription struct {
+	Name        string  `json:"name"`
+	Paused      bool    `json:"paused"`
+	Messages    int64   `json:"messages"`          // messages that are not settled
+	AtLeast     bool    `json:"messages_at_least"` // there may be more of them
+	Oldest      float64 `json:"oldest_seconds"`    // how long ago the oldest of them was written
+	Behind      float64 `json:"behind_seconds"`    // how long it has been behind, whether or not what it has not passed is for it
+	InHand      int64   `json:"lanes_in_hand"`     // lanes of which consumers have a page
+	Live        int64   `json:"parked"`            // parked messages that have not ended
+	DeadLetters int64   `json:"dead_letters"`      // parked messages that failed
+	Retained    int64   `json:"retained_bytes"`    // what the log keeps until it has passed it
+	Lanes       []Lane  `json:"lanes"`
+}
+
+// A Lane is one of a subscription.
+type Lane struct {
+	Lane     int32   `json:"lane"`              // number of the lane, from 0
+	Messages int64   `json:"messages"`          // messages that are not settled
+	AtLeast  bool    `json:"messages_at_least"` // there may be more of them
+	Oldest   float64 `json:"oldest_seconds"`    // how long ago the oldest of them was written
+	Behind   float64 `json:"behind_seconds"`    // how long it has been behind
+	InHand   bool    `json:"in_hand"`           // a consumer has a page of it
+	Attempts int32   `json:"attempts"`          // how many consumers have claimed its batch
+	Retained int64   `json:"retained_bytes"`    // what the log keeps until it has passed it
+}
+
+// Logs returns the logs of the schema: one, or none.
+func (d *DB) Logs(ctx context.Context) ([]Log, error) {
+	r := survey.Reader{From: d.Pool, Limit: ReadLimit}
+	l, err := survey.LogOf(ctx, r, d.Schema)
+	if err != nil || l == nil {
+		return []Log{}, err
+	}
+	log, err := ReadLog(ctx, r, l)
+	return []Log{log}, err
+}
+
+// ReadLog reads a log. Its statements are bounded, so that it can be called every few seconds.
+func ReadLog(ctx context.Context, r survey.Reader, l *survey.Log) (Log, error) {
+	log := Log{Table: l.Schema + "." + l.Name, Subscriptions: []Subscription{}, Hidden: l.Filtered}
+	if l.Filtered {
+		return log, nil
+	}
+	facts, err := survey.FactsOfLog(ctx, r, l)
+	if err != nil {
+		return log, err
+	}
+	log.Tick, log.TickAge, log.Unticked = facts.Tick, facts.TickAge, facts.Unticked
+	log.Oldest, log.Bytes = facts.Oldest, facts.Bytes
+	if log.Restored, err = survey.IsRestored(ctx, r, l); err != nil {
+		return log, err
+	}
+	all, err := survey.Subscriptions(ctx, r, l)
+	for i := range all {
+		log.Subscriptions = append(log.Subscriptions, newSubscription(&all[i]))
+	}
+	return log, err
+}
+
+func newSubscription(s *survey.Subscription) Subscription {
+	shown := Subscription{Name: s.Name, Paused: s.Paused, Oldest: s.Oldest(), Behind: s.Age(), InHand: s.InHand(),
+		Live: s.Live, DeadLetters: s.Dead, Retained: s.Retained()}
+	shown.Messages, shown.AtLeast = s.Messages()
+	for _, l := range s.Lanes {
+		shown.Lanes = append(shown.Lanes, Lane{l.Lane, l.Messages, l.More, l.Oldest, max(l.Oldest, l.Behind), l.InHand,
+			l.Attempts, l.Retained})
+	}
+	return shown
+}

@@ -1,0 +1,134 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/survey"
+)
+
+// A LogMessage is a message of a log, and what has become of it in each subscription.
+type LogMessage struct {
+	Table     string    `db:"-" json:"table"` // with its schema
+	ID        uuid.UUID `db:"id" json:"id"`
+	Seq       int64     `db:"seq" json:"seq"` // its number in the log
+	XID       int64     `db:"xid" json:"xid"` // the transaction that wrote it, plus the shift of the log
+	CreatedAt time.Time `db:"created_at" json:"created_at"`
+	Topic     string    `db:"topic" json:"topic"`
+	Key       *string   `db:"key" json:"key,omitempty"` // its ordered key
+	Headers   Document  `db:"headers" json:"headers"`   // by name
+	Payload   Payload   `db:"-" json:"payload"`
+
+	Subscriptions []MessageState `db:"-" json:"subscriptions"` // in the order of their names
+
+	Now time.Time `db:"-" json:"-"` // of the database, when it was read
+}
+
+// A MessageState is what has become of a message in a subscription.
+type MessageState struct {
+	Subscription string     `db:"subscription" json:"subscription"` // its name
+	Lane         int32      `db:"lane" json:"lane"`                 // lane of the message
+	State        string     `db:"state" json:"state"`               // passed, in_hand, waiting, or not_selected by its topics and headers
+	Parked       *uuid.UUID `db:"parked" json:"parked,omitempty"`   // row of outbox_log_parked that it became, while that is kept
+}
+
+// messageBatch is how many messages one statement reads to find one.
+const messageBatch = 50_000
+
+// LogMessage finds the newest message of a log with an id. Ids have no index, so it reads the log from its end, a
+// bounded part at once, and says to looked how much it has read.
+func (d *DB) LogMessage(ctx context.Context, l *survey.Log, id uuid.UUID, withPayload bool, looked func(int)) (
+	m *LogMessage, err error) {
+	if l.Filtered {
+		return nil, fmt.Errorf("row-level security hides rows of %s from the role: look as the owner of the tables, or as "+
+			"a role with BYPASSRLS", l.Name)
+	}
+	after := []int64{math.MaxInt64, math.MaxInt64}
+	for read := 0; ; {
+		var n int
+		var last, found []int64
+		err := d.Read(ctx, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, fmt.Sprintf(`
+				SELECT count(*), min(ARRAY[p.xid, p.seq]), max(ARRAY[p.xid, p.seq]) FILTER (WHERE p.id = $4)
+				FROM (
+				    SELECT m.xid, m.seq, m.id FROM %s AS m
+				    WHERE (m.xid, m.seq) < ($1, $2)
+				    ORDER BY m.xid DESC, m.seq DESC LIMIT $3) AS p`, l.Table()), after[0], after[1], messageBatch, id).
+				Scan(&n, &last, &found)
+		})
+		if err != nil {
+			return nil, err
+		}
+		read += n
+		looked(read)
+		switch {
+		case found != nil:
+			return d.showMessage(ctx, l, found, withPayload)
+		case n < messageBatch:
+			return nil, fmt.Errorf("%s.%s has no message %s: it was removed, since all subscriptions had passed it, or "+
+				"never written", l.Schema, l.Name, id)
+		}
+		after = last
+	}
+}
+
+// showMessage reads a message at a place, xid and number.
+func (d *DB) showMessage(ctx context.Context, l *survey.Log, place []int64, withPayload bool) (*LogMessage, error) {
+	var m LogMessage
+	err := d.Read(ctx, func(tx pgx.Tx) error {
+		found, err := structs[LogMessage](ctx, tx, `SELECT m.id, m.seq, m.xid, m.created_at, m.topic, m.key,
+			CASE WHEN m.headers IS NULL THEN '{}'
+			    WHEN jsonb_typeof(m.headers) = 'object' THEN m.headers ELSE jsonb_build_object('', m.headers) END::text
+			    AS headers
+			FROM `+l.Table()+" AS m WHERE m.xid = $1 AND m.seq = $2 LIMIT 1", place[0], place[1])
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return errors.New("the message was removed meanwhile")
+		}
+		m = found[0]
+		var data []byte
+		err = tx.QueryRow(ctx, "SELECT octet_length(m.payload), CASE WHEN $3 THEN m.payload END, now() FROM "+l.Table()+
+			" AS m WHERE m.xid = $1 AND m.seq = $2 LIMIT 1", place[0], place[1], withPayload).
+			Scan(&m.Payload.Bytes, &data, &m.Now)
+		if err != nil {
+			return err
+		}
+		if withPayload {
+			m.Payload.fill(data)
+		}
+		m.Subscriptions, err = structs[MessageState](ctx, tx, fmt.Sprintf(messageStates, l.Table(), l.Q("_position"),
+			l.Q("_subscription"), l.Q("_parked")), place[0], place[1])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.Table, m.CreatedAt = l.Schema+"."+l.Name, m.CreatedAt.UTC()
+	return &m, nil
+}
+
+// messageStates finds the lane of a message in each subscription, and where the lane is.
+const messageStates = `
+	SELECT s.name AS subscription, p.lane::integer AS lane,
+	    CASE WHEN m.xid < (p.seen).high AND m.xid <> ALL ((p.seen).open)
+	            OR m.seq <= p.done AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open) THEN 'passed'
+	        WHEN (s.topics IS NULL OR m.topic = ANY (s.topics) OR m.topic ^@ ANY (s.prefixes)) IS NOT TRUE
+	            OR (s.headers IS NULL OR m.headers @> s.headers) IS NOT TRUE THEN 'not_selected'
+	        WHEN m.seq <= p.page AND m.xid < (p.upto).high AND m.xid <> ALL ((p.upto).open)
+	            AND p.locked_until >= clock_timestamp() THEN 'in_hand'
+	        ELSE 'waiting' END AS state,
+	    (SELECT q.id FROM %[4]s AS q WHERE q.subscription = s.name AND q.message_id = m.id AND q.seq = m.seq LIMIT 1)
+	        AS parked
+	FROM (SELECT * FROM %[1]s AS m WHERE m.xid = $1 AND m.seq = $2 LIMIT 1) AS m
+	CROSS JOIN %[3]s AS s
+	JOIN %[2]s AS p ON p.subscription = s.name
+	    AND p.lane = abs(hashtextextended(coalesce(m.key, m.id::text), 0) %% s.lanes)
+	ORDER BY s.name`
