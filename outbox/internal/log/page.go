@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -109,8 +110,8 @@ func (p *page) accuse() {
 		return
 	}
 	m := &p.messages[0]
-	reason := fmt.Sprintf("%d consumers of the batch have died, the last of them with this message alone in hand",
-		p.attempts-1)
+	reason := fmt.Sprintf("%d consumers of the batch have died, or could not settle it, the last of them with this "+
+		"message alone in hand", p.attempts-1)
 	p.logger.LogAttrs(context.Background(), slog.LevelError, "message is parked because its consumers die",
 		slog.String("topic", m.Topic), slog.String("id", m.ID.String()), slog.String("error", reason))
 	p.ready = slices.DeleteFunc(p.ready, func(r *workqueue.ExternalRow) bool { return r.Place == 0 })
@@ -118,8 +119,13 @@ func (p *page) accuse() {
 	p.passEnded()
 }
 
+// refused is the result of a page whose settle was refused until its lease ended. Its lane is not given back, so that
+// the claim counts as one whose consumer has died: the next one hands out half as many messages, and nobody begins
+// before the lease ends.
+const refused = "refused"
+
 // run works on the page, and returns what the settle of its end answered; "" if it was left before, because ctx was
-// cancelled.
+// cancelled, or the database did not answer.
 func (p *page) run(ctx context.Context) (result string) {
 	defer p.leave()
 	stop := ctx.Done()
@@ -201,7 +207,7 @@ func (p *page) advance(ctx context.Context, now time.Time) (result string, over 
 	case first == len(p.messages):
 		return p.settle(ctx, first), true
 	case windowEnds, first > p.settled && p.attempts <= 1 && now.Sub(p.settledAt) >= settleEvery:
-		if result := p.settle(ctx, first); result == Lost || result == "" {
+		if result := p.settle(ctx, first); result != Settled && result != Ended {
 			return result, true
 		}
 		p.reopen()
@@ -248,8 +254,14 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 		result, err = p.reader.Settle(ctx, p.token, upto, failed)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+	case outage.Is(err) || ctx.Err() != nil:
 		return ""
+	default:
+		p.logger.LogAttrs(ctx, slog.LevelError, "a page was not settled within its lease and is repeated in parts",
+			slog.Int("messages", end-p.settled), slog.Int("attempts", p.attempts), slog.Any("error", err))
+		return refused
 	}
 	if result == Repeated && end == len(p.messages) {
 		return "" // whether the batch has ended is not known: the lane is given back

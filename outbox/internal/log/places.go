@@ -58,9 +58,21 @@ func (p *places) size() int {
 	return p.limit
 }
 
-// inUse is how many handlers run.
-func (p *places) inUse() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken
+// await waits until no handler runs, at the latest until the end, and returns how many still do.
+func (p *places) await(end time.Time) int {
+	for {
+		p.mu.Lock()
+		n, changed := p.taken, p.changed
+		p.wanted = true
+		p.mu.Unlock()
+		if n == 0 || !time.Now().Before(end) {
+			return n
+		}
+		timer := time.NewTimer(time.Until(end))
+		select {
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/workqueue"
@@ -94,12 +96,13 @@ func (r *Relay) Run(ctx context.Context, h Handlers) error {
 	defer stop()
 	var hands sync.WaitGroup
 	err := r.poll(ctx, &hands)
+	end := time.Now().Add(r.ShutdownTimeout + r.abortGrace())
 	stop()
 	hands.Wait()
 	if r.pending {
 		r.release(ctx, r.token)
 	}
-	if n := r.places.inUse(); n > 0 {
+	if n := r.places.await(end); n > 0 { // those that hang: pages do not wait for them
 		err = errors.Join(err, fmt.Errorf("txwork: %d handlers of %s did not stop within %v of their context being "+
 			"cancelled: their messages are handed out again", n, r.Subscription, r.abortGrace()))
 	}
@@ -113,7 +116,7 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 		found, err := r.look(ctx, hands)
 		wait := pause
 		switch {
-		case errors.Is(err, ErrUnknownSubscription) || err != nil && !began && !outage.Is(err):
+		case errors.Is(err, ErrUnknownSubscription) || err != nil && !began && !outage.Is(err) && !isBusy(err):
 			return err
 		case err != nil:
 			if !outage.Is(err) {
@@ -131,6 +134,12 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 		}
 	}
 	return nil
+}
+
+// isBusy tells whether a statement waited for too long for what others held: it may succeed the next time.
+func isBusy(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && slices.Contains([]string{"55P03", "57014", "40P01"}, pg.Code)
 }
 
 // await ends a pause early if ctx is cancelled, or if something is received from woken, which it reports.
@@ -199,7 +208,7 @@ func (r *Relay) work(ctx context.Context, token uuid.UUID, read Page, start time
 			p.accuse()
 		}
 		switch p.run(ctx) {
-		case Ended, Lost:
+		case Ended, Lost, refused:
 			return
 		case Settled:
 		default:
@@ -254,13 +263,14 @@ type hand struct {
 	attempts int       // see Page
 }
 
-// insist repeats a statement that fails until the lease has ended, or for the ShutdownTimeout once ctx is cancelled.
+// insist repeats a statement that fails until the lease has ended, or for the ShutdownTimeout once ctx is cancelled. It
+// gives up at once if the subscription was removed.
 func (h *hand) insist(ctx context.Context, statement func(context.Context) error) error {
 	base, end := context.WithoutCancel(ctx), h.expires
 	for pause, told, stops := outage.MinPause, false, false; ; {
 		err := statement(base)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, ErrUnknownSubscription) {
+			return err
 		}
 		if !stops && ctx.Err() != nil {
 			stops = true

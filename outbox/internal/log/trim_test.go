@@ -179,3 +179,33 @@ func TestMaintenanceTrims(t *testing.T) {
 		t.Errorf("after a sweep that has emptied a slot, a session may be idle for %s", got)
 	}
 }
+
+// Whoever maintains the parked messages ticks, so that a log without consumers is emptied. It does not if it would have
+// to wait for a ticker, or if its transaction has written.
+func TestMaintenanceTicks(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	ticks := func() int { return value[int](f, f.Pool, "SELECT count(*) FROM "+f.name+"_tick") }
+	sweep := "SELECT " + f.name + "_parked_trim(100)"
+	f.in(f.Pool, 0, "a")
+	f.exec(f.Pool, sweep)
+	if n := ticks(); n != 1 {
+		t.Errorf("%d ticks after a sweep, want 1", n)
+	}
+	f.in(f.Pool, 0, "b")
+	tx := f.begin()
+	f.exec(tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f.name+" tick")
+	f.exec(f.Pool, sweep)
+	f.ok(tx.Rollback(f.Context()))
+	tx = f.begin()
+	f.exec(tx, "SELECT pg_current_xact_id()")
+	f.exec(tx, sweep)
+	f.ok(tx.Commit(f.Context()))
+	if n := ticks(); n != 1 {
+		t.Errorf("%d ticks, want 1", n)
+	}
+	f.exec(f.Pool, sweep)
+	if n := ticks(); n != 2 {
+		t.Errorf("%d ticks after the next sweep, want 2", n)
+	}
+}

@@ -1,0 +1,117 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// logLines writes messages to a log, and returns their payloads as lines.
+func (c *cli) logLines(topic string, payloads ...string) string {
+	c.t.Helper()
+	for _, p := range payloads {
+		c.log("SELECT outbox_log_append('" + topic + "', '" + p + "')")
+	}
+	return strings.Join(payloads, "\n") + "\n"
+}
+
+func TestRelayOfASubscription(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.run("outbox", "relay", "--stdout", "--subscription", "search").exits(exitFailure).
+		says("does not exist: run `txwork migrate up --domain log --schema ")
+	c.makeLog()
+	c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").exits(exitFailure).
+		says("outbox_log has no subscription \"search\"", "subscribe first")
+	c.run("subscriptions", "add", "search", "--topic", "s").ok()
+	want := c.logLines("s", "1", "2", "3")
+	for range 2 {
+		c.run("subscriptions", "replay", "search", "--start", "beginning", "--yes").ok()
+		r := c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").ok().
+			says("delivered 3 messages")
+		if r.stdout != want {
+			t.Errorf("the relay wrote %q, want %q", r.stdout, want)
+		}
+	}
+	c.logLines("s", "65", "75")
+	r := c.run("outbox", "relay", "--exec", `read code; exit "$code"`, "--until-empty", "--subscription", "search").ok()
+	r.says("attempts to be repeated: 1, failed for good: 1",
+		"1 scheduled for later, 1 failed (`txwork list outbox_log_parked --status failed --subscription search")
+	c.run("subscriptions", "pause", "search").ok()
+	c.logLines("s", "0")
+	c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").ok().says("delivered 0 messages")
+	c.run("outbox", "relay", "--stdout", "--subscription", "search", "--topic", "s").exits(exitUsage).
+		says("--topic is not possible with --subscription")
+}
+
+// If the pipe breaks, messages of a log that were not written are given back.
+func TestRelayOfASubscriptionToAReaderThatLeft(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.run("subscriptions", "add", "search").ok()
+	c.logLines("s", "1", "2")
+	r, w, err := os.Pipe()
+	must(t, err)
+	r.Close()
+	defer w.Close()
+	var stderr bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: w, stderr: &stderr, getenv: os.Getenv}
+	code := a.run(t.Context(), c.args("outbox", "relay", "--stdout", "--subscription", "search"))
+	if code != exitFailure || !strings.Contains(stderr.String(), "writing to standard output") {
+		t.Errorf("exit code %d, stderr: %s", code, &stderr)
+	}
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox_log_parked"); n != 0 {
+		t.Errorf("%d messages were parked", n)
+	}
+	if out := c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").ok().stdout; out != "1\n2\n" {
+		t.Errorf("the next relay wrote %q", out)
+	}
+}
+
+// The section outbox of a worker file names the subscription.
+func TestWorkerOfASubscription(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.run("subscriptions", "add", "search").ok()
+	c.logLines("s", "1")
+	c.logLines("fails", "2")
+	w := c.newWorker("outbox: {subscription: search, topics: {s: {exec: ./keep}, fails: {exec: {command: 'exit 65'}}}}",
+		map[string]string{"keep": keep("got")}).start()
+	if got := w.file("got"); got != "1" {
+		t.Errorf("the command got %q", got)
+	}
+	if env := w.file("got.env"); !strings.Contains(env, "TXWORK_SUBSCRIPTION=search\n") ||
+		!strings.Contains(env, "TXWORK_TOPIC=s\n") {
+		t.Errorf("the command had the environment %s", env)
+	}
+	c.settled("outbox_log_parked", workqueue.Failed)
+	w.stop()
+	if lag := value[int](c, "SELECT messages FROM {schema}.outbox_log_lag() WHERE subscription = 'search'"); lag != 0 {
+		t.Errorf("%d messages are not settled", lag)
+	}
+}
+
+func TestWorkerFilesOfSubscriptionsThatAreWrong(t *testing.T) {
+	c := newMigratedCLI(t)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	const topics = "topics: {t: {exec: 'true'}}"
+	c.run("worker", "--check", file("none.yaml", "outbox: {subscription: '', "+topics+"}")).exits(exitUsage).
+		says("none.yaml:1:10: outbox.subscription: is empty")
+	c.run("worker", "--check", file("retry.yaml", "outbox: {subscription: a, retention: 1h, "+topics+"}")).
+		exits(exitUsage).says("retry.yaml:1:1: outbox: has a subscription, so it cannot have retry")
+	right := file("right.yaml", "outbox: {subscription: search, "+topics+"}")
+	c.run("worker", "--check", right).ok().prints("outbox, subscription search (1 topic)", "outbox: 130 attempts")
+	c.run("worker", right).exits(exitFailure).says("txwork migrate up --domain log")
+	c.makeLog()
+	c.run("worker", right).exits(exitFailure).says(`has no subscription "search"`, "subscribe first")
+}
