@@ -115,6 +115,7 @@ func TestRunbooks(t *testing.T) {
 func TestTheSQLOfRunbooks(t *testing.T) {
 	t.Parallel()
 	w := exportertest.New(t)
+	w.MakeLog()
 	pages, err := filepath.Glob(filepath.Join(runbooks, "*.md"))
 	must(t, err)
 	asked := 0
@@ -458,6 +459,15 @@ var troubles = map[string]struct {
 	}},
 	"TxworkUnserved": {"jobs", func(w *exportertest.Ward) history {
 		w.Put("jobs", "ready", 10)
+		return repeat(w, w.Scrape())
+	}},
+	"TxworkSubscriptionBehind": {"outbox_log", func(w *exportertest.Ward) history {
+		w.MakeLog()
+		w.Exec("SELECT " + w.Schema + ".outbox_log_unsubscribe('paused')")
+		return repeat(w, w.Scrape())
+	}},
+	"TxworkLogStopped": {"outbox_log", func(w *exportertest.Ward) history {
+		w.MakeLog()
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkLeasesExpired": {"jobs", func(w *exportertest.Ward) history {

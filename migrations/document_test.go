@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/migrations"
 )
 
 var (
@@ -35,6 +36,7 @@ func TestTheDocumentedFunctions(t *testing.T) {
 	}
 	db := pgtest.New(t)
 	up(t, newMigrator(t, db.Pool, db.Schema))
+	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Log))
 	for _, f := range functions {
 		rows, _ := db.Pool.Query(t.Context(),
 			`SELECT pg_get_function_arguments(oid), coalesce(pg_get_function_result(oid), '')

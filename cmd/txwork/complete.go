@@ -45,6 +45,9 @@ func (a *app) completeNames(cmd *cobra.Command) {
 			cmd.RegisterFlagCompletionFunc(name, a.completeValues(name))
 		}
 	}
+	if cmd.Flags().Lookup("subscription") != nil {
+		cmd.RegisterFlagCompletionFunc("subscription", a.completer(subscriptionNames))
+	}
 	for name, offers := range flagOffers[cmd.CommandPath()] {
 		cmd.RegisterFlagCompletionFunc(name, a.completer(offers))
 	}

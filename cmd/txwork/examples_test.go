@@ -51,16 +51,16 @@ var exampleFiles = map[string]string{
 	"generate":       "#!/bin/sh\necho '{\"id\": 1}'\n",
 }
 
-// searched makes a log with a subscription.
-const searched = "txwork migrate up --domain log; txwork subscriptions add search || true"
+// logMade makes a log with a subscription.
+const logMade = "txwork migrate up --domain log; txwork subscriptions add search || true"
 
 // before are the commands that make what the examples of a command change.
 var before = map[string]string{
 	"txwork schedules":     "txwork schedules put report @daily --topic report",
-	"txwork subscriptions": searched,
-	"txwork stats":         searched,
-	"txwork list":          searched,
-	"txwork outbox relay":  searched,
+	"txwork subscriptions": logMade,
+	"txwork stats":         logMade,
+	"txwork list":          logMade,
+	"txwork outbox relay":  logMade,
 	"txwork timers cancel": "for key in trial/4711 trial/4712; do txwork timers set $key --topic t --in 1h; done",
 }
 

@@ -113,8 +113,7 @@ func (o *relayOptions) validate(timeoutGiven bool) error {
 		return usagef("--concurrency is %d, it must be at least 1", o.concurrency)
 	}
 	if o.of != "" && len(o.topics) > 0 {
-		return usagef("--topic is not possible with --subscription, which has topics of its own: 'txwork subscriptions " +
-			"change' sets them")
+		return usagef("--topic is not possible with --subscription, which has topics of its own")
 	}
 	for _, topic := range o.topics {
 		if topic == "" || len(topic) > outbox.MaxTopic {

@@ -268,6 +268,8 @@ func filterBy(column, name string) (f operate.Filter) {
 		f.Topic = name
 	case "consumer":
 		f.Consumer = name
+	case "subscription":
+		f.Subscription = name
 	}
 	return f
 }

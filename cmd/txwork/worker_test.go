@@ -452,7 +452,8 @@ func TestWorkerFilesThatAreWrong(t *testing.T) {
 	must(t, json.Unmarshal([]byte(r.stdout), &got))
 	if got.OK || got.File != wrong || len(got.Problems) != 3 || got.Problems[1] != (workerfile.Problem{
 		Line: 2, Column: 3, Path: "outbox.topic",
-		Message: "is unknown: want one of concurrency, failed_retention, lease, retention, retry, runs_within, topics",
+		Message: "is unknown: want one of concurrency, failed_retention, lease, retention, retry, runs_within, " +
+			"subscription, topics",
 	}) {
 		t.Errorf("--json prints %s", r.stdout)
 	}

@@ -170,8 +170,8 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 // listing are the arguments that list rows of a lane.
 func (t *table) listing(w waiting, status string) []string {
 	args := []string{"list", t.Name, "--status", status}
-	if len(t.LaneNames) > 0 && t.LaneNames[0] == "queue" {
-		args = append(args, "--queue", postgres.Shell(w.Name()))
+	if len(t.LaneNames) > 0 && (t.LaneNames[0] == "queue" || t.LaneNames[0] == "subscription") {
+		args = append(args, "--"+t.LaneNames[0], postgres.Shell(w.Name()))
 	}
 	return args
 }

@@ -291,11 +291,19 @@ func (l *logTable) cutSQL(name string, age time.Duration) string {
 		age.Seconds())
 }
 
-// behind says how far a subscription is behind, and what that keeps.
+// manyAttempts are more claims of a batch than those whose consumers were stopped, or died once.
+const manyAttempts = 3
+
+// behind says how far a subscription is behind, and what that keeps. Claims of a batch grow while its consumers die, or
+// cannot settle it.
 func behind(s *survey.Subscription) string {
 	n, more := s.Messages()
-	return fmt.Sprintf("%s, for %s, and the log keeps %d MB for it", counted(n, more, "message"), rough(seconds(s.Age())),
-		(s.Retained()+1<<20-1)>>20)
+	text := fmt.Sprintf("%s, for %s, and the log keeps %d MB for it", counted(n, more, "message"),
+		rough(seconds(s.Age())), (s.Retained()+1<<20-1)>>20)
+	if attempts := s.Attempts(); attempts >= manyAttempts {
+		text += fmt.Sprintf("; a batch was claimed %d times without being settled", attempts)
+	}
+	return text
 }
 
 // subscriptionEvidence has a line for each lane that is behind.

@@ -81,6 +81,9 @@ func TestASubscriptionThatIsBehind(t *testing.T) {
 	if left := w.all("subscription-unserved"); len(left) > 0 || f.Severity != doctor.Warning {
 		t.Errorf("a subscription in hand: %s, and %+v", f.Severity, left)
 	}
+	w.exec("UPDATE outbox_log_position SET attempts = 5")
+	w.finds("subscription-behind", []string{"a batch was claimed 5 times without being settled"})
+	w.exec("UPDATE outbox_log_position SET attempts = 1")
 	w.exec("SET session_replication_role = replica; UPDATE outbox_log SET created_at = created_at - interval '1 day'; " +
 		"RESET session_replication_role")
 	if f := w.finds("subscription-behind", nil); f.Severity != doctor.Critical {

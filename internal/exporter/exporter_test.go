@@ -109,7 +109,7 @@ func TestTheListOfGauges(t *testing.T) {
 	w.Put("outbox", "running", 1)
 	w.Put("jobs", "running", 1)
 	w.Put("inbox", "running", 1)
-	w.Log()
+	w.MakeLog()
 	w.Exec("INSERT INTO " + w.Schema + ".outbox_log_parked (subscription, message_id, seq, appended_at, topic, payload) " +
 		"VALUES ('billing', gen_random_uuid(), 1, now(), 't', '')")
 	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('" + w.Schema +
@@ -146,7 +146,7 @@ func TestTheListOfGauges(t *testing.T) {
 // A log reports how far its subscriptions are behind.
 func TestTheGaugesOfALog(t *testing.T) {
 	w := newWard(t)
-	w.Log()
+	w.MakeLog()
 	scrape := w.Scrape()
 	const billing, paused = "outbox_log subscription=billing", "outbox_log subscription=paused"
 	for metric, want := range map[string]map[string]float64{

@@ -31,7 +31,7 @@ type Subscription struct {
 	Live        int64   `json:"parked"`            // parked messages that have not ended
 	DeadLetters int64   `json:"dead_letters"`      // parked messages that failed
 	Retained    int64   `json:"retained_bytes"`    // what the log keeps until it has passed it
-	Lanes       []Lane  `json:"lanes"`
+	Lanes       []Lane  `json:"lanes"`             // in the order of their numbers
 }
 
 // A Lane is one of a subscription.

@@ -23,7 +23,7 @@ type LogMessage struct {
 	Topic     string    `db:"topic" json:"topic"`
 	Key       *string   `db:"key" json:"key,omitempty"` // its ordered key
 	Headers   Document  `db:"headers" json:"headers"`   // by name
-	Payload   Payload   `db:"-" json:"payload"`
+	Payload   Payload   `db:"-" json:"payload"`         // its size, and with --payloads what it is
 
 	Subscriptions []MessageState `db:"-" json:"subscriptions"` // in the order of their names
 

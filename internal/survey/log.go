@@ -135,6 +135,14 @@ func (s *Subscription) InHand() (n int64) {
 	return n
 }
 
+// Attempts is how often a batch in hand was claimed, the most of all lanes.
+func (s *Subscription) Attempts() (n int32) {
+	for _, l := range s.Lanes {
+		n = max(n, l.Attempts)
+	}
+	return n
+}
+
 // Retained is how many bytes are kept until the subscription has passed them.
 func (s *Subscription) Retained() (bytes int64) {
 	for _, l := range s.Lanes {

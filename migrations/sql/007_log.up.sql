@@ -4599,9 +4599,10 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM P
 
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
--- before. It empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is
--- told to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they
--- remove nothing that is younger.
+-- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
+-- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It runs
+-- with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove nothing
+-- that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -4622,6 +4623,9 @@ BEGIN
     END IF;
     IF current_setting('transaction_isolation') = 'read committed' AND pg_current_xact_id_if_assigned() IS NULL
         AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log tick', 0)) THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
         PERFORM "{{schema}}"."outbox_log_tick_step"();
     END IF;
     SELECT o.* INTO own.old FROM "{{schema}}"."outbox_log_outlived"('7 days', $1) AS o;

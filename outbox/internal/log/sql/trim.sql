@@ -102,9 +102,10 @@ REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
 
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
--- before. It empties one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is
--- told to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they
--- remove nothing that is younger.
+-- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
+-- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It runs
+-- with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove nothing
+-- that is younger.
 CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
@@ -118,6 +119,7 @@ BEGIN
     {{.RefusesRows "$1"}}
     IF current_setting('transaction_isolation') = 'read committed' AND pg_current_xact_id_if_assigned() IS NULL
         AND pg_try_advisory_xact_lock({{.TickLock}}) THEN
+        {{.IdleBound "interval '1 second'"}}
         PERFORM {{.Named "tick_step"}}();
     END IF;
     SELECT o.* INTO own.old FROM {{.Named "outlived"}}('{{.Retention}}', $1) AS o;
