@@ -59,7 +59,8 @@ func TestASubscriptionIsRemovedBetweenPages(t *testing.T) {
 	f.subscribe("billing", 1)
 	f.execLog(`CREATE FUNCTION LOG_remove() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN DELETE FROM LOG_subscription; RETURN NULL; END $$`)
-	f.execLog("CREATE TRIGGER remove AFTER UPDATE ON LOG_position FOR EACH ROW WHEN (NEW.done > 0) EXECUTE FUNCTION LOG_remove()")
+	f.execLog("CREATE TRIGGER remove AFTER UPDATE ON LOG_position FOR EACH ROW WHEN (NEW.done > 0) " +
+		"EXECUTE FUNCTION LOG_remove()")
 	f.enqueue(messages("t", 5)...)
 	ended := f.startRelay("billing", workqueue.WorkerOptions{ClaimLimit: 1, Lease: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Minute, PollInterval: 50 * time.Millisecond},
@@ -107,8 +108,8 @@ func TestAPageOfALogThatCannotBeSettled(t *testing.T) {
 	f.subscribe("billing", 1)
 	f.execLog(`CREATE FUNCTION LOG_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN RAISE 'nothing can be settled'; END $$`)
-	f.execLog("CREATE TRIGGER refuse BEFORE UPDATE ON LOG_position FOR EACH ROW WHEN (NEW.done > 0 OR NEW.upto IS NULL) " +
-		"EXECUTE FUNCTION LOG_refuse()")
+	f.execLog("CREATE TRIGGER refuse BEFORE UPDATE ON LOG_position FOR EACH ROW " +
+		"WHEN (NEW.done > 0 OR NEW.upto IS NULL) EXECUTE FUNCTION LOG_refuse()")
 	const page = 8
 	f.enqueue(messages("t", page)...)
 	var calls atomic.Int32

@@ -58,8 +58,8 @@ func printLags(w io.Writer, all []operate.Subscription) error {
 		"RETAINED")
 	for _, s := range all {
 		g.add(named(s.Name), fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand), brief(s.Messages, s.AtLeast),
-			ageOrDash(s.Oldest), ageOrDash(s.Behind), yesOrDash(s.Paused), fmt.Sprint(s.Live), fmt.Sprint(s.DeadLetters),
-			kilobytes(s.Retained))
+			ageOrDash(s.Oldest), ageOrDash(s.Behind), yesOrDash(s.Paused), fmt.Sprint(s.Live),
+			fmt.Sprint(s.DeadLetters), kilobytes(s.Retained))
 	}
 	return g.flush()
 }

@@ -68,8 +68,9 @@ func TestRelayOfASubscriptionToAReaderThatLeft(t *testing.T) {
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox_log_parked"); n != 0 {
 		t.Errorf("%d messages were parked", n)
 	}
-	if out := c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").ok().stdout; out != "1\n2\n" {
-		t.Errorf("the next relay wrote %q", out)
+	next := c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").ok()
+	if next.stdout != "1\n2\n" {
+		t.Errorf("the next relay wrote %q", next.stdout)
 	}
 }
 

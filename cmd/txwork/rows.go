@@ -7,8 +7,8 @@ import (
 )
 
 // nameColumns are the columns whose values are names. These are shown in full, and so that no two look alike.
-var nameColumns = append([]string{"topic", "kind", "queue", "consumer", "subscription", "source", "schedule", "dedup_key"},
-	operate.KeyColumns...)
+var nameColumns = append([]string{"topic", "kind", "queue", "consumer", "subscription", "source", "schedule",
+	"dedup_key"}, operate.KeyColumns...)
 
 // cellsOf returns the values of the domain's columns as cells of a table.
 func cellsOf(r *operate.Row, columns []operate.Column) []string {

@@ -151,7 +151,8 @@ func (l *logTable) readFacts(ctx context.Context, x *examination) (survey.LogFac
 	return *l.facts, nil
 }
 
-// untickedLog looks twice: a message of a long transaction is old when it becomes visible, but is ticked a moment later.
+// untickedLog looks twice: a message of a long transaction is old when it becomes visible, but is ticked a moment
+// later.
 func untickedLog(ctx context.Context, x *examination, l *logTable) ([]Finding, error) {
 	if restored, err := l.isRestored(ctx, x); err != nil || restored {
 		return nil, err // it is ticked once it is rebased

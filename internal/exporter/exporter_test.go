@@ -168,7 +168,8 @@ func TestTheGaugesOfALog(t *testing.T) {
 			t.Errorf("%s %s is %v, want 1000", metric, labels, got)
 		}
 	}
-	kept, size := w.values(scrape, "txwork_subscription_retained_bytes")[billing], w.values(scrape, "txwork_log_size_bytes")
+	kept := w.values(scrape, "txwork_subscription_retained_bytes")[billing]
+	size := w.values(scrape, "txwork_log_size_bytes")
 	if kept <= 0 || size["outbox_log"] < kept {
 		t.Errorf("%v bytes are kept for a subscription, of %v", kept, size)
 	}

@@ -73,7 +73,7 @@ type LogLane struct {
 	Messages     int64   // that are not settled, of those that were looked at
 	More         bool    // there may be others
 	Oldest       float64 // seconds since the oldest of them was written; 0: there is none
-	Behind       float64 // seconds since the first tick that the lane has not passed, whatever that has; 0: there is none
+	Behind       float64 // seconds since the first tick that the lane has not passed; 0: there is none
 	InHand       bool    // a consumer has a page
 	Attempts     int32   // claims of the batch in hand
 	Live, Dead   int64   // of the subscription
@@ -92,7 +92,8 @@ func Subscriptions(ctx context.Context, r Reader, l *Log) (all []Subscription, e
 	lanes, err := rows[LogLane](ctx, r, "log_lanes", l, lookedMessages, LaneMessages)
 	for _, lane := range lanes {
 		if n := len(all); n == 0 || all[n-1].Name != lane.Subscription {
-			all = append(all, Subscription{Name: lane.Subscription, Paused: lane.Paused, Live: lane.Live, Dead: lane.Dead})
+			all = append(all, Subscription{Name: lane.Subscription, Paused: lane.Paused, Live: lane.Live,
+				Dead: lane.Dead})
 		}
 		s := &all[len(all)-1]
 		s.Lanes = append(s.Lanes, lane)

@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// logCalls are the functions of an outbox that is a log, after which a client stays in its transaction. The subscription
-// held has messages, and nobody else reads it.
+// logCalls are the functions of an outbox that is a log, after which a client stays in its transaction. The
+// subscription held has messages, and nobody else reads it.
 func logCalls() (all []called) {
 	const fetch = "$S.outbox_log_fetch('held', p.token, '1 minute', 1)"
 	for _, sql := range [][]string{

@@ -1,5 +1,5 @@
--- Whether the schema has an outbox that is a log, recognized by its comment, and whether row-level security hides rows of
--- one of its tables.
+-- Whether the schema has an outbox that is a log, recognized by its comment, and whether row-level security hides rows
+-- of one of its tables.
 SELECT c.relname::text AS name,
        EXISTS (SELECT FROM pg_class AS f
            WHERE f.relnamespace = c.relnamespace AND f.relrowsecurity

@@ -1,5 +1,5 @@
--- How far the lanes of a log's subscriptions are behind, and at which place. So many messages of the log are looked at as
--- the parameters say, in equal parts, and at most so many of each lane.
+-- How far the lanes of a log's subscriptions are behind, and at which place. So many messages of the log are looked at
+-- as the parameters say, in equal parts, and at most so many of each lane.
 SELECT l.subscription, l.lane, l.paused, l.messages, l.more, l.seconds AS oldest, l.behind_seconds AS behind, l.in_hand,
        l.attempts, l.live, l.dead, l.retained, concat_ws(' ', (p.seen).n, p.done, p.owner_token) AS place
 FROM {{.Q "_lag"}}((

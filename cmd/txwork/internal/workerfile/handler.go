@@ -46,8 +46,8 @@ func (all Handlers) RunsWithin() time.Duration {
 // endsWithin is how long after its timeout a handler has returned.
 const endsWithin = 5 * time.Second
 
-// Timeout is how long no handler of a section takes: its commands and requests are ended before. It is as long as can be
-// if one of them has no timeout.
+// Timeout is how long no handler of a section takes: its commands and requests are ended before. It is as long as can
+// be if one of them has no timeout.
 func (all Handlers) Timeout() (longest time.Duration) {
 	for _, h := range all {
 		if h.Exec != nil && h.Exec.Timeout == 0 {
