@@ -114,7 +114,10 @@ func TestAPageOfALogThatCannotBeSettled(t *testing.T) {
 	f.enqueue(messages("t", page)...)
 	var calls atomic.Int32
 	f.startRelay("billing", workqueue.WorkerOptions{ClaimLimit: page, Lease: time.Second,
-		PollInterval: 50 * time.Millisecond}, func(context.Context, *outbox.Delivery) error { calls.Add(1); return nil })
+		PollInterval: 50 * time.Millisecond}, func(context.Context, *outbox.Delivery) error {
+		calls.Add(1)
+		return nil
+	})
 	f.until("it is claimed six times", func() bool {
 		return f.count("SELECT attempts FROM "+f.table+"_position") >= 6
 	})

@@ -76,7 +76,7 @@ type logTable struct {
 }
 
 // judgedSubscriptions are those that have been behind for longer than a threshold.
-type judgedSubscriptions struct{ unserved, behind, paused []survey.Subscription }
+type judgedSubscriptions struct{ unread, behind, paused []survey.Subscription }
 
 // inLog examines the log of the schema, if it has one. A role that sees a part of it examines nothing: the functions of
 // the log refuse it.
@@ -218,7 +218,7 @@ func (l *logTable) judge(ctx context.Context, x *examination) (judgedSubscriptio
 			j.paused = append(j.paused, s)
 		case s.Paused:
 		case first != nil && !s.Stirs(first) && age > x.Thresholds.Unserved:
-			j.unserved = append(j.unserved, s)
+			j.unread = append(j.unread, s)
 		case age > x.Thresholds.Backlog:
 			j.behind = append(j.behind, s)
 		}
@@ -229,7 +229,7 @@ func (l *logTable) judge(ctx context.Context, x *examination) (judgedSubscriptio
 
 func unservedSubscriptions(ctx context.Context, x *examination, l *logTable) (all []Finding, err error) {
 	j, err := l.judge(ctx, x)
-	for _, s := range j.unserved {
+	for _, s := range j.unread {
 		all = append(all, Finding{
 			Title:    fmt.Sprintf("%s: no consumer reads subscription %s: %s", l.Name, s.Name, behind(&s)),
 			Evidence: subscriptionEvidence(&s),
