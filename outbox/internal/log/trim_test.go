@@ -171,6 +171,11 @@ func TestMaintenanceTrims(t *testing.T) {
 		}
 		return value[string](f, tx, "SELECT current_setting('idle_in_transaction_session_timeout')")
 	}
+	if got := bound(0); got != "1s" {
+		t.Errorf("after a sweep that has ticked, a session may be idle for %s", got)
+	}
+	ticker := f.begin()
+	f.exec(ticker, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f.name+" tick")
 	if got := bound(0); got != "0" {
 		t.Errorf("after a sweep that locks nothing, a session may be idle for %s", got)
 	}
