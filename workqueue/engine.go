@@ -86,7 +86,14 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 		call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
 		return err
 	})
-	rows = make([]*delivery, 0, len(claimed))
+	rows = e.deliver(base, claimed, start)
+	e.inFlight.add(rows)
+	return rows, err
+}
+
+// deliver makes the deliveries of rows whose claim was sent at the given time.
+func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int64) []*delivery {
+	rows := make([]*delivery, 0, len(claimed))
 	for some := range slices.Chunk(claimed, slabSize) {
 		slab := make([]delivery, len(some))
 		for i, row := range some {
@@ -102,8 +109,7 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 			rows = append(rows, d)
 		}
 	}
-	e.inFlight.add(rows)
-	return rows, err
+	return rows
 }
 
 // run runs the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless [Claim.Tx]

@@ -64,9 +64,10 @@ func (r *batchRun) step() (decided []*delivery) {
 func (r *batchRun) startable(part []*delivery) (rows, decided []*delivery) {
 	for _, d := range part {
 		if o := r.unstarted(d); o != nil {
-			d.decide(d.ctx, o)
+			d.decide(d.ctx, d.inOrder(o))
 			decided = append(decided, d)
-		} else if d.byTx.Load() != nil {
+		} else if d.byTx.Load() != nil || d.isStopped() {
+			d.decide(d.ctx, d.inOrder(interrupted))
 			decided = append(decided, d)
 		} else {
 			rows = append(rows, d)
@@ -123,7 +124,7 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 			handled[i].Left = true // it is called again
 			continue
 		}
-		d.decide(ctx, d.conclude(o))
+		d.decide(ctx, d.inOrder(d.conclude(o)))
 		handled[i] = d.handled()
 	}
 	call.End(handled, telemetry.Handled{})
@@ -152,7 +153,7 @@ func (r *batchRun) keepUndecided(part []*delivery, each []*Outcome) (decided []*
 func (r *batchRun) endWith(o *Outcome, decided []*delivery) []*delivery {
 	for _, part := range r.parts {
 		for _, d := range part {
-			d.decide(d.ctx, d.conclude(o))
+			d.decide(d.ctx, d.inOrder(d.conclude(o)))
 		}
 		decided = append(decided, part...)
 	}

@@ -83,6 +83,7 @@ type delivery struct {
 	overdue    bool         // reported as running for longer; used by renewals only
 	txErr      error        // Tx has failed
 	batching   *batching    // how it is handled together with others; nil: alone
+	run        *run         // of its ordered key; nil: none
 	batchCall  atomic.Pointer[batchCall]
 	// settling is set from the outcome on, and while Tx commits: a renewal that finds the row settled has then found
 	// our own settle.

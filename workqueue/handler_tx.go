@@ -85,17 +85,20 @@ func (handlerTx) Commit(context.Context) error {
 // even if it was applied before: the writes were then committed with it, and must not be written twice.
 func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 	table := d.engine.table
-	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, 1)
-	batch := []*settlement{d.settledIn(ctx, o)}
+	rows, batch, err := settledTogether(ctx, []*delivery{d}, []*Outcome{o})
+	if err != nil {
+		return err
+	}
+	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, len(batch))
 	done, err := (&Queue{table: table, exec: tx}).settle(ctx, batch, triedOnce)
-	if err == nil && len(done.ids) == 0 {
+	if err == nil && len(done.ids) < len(batch) {
 		err = &SettleError{Table: table.Name(), Lost: []uuid.UUID{d.ID}}
 	}
 	if fault.IsVoid(err) {
 		d.abort(ErrLeaseLost)
 	}
 	if err == nil {
-		if err = commitSettled(ctx, tx.tx, []*delivery{d}, batch); err != nil {
+		if err = commitSettled(ctx, tx.tx, rows, batch); err != nil {
 			done = settleResult{}
 		}
 	}
@@ -105,7 +108,8 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 
 // settledIn is how the handler's transaction settles the claim.
 func (d *delivery) settledIn(ctx context.Context, o *Outcome) *settlement {
-	return &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: d.engine.stored(ctx, o)}
+	return &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: d.engine.stored(ctx, o),
+		run: d.run, place: d.settlement.place}
 }
 
 // commitSettled commits a handler's transaction, which has settled all of the rows.

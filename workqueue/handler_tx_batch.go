@@ -109,11 +109,15 @@ func rolledBack(results []error) []error {
 // settleBatchIn settles claims in the handler's transaction, and commits it unless one of them was lost.
 func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []error) (lost bool, err error) {
 	e := rows[0].engine
-	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(rows))
-	batch := make([]*settlement, len(rows))
-	for i, d := range rows {
-		batch[i] = d.settledIn(ctx, outcomeOf(results[i]))
+	outcomes := make([]*Outcome, len(rows))
+	for i := range rows {
+		outcomes[i] = outcomeOf(results[i])
 	}
+	rows, batch, err := settledTogether(ctx, rows, outcomes)
+	if err != nil {
+		return false, err
+	}
+	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(rows))
 	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, triedOnce)
 	if !fault.IsUnsettled(err) && len(done.ids) < len(rows) {
 		refused := &SettleError{Table: e.table.Name(), Lost: abortUnsettled(rows, done.ids)}

@@ -38,6 +38,7 @@ type statements struct {
 	look, nextDue, nextWake, stats         conn.Statement
 	settles                                [outcomeKinds]conn.Statement
 	ackOne, extend                         conn.Statement
+	run, settleRun                         conn.Statement
 	classify, cancel, redrive, reapExpired conn.Statement
 	unlocked, fold                         conn.Statement
 	announceLook, announceLanes            conn.Statement
@@ -81,6 +82,9 @@ func renderStatements(spec Spec) statements {
 	if len(v.spec.Folds) > 0 {
 		s.fold = v.foldStatement()
 		s.announceNotes = v.announceNotes()
+	}
+	if v.hasRuns() {
+		s.run, s.settleRun = v.statement("run"), v.statement("settle_run")
 	}
 	if len(v.Unique) > 0 {
 		s.findUnique = v.statement("find_unique")

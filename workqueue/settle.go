@@ -25,6 +25,8 @@ type settlement struct {
 	outcome *Outcome
 	message string // the cause as it is stored
 	folds   bool   // it writes notes, and the worker that settles it folds them
+	run     *run   // of an ordered key, with which it is settled; nil: none
+	place   int    // in it
 
 	at     standing
 	became string // of the row, in the words of telemetry; empty: nothing
@@ -50,6 +52,7 @@ type changes struct {
 	stand map[uuid.UUID]standing // their states since then, except of those that were acked
 	found int                    // how many of these an earlier try has changed, whose reply was lost
 	begun []begunRest            // topics that rest since this settle
+	back  []uuid.UUID            // rows of runs that went back
 
 	id   uuid.UUID // of the row that is being read
 	at   standing
@@ -86,6 +89,13 @@ func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []*settlement {
 // settleCalls makes one statement for each kind of outcome in the batch.
 func (t *Table) settleCalls(batch []*settlement, done *changes) (calls []conn.Call) {
 	var counts [outcomeKinds]int
+	if runs := slices.DeleteFunc(slices.Clone(batch), func(s *settlement) bool { return s.run == nil }); len(runs) > 0 {
+		call, others := t.runCall(runs, done)
+		calls = append(calls, call)
+		batch = slices.DeleteFunc(slices.Clone(batch), func(s *settlement) bool {
+			return s.run != nil && !slices.Contains(others, s)
+		})
+	}
 	for _, s := range batch {
 		counts[s.outcome.kind]++
 	}
@@ -147,7 +157,7 @@ func describe(args map[string]any, kind outcomeKind, n int, batch []*settlement)
 }
 
 // reset forgets what a transaction has collected that runs again.
-func (c *changes) reset() { c.ids, c.begun = c.ids[:0], nil }
+func (c *changes) reset() { c.ids, c.begun, c.back = c.ids[:0], nil, nil }
 
 // acked reads a row that was acked.
 func (c *changes) acked(scan func(...any) error) error {
@@ -256,6 +266,7 @@ func (q *Queue) settleOnce(ctx context.Context, batch []*settlement, try trial) 
 		return settleResult{}, err
 	}
 	q.logRests(ctx, done.begun, batch)
+	done.takenBack(batch)
 	if len(done.ids) < len(batch) {
 		err = q.explainUnchanged(ctx, batch, &done, try)
 	}

@@ -61,11 +61,15 @@ func (w *Worker) runBatch(first *delivery) {
 		w.release(rows)
 		return
 	}
+	rows = w.takeRuns(first.batching, rows)
+	runs := runsOf(rows)
 	passed, succeeded := 0, false
 	pass := func(d *delivery) {
 		passed++
 		succeeded = succeeded || d.succeeded()
-		w.pass(d)
+		if d.run == nil {
+			w.pass(d)
+		}
 	}
 	defer func() {
 		if passed < len(rows) { // a hook of the application has ended the goroutine
@@ -75,6 +79,7 @@ func (w *Worker) runBatch(first *delivery) {
 				}
 			}
 		}
+		w.settleRuns(runs)
 		if w.flow.FinishedBatch(first, len(rows), succeeded) {
 			w.poll.Wake()
 		}

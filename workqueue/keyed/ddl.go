@@ -12,6 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/aside"
+	"github.com/txwork/txwork/workqueue/internal/keys"
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
@@ -128,49 +129,16 @@ func (v view) FoldSettings() string {
 	return v.Settings() + "\nSET plan_cache_mode = force_generic_plan"
 }
 
-// condition renders the condition of an index by key. It is a CASE so that it does not imply the condition of another
-// index. If the table was last analysed while all rows waited, the claim index seems to have one row, and to be as good
-// as the index by key. A plan that was made then would read all live rows for each key.
-func condition(row, of, is string) string {
-	if row != "" {
-		row += "."
-	}
-	return fmt.Sprintf("CASE WHEN "+of+" THEN "+is+" END", row)
-}
+// OrderedWaits and the others are the conditions of package keys.
+func (v view) OrderedWaits(row string) string { return v.rows().OrderedWaits(row) }
+func (v view) LimitedWaits(row string) string { return v.rows().LimitedWaits(row) }
+func (v view) Live(row string) string         { return v.rows().Live(row) }
+func (v view) Obstacle(row string) string     { return v.rows().Obstacle(row) }
+func (v view) WaitsForKey(row string) string  { return v.rows().Wait(row) }
+func (v view) Released(row string) string     { return v.rows().Released(row) }
 
-const (
-	ordered = "%[1]scompleted_at IS NULL AND %[1]skey_seq IS NOT NULL AND %[1]skey_limit = 0"
-	limited = "%[1]scompleted_at IS NULL AND %[1]skey_seq IS NOT NULL AND %[1]skey_limit > 0"
-)
-
-// OrderedWaits and LimitedWaits are the conditions of rows that wait for their key. Live is the condition of released
-// rows, and Obstacle that of dead letters that block their key.
-func (v view) OrderedWaits(row string) string { return condition(row, ordered, v.WaitsForKey(row)) }
-func (v view) LimitedWaits(row string) string { return condition(row, limited, v.WaitsForKey(row)) }
-func (v view) Live(row string) string {
-	return condition(row, "%[1]scompleted_at IS NULL AND %[1]skey_seq IS NOT NULL", v.Released(row))
-}
-
-// WaitsForKey is the condition that a row which has a place waits for its key, and Released that it does not. A
-// released row that a claim has set aside, because its topic may not start it now, is still a released one.
-func (v view) WaitsForKey(row string) string {
-	return aside.Not(v.hasTopics(), row, column(row, "waiting"))
-}
-func (v view) Released(row string) string {
-	return aside.Or(v.hasTopics(), row, "NOT "+column(row, "waiting"))
-}
-
+func (v view) rows() keys.Rows { return keys.Rows{HasTopics: v.hasTopics()} }
 func (v view) hasTopics() bool { return len(v.spec.Topics.Columns) > 0 }
-
-func column(row, name string) string {
-	if row == "" {
-		return name
-	}
-	return row + "." + name
-}
-func (view) Obstacle(row string) string {
-	return condition(row, "%[1]sfailed_at IS NOT NULL AND %[1]scancelled_at IS NULL", "%[1]skey_policy > 0")
-}
 
 // SweepKeys is sweepKeys for the templates.
 func (view) SweepKeys() int { return sweepKeys }

@@ -10,6 +10,4 @@ SET status = 1,
     owner_token = @owner_token::uuid,
     locked_until = clock_timestamp() + @lease::interval{{.AlsoSet}}
 WHERE t.ctid = ANY ({{if .Taken}}{{.Taken}}{{else}}ARRAY({{template "candidates" .}}){{end}})
-RETURNING {{if .Fetches}}t.*{{else if .WholeRows}}t AS claimed{{else}}t.id, t.due_at, t.created_at, t.attempts,
-    t.max_attempts, t.headers::text AS headers, {{.Noted "t"}} AS noted
-    {{- range .Columns}}{{if not .Internal}}, t.{{.Quoted}}{{end}}{{end}}{{end}}
+RETURNING {{if .Fetches}}t.*{{else if .WholeRows}}t AS claimed{{else}}{{template "claimed" .}}{{end}}

@@ -16,6 +16,13 @@ func IsConflict(err error) bool {
 	return ok && (pg.Code == "40001" || pg.Code == "40P01") || postgres.IsStale(err)
 }
 
+// IsRefused reports that the server has answered that the transaction failed. After any other error it may have
+// committed.
+func IsRefused(err error) bool {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	return ok && pg.SeverityUnlocalized == "ERROR"
+}
+
 // IsTaken reports that another row has a unique value that the statement wanted. The transaction changed nothing.
 func IsTaken(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)

@@ -109,6 +109,13 @@ func (g *gathering[R]) finish() {
 	}
 }
 
+// BeginRuns begins a claim of the rows behind those of a batch, and returns how many there is room for; if there is
+// none, it has not begun. EndRuns ends it, when its rows are in flight.
+func (b *Buffer[R]) BeginRuns(want int) int { return b.isolation.beginClaim(want) }
+
+// EndRuns ends what BeginRuns has begun.
+func (b *Buffer[R]) EndRuns(rows int) { b.isolation.endClaim(rows) }
+
 // FinishedBatch is Finished for a batch of so many rows, which share the place of the first.
 func (b *Buffer[R]) FinishedBatch(first R, rows int, succeeded bool) (wake bool) {
 	b.mu.Lock()

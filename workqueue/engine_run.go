@@ -1,0 +1,316 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
+)
+
+// A run is a row of an ordered key with those behind it that were claimed with it. All are handled in one batch, in
+// their order, and settled together: as far as they are done, from the first one on. What is behind a row that is not
+// done goes back, whatever became of it.
+type run struct {
+	rows []*delivery
+	stop int // the place of the first row that is known not to be done
+}
+
+func newRun(rows []*delivery) *run {
+	r := &run{rows, len(rows)}
+	for i, d := range rows {
+		d.run, d.settlement.run, d.settlement.place = r, r, i
+	}
+	return r
+}
+
+// inOrder is the outcome of a row of a run, if it would be this one by itself.
+func (d *delivery) inOrder(o *Outcome) *Outcome {
+	if d.run == nil {
+		return o
+	}
+	if by := d.byTx.Load(); by != nil {
+		o = by.outcome
+	} else if d.isStopped() {
+		return interrupted
+	}
+	if o.kind != outcomeAck {
+		d.run.stop = min(d.run.stop, d.settlement.place)
+	}
+	return o
+}
+
+// isStopped reports that a row before this one in its run is not done.
+func (d *delivery) isStopped() bool { return d.run != nil && d.settlement.place > d.run.stop }
+
+// errNotNext is the error of [Claim.Tx] and [BatchTx] for a row that must not be settled yet.
+var errNotNext = errors.New("txwork: the claims of an ordered key are settled in their order: a claim of the same key " +
+	"before this one is not acknowledged")
+
+// isNext reports whether all rows before this one in its run were acknowledged by a transaction.
+func (d *delivery) isNext() bool {
+	return d.run == nil || !slices.ContainsFunc(d.run.rows[:d.settlement.place], func(before *delivery) bool {
+		by := before.byTx.Load()
+		return by == nil || by.outcome.kind != outcomeAck
+	})
+}
+
+// settledTogether is how a transaction settles rows with these outcomes. Of a run, what is behind a row that is not
+// done goes back, also where it is not among the rows.
+func settledTogether(ctx context.Context, rows []*delivery, results []*Outcome) (all []*delivery, batch []*settlement,
+	err error) {
+	stops := map[*run]int{}
+	for i, d := range rows {
+		first := !slices.ContainsFunc(rows[:i], func(o *delivery) bool { return d.run != nil && o.run == d.run })
+		if first && !d.isNext() {
+			return nil, nil, errNotNext
+		}
+		o := results[i]
+		if stop, is := stops[d.run]; is && d.settlement.place > stop {
+			o = interrupted
+		} else if d.run != nil && o.kind != outcomeAck {
+			stops[d.run] = d.settlement.place
+		}
+		all, batch = append(all, d), append(batch, d.settledIn(ctx, o))
+	}
+	for r, stop := range stops {
+		for _, d := range r.rows[stop+1:] {
+			if !slices.Contains(rows, d) {
+				all, batch = append(all, d), append(batch, d.settledIn(ctx, interrupted))
+			}
+		}
+	}
+	return all, batch, nil
+}
+
+// takeRuns takes the rows behind those of a batch that are the first of an ordered key, as far as the batch has room,
+// and returns the batch with them. What could not be taken comes later, as do the rows of a run whose claim failed.
+func (e *engine) takeRuns(b *batching, rows []*delivery) []*delivery {
+	heads, req := e.runsBehind(b, rows)
+	want := 0
+	for _, n := range req.most {
+		want += n
+	}
+	if want == 0 {
+		return rows
+	}
+	room := e.flow.BeginRuns(want)
+	if room == 0 {
+		return rows
+	}
+	for i, n := range req.most {
+		req.most[i] = min(n, room)
+		room -= req.most[i]
+	}
+	claimed := e.claimRuns(heads, req)
+	e.flow.EndRuns(len(claimed))
+	return withRuns(b, rows)
+}
+
+// runsBehind asks for runs behind the heads among rows. How much of the batch's bytes a row takes, its head tells.
+func (e *engine) runsBehind(b *batching, rows []*delivery) (heads map[uuid.UUID]*delivery, req runRequest) {
+	heads, req = map[uuid.UUID]*delivery{}, runRequest{lease: e.handling.Lease, target: e.target}
+	if e.flow == nil || e.table.statements.run.Text == "" {
+		return heads, req
+	}
+	bytes, sizes := uint(b.options.Bytes), []uint(nil)
+	for _, d := range rows {
+		size := uint(b.size(d))
+		bytes -= min(size, bytes)
+		if e.mayLead(d) {
+			heads[d.ID] = d
+			req.heads, sizes = append(req.heads, d.settlement.claimRef), append(sizes, size)
+		}
+	}
+	room := b.options.Limit - len(rows)
+	for i, size := range sizes {
+		left := len(sizes) - i
+		most := room / left
+		if size > 0 && b.options.Bytes > 0 {
+			most = min(most, int(min(bytes/uint(left)/size, math.MaxInt32)))
+		}
+		req.most = append(req.most, most)
+		room -= most
+	}
+	return heads, req
+}
+
+// mayLead reports whether a row may be the first of a run. What has lost a lease, or may be attempted once only, is
+// handled by itself.
+func (e *engine) mayLead(d *delivery) bool {
+	_, marked := d.LostLeases()
+	return !marked && d.MaxAttempts > 1 && !d.probes && d.unreadable == nil && d.ctx.Err() == nil && d.folds() &&
+		!e.topicRests(d)
+}
+
+// claimRuns claims runs, and makes the engine responsible for their rows.
+func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) (claimed claimedRows) {
+	base, start := context.Background(), e.clock()
+	var of runAnswer
+	err := e.limited(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
+		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, len(req.heads))
+		claimed, of, err = e.queue.claimRuns(ctx, req)
+		for i, row := range claimed {
+			row.Token = heads[of.heads[i]].Token
+		}
+		call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
+		return err
+	})
+	if err != nil {
+		e.logger.WarnContext(base, "claiming runs of ordered keys failed", "error", err)
+		e.withoutRuns(heads, err)
+		return nil
+	}
+	if len(claimed) == 0 {
+		return nil
+	}
+	rows := e.deliver(base, claimed, start)
+	type placed struct {
+		*delivery
+		seq int64
+	}
+	behind := map[uuid.UUID][]placed{}
+	for i, d := range rows {
+		behind[of.heads[i]] = append(behind[of.heads[i]], placed{d, of.seqs[i]})
+	}
+	for head, of := range behind {
+		slices.SortFunc(of, func(a, b placed) int {
+			if a.seq < b.seq {
+				return -1
+			}
+			return 1
+		})
+		all := []*delivery{heads[head]}
+		for _, p := range of {
+			all = append(all, p.delivery)
+		}
+		newRun(all)
+	}
+	e.inFlight.add(rows)
+	return claimed
+}
+
+// withoutRuns decides what becomes of heads whose runs could not be claimed. If the database has refused that, they are
+// handled alone. Otherwise their runs may have been claimed without our knowledge. The heads then go back, so that they
+// wait until the leases of those rows have ended: no row of a key may be claimed while others are in progress.
+func (e *engine) withoutRuns(heads map[uuid.UUID]*delivery, err error) {
+	if fault.IsRefused(err) {
+		return
+	}
+	for _, d := range heads {
+		newRun([]*delivery{d}).stop = -1
+	}
+}
+
+// withRuns is a batch with the runs of its rows. The rows of a run that the batch does not accept go back, and so do
+// those behind them.
+func withRuns(b *batching, rows []*delivery) (batch []*delivery) {
+	bytes, most := uint(0), uint(b.options.Bytes) // a negative one is very large
+	for _, d := range rows {
+		bytes += uint(b.size(d))
+	}
+	for _, d := range rows {
+		batch = append(batch, d)
+		if d.run == nil {
+			continue
+		}
+		fits := true
+		for _, next := range d.run.rows[1:] {
+			if fits {
+				bytes += uint(b.size(next))
+				fits = next.batching == b && bytes <= most
+			}
+			if fits {
+				batch = append(batch, next)
+			} else {
+				next.decide(next.ctx, released)
+			}
+		}
+	}
+	return batch
+}
+
+// runsOf are the runs of which rows are in a batch.
+func runsOf(batch []*delivery) (runs []*run) {
+	for _, d := range batch {
+		if d.run != nil && d.settlement.place == 0 {
+			runs = append(runs, d.run)
+		}
+	}
+	return runs
+}
+
+const (
+	// runTries is how often the settle of a run is tried while the database answers.
+	runTries = 10
+	// maxRunPause bounds the pauses between tries, which double.
+	maxRunPause = time.Second
+)
+
+// settleRuns settles runs, together first, and if that fails each by itself. What cannot be settled is left to its
+// leases. It is the handler's goroutine that does so, and not a settler, which would divide the rows of a run if one of
+// them cannot be settled.
+func (w *Worker) settleRuns(runs []*run) {
+	batches := make([][]*settlement, len(runs))
+	for i, r := range runs {
+		for _, d := range r.rows {
+			if s := d.toSettle(); s != nil {
+				batches[i] = append(batches[i], s)
+			} else {
+				w.forget(&d.settlement)
+			}
+		}
+	}
+	if len(runs) == 0 || w.trySettle(slices.Concat(batches...)) == nil {
+		return
+	}
+	for _, batch := range batches {
+		w.settleRun(batch)
+	}
+}
+
+func (w *Worker) settleRun(batch []*settlement) {
+	ctx := w.settler.ctx
+	for try := 0; ; try++ {
+		err := w.trySettle(batch)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			w.done(batch) // their leases expire
+			return
+		}
+		if try >= runTries && !fault.IsOutage(err) {
+			w.leaveToLease(batch, err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(10*time.Millisecond<<min(try, 8), maxRunPause)):
+		}
+	}
+}
+
+// trySettle settles whole runs.
+func (w *Worker) trySettle(batch []*settlement) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	changed, err := w.settle(w.settler.ctx, batch, batchLimitsWith(0))
+	if fault.IsUnsettled(err) {
+		for _, s := range batch {
+			s.waits++
+		}
+		return err
+	}
+	if changed > 0 {
+		w.settler.bisector.settled.Add(1)
+	}
+	w.done(batch)
+	return nil
+}

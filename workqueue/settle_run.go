@@ -1,0 +1,79 @@
+package workqueue
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/internal/conn"
+)
+
+// What the statement settle_run is told of a row.
+const (
+	runDone  = iota
+	runOther // another outcome, whose statement follows
+	runBack
+)
+
+// runCall settles the rows of runs, and returns those whose outcomes have statements of their own: of each run the
+// first one that is not done. A row that only goes back does so in its order and has none. The batch is sorted by id.
+func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, others []*settlement) {
+	rows, number := slices.Clone(batch), map[*run]int{}
+	for _, s := range rows { // by the lowest id, so that a repeated settle is the same
+		if _, known := number[s.run]; !known {
+			number[s.run] = len(number) + 1
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *settlement) int {
+		return cmp.Or(number[a.run]-number[b.run], a.place-b.place)
+	})
+	whatOf, folds, stopped := map[*settlement]int{}, false, map[*run]bool{}
+	for _, s := range rows {
+		what := runBack
+		switch kind := s.outcome.kind; {
+		case stopped[s.run]:
+		case kind == outcomeAck:
+			what = runDone
+		case kind != outcomeInterrupt && kind != outcomeRelease:
+			what = runOther
+			others = append(others, s)
+		}
+		stopped[s.run] = stopped[s.run] || what != runDone
+		whatOf[s], folds = what, folds || s.folds
+	}
+	var ids, tokens []uuid.UUID
+	var runs, places, whats []int
+	for _, s := range batch {
+		ids, tokens, whats = append(ids, s.id), append(tokens, s.token), append(whats, whatOf[s])
+		runs, places = append(runs, number[s.run]), append(places, s.place)
+	}
+	slices.SortFunc(others, func(a, b *settlement) int { return bytes.Compare(a.id[:], b.id[:]) })
+	call = conn.Call{Statement: t.statements.settleRun,
+		Args:  map[string]any{"ids": ids, "tokens": tokens, "runs": runs, "places": places, "whats": whats},
+		Reset: done.reset, Writes: true, Row: done.ofRun}
+	if folds {
+		call.Promise = t.spec.foldPromise()
+	}
+	return call, others
+}
+
+// ofRun reads a row of a run that was changed.
+func (c *changes) ofRun(scan func(...any) error) error {
+	var back bool
+	err := c.changed(func(dest ...any) error { return scan(append(dest, &back)...) })
+	if err == nil && back {
+		c.back = append(c.back, c.id)
+	}
+	return err
+}
+
+// takenBack gives the rows of a run their outcome that went back because of one before them.
+func (c *changes) takenBack(batch []*settlement) {
+	for _, s := range batch {
+		if s.run != nil && slices.Contains(c.back, s.id) && s.outcome.kind != outcomeRelease {
+			s.outcome, s.message = interrupted, ""
+		}
+	}
+}
