@@ -45,6 +45,7 @@ bool two_tokens;
 bool overtaken;
 bool no_prefix;
 bool all_charged;
+bool stranded;
 
 #define DIFFER(a, b) (status[a] == RUNS && status[b] == RUNS && token[a] != token[b])
 #define STARTS(r)    (status[r] == RUNS && (BEHIND(r, 0) || BEHIND(r, 1) || BEHIND(r, 2)))
@@ -264,5 +265,12 @@ end:
     od
 }
 
-/* Every row ends. */
-ltl ends { <>(status[0] == DONE && status[1] == DONE && status[2] == DONE && status[3] == DONE) }
+/* When nobody has anything left to do, every row has ended. */
+#define STRANDED (status[0] != DONE || status[1] != DONE || status[2] != DONE || status[3] != DONE)
+
+active proctype Rest() {
+end_rest:
+    do
+    :: atomic { timeout -> stranded = STRANDED; assert(!stranded) }
+    od
+}

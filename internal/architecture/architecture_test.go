@@ -86,12 +86,14 @@ var rooms = map[string][]string{
 
 	"workqueue/internal/announce": {},
 	"workqueue/internal/aside":    {},
+	"workqueue/internal/keys":     {"workqueue/internal/aside"},
 }
 
 // sqlRooms have SQL, which the triggers and folds of these packages contain.
 var sqlRooms = map[string][]string{
 	"workqueue/internal/announce": {"workqueue/keyed", "workqueue/join"},
 	"workqueue/internal/aside":    {"workqueue/keyed", "workqueue/join"},
+	"workqueue/internal/keys":     {"workqueue/keyed"},
 }
 
 func TestRoomsOfTheCore(t *testing.T) {
