@@ -17,6 +17,14 @@ type runRequest struct {
 	target func(*Columns) any
 }
 
+// limit is how many rows it asks for.
+func (r runRequest) limit() (n int) {
+	for _, most := range r.most {
+		n += most
+	}
+	return n
+}
+
 // A runAnswer is what stands before each row of a run: its head and its place in the key.
 type runAnswer struct {
 	head  uuid.UUID
@@ -37,10 +45,7 @@ func (a *runAnswer) read() (isRow bool) {
 func (q *Queue) claimRuns(ctx context.Context, req runRequest) (rows []*claimedRow, answer runAnswer, err error) {
 	args := refArgs(req.heads)
 	args["most"], args["lease"] = req.most, conn.Interval(req.lease)
-	limit := 0
-	for _, n := range req.most {
-		limit += n
-	}
+	limit := req.limit()
 	scanner := claimScanner{req: &claimRequest{limit: limit, target: req.target}, table: q.table, answer: &answer}
 	err = q.exec.run(ctx, conn.Call{
 		Statement: q.table.statements.run,

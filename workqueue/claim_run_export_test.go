@@ -34,8 +34,9 @@ func (q *Queue) TakeRuns(ctx context.Context, heads ...RunHead) (map[uuid.UUID][
 }
 
 // SettleRun settles the rows of a run with the results of a handler, in order. It returns those that were changed.
-func (q *Queue) SettleRun(ctx context.Context, token uuid.UUID, ids []uuid.UUID, results ...error) ([]uuid.UUID, error) {
-	of := &run{stop: len(ids)}
+func (q *Queue) SettleRun(ctx context.Context, token uuid.UUID, ids []uuid.UUID, results ...error) ([]uuid.UUID,
+	error) {
+	of := new(runName)
 	batch := make([]*settlement, len(ids))
 	for i, id := range ids {
 		o := outcomeOf(results[i])

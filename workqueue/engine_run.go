@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -17,14 +16,15 @@ import (
 // their order, and settled together: as far as they are done, from the first one on. What is behind a row that is not
 // done goes back, whatever became of it.
 type run struct {
+	runName
 	rows []*delivery
 	stop int // the place of the first row that is known not to be done
 }
 
 func newRun(rows []*delivery) *run {
-	r := &run{rows, len(rows)}
+	r := &run{rows: rows, stop: len(rows)}
 	for i, d := range rows {
-		d.run, d.settlement.run, d.settlement.place = r, r, i
+		d.run, d.settlement.run, d.settlement.place = r, &r.runName, i
 	}
 	return r
 }
@@ -92,10 +92,7 @@ func settledTogether(ctx context.Context, rows []*delivery, results []*Outcome) 
 // and returns the batch with them. What could not be taken comes later, as do the rows of a run whose claim failed.
 func (e *engine) takeRuns(b *batching, rows []*delivery) []*delivery {
 	heads, req := e.runsBehind(b, rows)
-	want := 0
-	for _, n := range req.most {
-		want += n
-	}
+	want := req.limit()
 	if want == 0 {
 		return rows
 	}
@@ -153,7 +150,7 @@ func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) (claim
 	base, start := context.Background(), e.clock()
 	var of runAnswer
 	err := e.limited(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
-		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, len(req.heads))
+		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, req.limit())
 		claimed, of, err = e.queue.claimRuns(ctx, req)
 		for i, row := range claimed {
 			row.Token = heads[of.heads[i]].Token
@@ -243,74 +240,4 @@ func runsOf(batch []*delivery) (runs []*run) {
 		}
 	}
 	return runs
-}
-
-const (
-	// runTries is how often the settle of a run is tried while the database answers.
-	runTries = 10
-	// maxRunPause bounds the pauses between tries, which double.
-	maxRunPause = time.Second
-)
-
-// settleRuns settles runs, together first, and if that fails each by itself. What cannot be settled is left to its
-// leases. It is the handler's goroutine that does so, and not a settler, which would divide the rows of a run if one of
-// them cannot be settled.
-func (w *Worker) settleRuns(runs []*run) {
-	batches := make([][]*settlement, len(runs))
-	for i, r := range runs {
-		for _, d := range r.rows {
-			if s := d.toSettle(); s != nil {
-				batches[i] = append(batches[i], s)
-			} else {
-				w.forget(&d.settlement)
-			}
-		}
-	}
-	if len(runs) == 0 || w.trySettle(slices.Concat(batches...)) == nil {
-		return
-	}
-	for _, batch := range batches {
-		w.settleRun(batch)
-	}
-}
-
-func (w *Worker) settleRun(batch []*settlement) {
-	ctx := w.settler.ctx
-	for try := 0; ; try++ {
-		err := w.trySettle(batch)
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			w.done(batch) // their leases expire
-			return
-		}
-		if try >= runTries && !fault.IsOutage(err) {
-			w.leaveToLease(batch, err)
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(10*time.Millisecond<<min(try, 8), maxRunPause)):
-		}
-	}
-}
-
-// trySettle settles whole runs.
-func (w *Worker) trySettle(batch []*settlement) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	changed, err := w.settle(w.settler.ctx, batch, batchLimitsWith(0))
-	if fault.IsUnsettled(err) {
-		for _, s := range batch {
-			s.waits++
-		}
-		return err
-	}
-	if changed > 0 {
-		w.settler.bisector.settled.Add(1)
-	}
-	w.done(batch)
-	return nil
 }

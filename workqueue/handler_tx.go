@@ -109,7 +109,7 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 // settledIn is how the handler's transaction settles the claim.
 func (d *delivery) settledIn(ctx context.Context, o *Outcome) *settlement {
 	return &settlement{claimRef: d.settlement.claimRef, row: d.claimedRow, outcome: o, message: d.engine.stored(ctx, o),
-		run: d.run, place: d.settlement.place}
+		run: d.settlement.run, place: d.settlement.place}
 }
 
 // commitSettled commits a handler's transaction, which has settled all of the rows.

@@ -23,10 +23,10 @@ type settlement struct {
 	claimRef
 	row     *claimedRow // nil: only its id is known
 	outcome *Outcome
-	message string // the cause as it is stored
-	folds   bool   // it writes notes, and the worker that settles it folds them
-	run     *run   // of an ordered key, with which it is settled; nil: none
-	place   int    // in it
+	message string   // the cause as it is stored
+	folds   bool     // it writes notes, and the worker that settles it folds them
+	run     *runName // of an ordered key, with which it is settled; nil: none
+	place   int      // in it
 
 	at     standing
 	became string // of the row, in the words of telemetry; empty: nothing

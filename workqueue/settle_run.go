@@ -10,6 +10,9 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
+// A runName tells runs from each other, by its address.
+type runName struct{ _ byte }
+
 // What the statement settle_run is told of a row.
 const (
 	runDone  = iota
@@ -20,7 +23,7 @@ const (
 // runCall settles the rows of runs, and returns those whose outcomes have statements of their own: of each run the
 // first one that is not done. A row that only goes back does so in its order and has none. The batch is sorted by id.
 func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, others []*settlement) {
-	rows, number := slices.Clone(batch), map[*run]int{}
+	rows, number := slices.Clone(batch), map[*runName]int{}
 	for _, s := range rows { // by the lowest id, so that a repeated settle is the same
 		if _, known := number[s.run]; !known {
 			number[s.run] = len(number) + 1
@@ -29,7 +32,7 @@ func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, oth
 	slices.SortStableFunc(rows, func(a, b *settlement) int {
 		return cmp.Or(number[a.run]-number[b.run], a.place-b.place)
 	})
-	whatOf, folds, stopped := map[*settlement]int{}, false, map[*run]bool{}
+	whatOf, folds, stopped := map[*settlement]int{}, false, map[*runName]bool{}
 	for _, s := range rows {
 		what := runBack
 		switch kind := s.outcome.kind; {

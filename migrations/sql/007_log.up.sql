@@ -2565,9 +2565,11 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_parked_maintain"(integer, inter
 -- The table may have domain columns of any name. The functions therefore resolve a name that is both a variable and a
 -- column to the variable, and qualify every column with its table.
 --
--- key_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
--- they commit and draw key_seq under it. The committed rows of a key are therefore a prefix of its order, and the
--- waiting row with the smallest key_seq is next.
+-- key_limit = 0, an ordered key: in commit order. Writers of a key hold an advisory lock until they commit and draw
+-- key_seq under it. The committed rows of a key are therefore a prefix of its order, and the waiting row with the
+-- smallest key_seq is next. A fold releases it when the key has no live row. Who has claimed it may take the rows
+-- behind it as a run, under the same token. Where one of those goes back it waits again, so no row of the key can be
+-- claimed while another is in progress.
 --
 -- key_limit = n > 0, a limited key: at most n released rows, by due time. A row that goes back
 -- for a retry gives up its place. A rate counts releases, which are starts unless the row is put back before it has
@@ -2798,6 +2800,10 @@ $txwork$;
 
 -- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze, or was left to others. What
 -- puts a row back where it was does not assign due_at, so that the row keeps its place.
+--
+-- A row of an ordered key waits again if its lease has expired, which leaves it without a token: it may be one of a
+-- run, whose other rows are still in progress, or come back by another call of the reaper. When all of them have, a
+-- fold releases the first.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_back"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2812,10 +2818,10 @@ BEGIN
 END
 $txwork$;
 
--- Notes that a Ready row has begun to wait: it came to its key, or went back to it. Or a row of a key with a rate was
--- left to others before it had started: its start is the next row's. Only the statements that leave rows assign waiting
--- as they make a row in progress Ready, and that which sets it aside, where it keeps its start. Like key_note, the
--- function tests what the update was.
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it, as the rows of a run do. Or a row
+-- of a key with a rate was left to others before it had started: its start is the next row's. Of rows with a rate, only
+-- the statements that leave them assign waiting as they make a row in progress Ready, and that which sets it aside,
+-- where it keeps its start. Like key_note, the function tests what the update was.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_key_wait"() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -2825,7 +2831,8 @@ BEGIN
         INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, unused)
         VALUES (now(), NEW.concurrency_key, true, 0, CASE WHEN NEW.key_rate OPERATOR(pg_catalog.<) 10000 THEN pg_catalog.ceil(1e6 OPERATOR(pg_catalog./) NEW.key_rate) ELSE 1e6 OPERATOR(pg_catalog./) NEW.key_rate END);
         RETURN NULL;
-    ELSIF OLD.status <> 0 OR NEW.status <> 0 OR NOT (NEW.waiting) THEN
+    ELSIF NEW.status <> 0 OR NOT (NEW.waiting)
+        OR OLD.status <> 0 AND NOT (OLD.status = 1 AND NEW.key_limit = 0) THEN
         RETURN NULL;
     ELSIF OLD.key_seq IS NULL THEN
         INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, place, due)
@@ -2838,6 +2845,9 @@ BEGIN
             INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, due)
             VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
+    ELSIF NEW.key_limit = 0 AND NOT OLD.waiting THEN
+        INSERT INTO "{{schema}}"."outbox_log_parked_key_note" (at, concurrency_key, limited, ended, place)
+        VALUES (now(), NEW.concurrency_key, false, 0, NEW.key_seq);
     ELSE
         RETURN NULL;
     END IF;
@@ -3511,7 +3521,8 @@ FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND N
 EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_come"();
 
 CREATE TRIGGER "outbox_log_parked_key_back" AFTER UPDATE OF due_at ON "{{schema}}"."outbox_log_parked"
-FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (NEW.key_limit > 0 OR NEW.owner_token IS NULL) AND OLD.status = 1
+    AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."outbox_log_parked_key_back"();
 
 CREATE TRIGGER "outbox_log_parked_key_wait" AFTER UPDATE OF waiting ON "{{schema}}"."outbox_log_parked"

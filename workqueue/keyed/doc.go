@@ -19,9 +19,10 @@
 // turns: a transaction that has written a row of a key holds the key until it ends, and the next writer of that key
 // waits. Keep such transactions short. Settles and folds never wait for writers.
 //
-// A batch handler ([workqueue.BatchHandler]) gets several rows of a key in one call, in their order: the worker that has
-// claimed the first takes those behind it, which then have the same token. They are settled as a prefix, and what is
-// behind a row that is not done goes back (docs/adr/0082-runs-of-an-ordered-key.md). All other ways to claim get one row.
+// A batch handler ([workqueue.BatchHandler]) gets several rows of a key in one call, in their order: the worker that
+// has claimed the first takes those behind it, which then have the same token. They are settled as a prefix, and what
+// is behind a row that is not done goes back (docs/adr/0082-runs-of-an-ordered-key.md). All other ways to claim get one
+// row.
 //
 // A row whose attempt failed keeps its place, so the rows behind it wait until its backoff is over. The same holds for
 // rows behind one that is due later. [Policy] decides what happens behind a dead letter. A cancelled row does not block

@@ -64,14 +64,16 @@ WITH head AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT w.ctid FROM {{.Table}} AS w
         WHERE w.ctid = n.ctid AND w.key_seq = n.key_seq -- unless it has just changed its key
-          AND CASE WHEN w.completed_at IS NULL THEN {{.Keys.Wait "w"}} END AND w.status = 0 AND {{template "may_run" "w"}}
+          AND CASE WHEN w.completed_at IS NULL THEN {{.Keys.Wait "w"}} END
+          AND w.status = 0 AND {{template "may_run" "w"}}
         FOR NO KEY UPDATE SKIP LOCKED) AS r
     WHERE n.fits
 ), run AS MATERIALIZED (
     SELECT p.ctid, p.head, p.owner_token
     FROM (
-        SELECT n.ctid, n.head, n.owner_token, bool_and(n.fits AND n.ctid IN (SELECT l.ctid FROM locked AS l)) OVER (
-            PARTITION BY n.head ORDER BY n.key_seq) AS taken -- IN is hashed, where a join might compare each pair
+        SELECT n.ctid, n.head, n.owner_token, -- IN is hashed, where a join might compare each pair
+            bool_and(n.fits AND n.ctid IN (SELECT l.ctid FROM locked AS l)) OVER (
+                PARTITION BY n.head ORDER BY n.key_seq) AS taken
         FROM next AS n) AS p
     WHERE p.taken
 )

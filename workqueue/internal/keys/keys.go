@@ -1,5 +1,3 @@
-// Package keys has the conditions under which rows of a table stand in their key. The indexes of package keyed have
-// them, so statements that are to use these indexes say them in the same words.
 package keys
 
 import (

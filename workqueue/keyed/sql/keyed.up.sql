@@ -10,9 +10,9 @@
 --
 -- key_limit = 0, an ordered key: in commit order. Writers of a key hold an advisory lock until they commit and draw
 -- key_seq under it. The committed rows of a key are therefore a prefix of its order, and the waiting row with the
--- smallest key_seq is next. A fold releases it when the key has no live row. Who has claimed it may take the rows behind
--- it as a run, under the same token. Where one of those goes back it waits again, so no row of the key can be claimed
--- while another is in progress.
+-- smallest key_seq is next. A fold releases it when the key has no live row. Who has claimed it may take the rows
+-- behind it as a run, under the same token. Where one of those goes back it waits again, so no row of the key can be
+-- claimed while another is in progress.
 --
 -- key_limit = n > 0, a limited key: at most n released rows, by {{.By}}. A row that goes back
 -- for a retry gives up its place. A rate counts releases, which are starts unless the row is put back before it has
@@ -221,9 +221,9 @@ $txwork$;
 -- A row of a limited key gives up its place: it went back to Ready for a retry or a snooze, or was left to others. What
 -- puts a row back where it was does not assign due_at, so that the row keeps its place.
 --
--- A row of an ordered key waits again if its lease has expired, which leaves it without a token: it may be one of a run,
--- whose other rows are still in progress, or come back by another call of the reaper. When all of them have, a fold
--- releases the first.
+-- A row of an ordered key waits again if its lease has expired, which leaves it without a token: it may be one of a
+-- run, whose other rows are still in progress, or come back by another call of the reaper. When all of them have, a
+-- fold releases the first.
 CREATE FUNCTION {{.Named "key_back"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}
@@ -234,10 +234,10 @@ BEGIN
 END
 $txwork$;
 
--- Notes that a Ready row has begun to wait: it came to its key, or went back to it, as the rows of a run do. Or a row of
--- a key with a rate was left to others before it had started: its start is the next row's. Of rows with a rate, only the
--- statements that leave them assign waiting as they make a row in progress Ready, and that which sets it aside, where it
--- keeps its start. Like key_note, the function tests what the update was.
+-- Notes that a Ready row has begun to wait: it came to its key, or went back to it, as the rows of a run do. Or a row
+-- of a key with a rate was left to others before it had started: its start is the next row's. Of rows with a rate, only
+-- the statements that leave them assign waiting as they make a row in progress Ready, and that which sets it aside,
+-- where it keeps its start. Like key_note, the function tests what the update was.
 CREATE FUNCTION {{.Named "key_wait"}}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
