@@ -45,3 +45,6 @@ func (q *Queue) SettleRun(ctx context.Context, token uuid.UUID, ids []uuid.UUID,
 	done, err := q.settle(ctx, batch, triedOnce)
 	return done.ids, err
 }
+
+// RunTexts are the statements of runs.
+func (t *Table) RunTexts() (take, settle string) { return t.statements.run.Text, t.statements.settleRun.Text }

@@ -776,3 +776,66 @@ func TestOnlyBatchesHaveRuns(t *testing.T) {
 		t.Errorf("a drain had a batch of %d rows of a key", largest.Load())
 	}
 }
+
+// The statements of runs compare no row with each of the others, whatever the planner knows of the table.
+func TestRunsCompareFewRows(t *testing.T) {
+	t.Parallel()
+	const keys, perKey = 4, 250
+	r := newRunRig(t)
+	ctx := context.Background()
+	for k := range keys {
+		r.insert(ordered(fmt.Sprint(k), keyed.Block, 0, perKey+1)...)
+	}
+	r.fold()
+	heads, err := r.queue.Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 10)
+	r.ok(err)
+	c, err := r.pool.Acquire(ctx)
+	r.ok(err)
+	defer c.Release()
+	for _, set := range []string{"enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off",
+		"enable_mergejoin = off", "jit = off", "plan_cache_mode = force_generic_plan"} {
+		_, err := c.Exec(ctx, "SET "+set)
+		r.ok(err)
+	}
+	explain := func(name, text, arguments string) {
+		_, err := c.Exec(ctx, "PREPARE "+name+" AS "+text)
+		r.ok(err)
+		rows, err := c.Query(ctx, "EXPLAIN (ANALYZE, TIMING off) EXECUTE "+name+"("+arguments+")")
+		r.ok(err)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		r.ok(err)
+		for _, line := range plan {
+			var n int
+			_, counts, _ := strings.Cut(line, "Rows Removed by Join Filter: ")
+			if fmt.Sscan(counts, &n); n > 10*keys*perKey {
+				t.Errorf("%s compares %d rows in vain\n%s", name, n, strings.Join(plan, "\n"))
+			}
+		}
+	}
+	array := func(of []string) string { return "'{" + strings.Join(of, ",") + "}'" }
+	var ids, tokens, most []string
+	for _, h := range heads {
+		ids, tokens = append(ids, h.ID.String()), append(tokens, h.Token.String())
+		most = append(most, fmt.Sprint(perKey-1))
+	}
+	take, settle := r.table.RunTexts()
+	explain("take", take, strings.Join([]string{array(ids), array(tokens), array(most), "'1 minute'"}, ", "))
+	ids, tokens = nil, nil
+	var runs, places, whats []string
+	rows, err := r.pool.Query(ctx, "SELECT id, owner_token, concurrency_key, n FROM work WHERE status = 1 ORDER BY id")
+	r.ok(err)
+	for rows.Next() {
+		var id, token uuid.UUID
+		var key string
+		var n int64
+		r.ok(rows.Scan(&id, &token, &key, &n))
+		ids, tokens, runs = append(ids, id.String()), append(tokens, token.String()), append(runs, key)
+		places, whats = append(places, fmt.Sprint(n)), append(whats, "0")
+	}
+	r.ok(rows.Err())
+	if len(ids) != keys*perKey {
+		t.Fatalf("the runs have %d rows, want %d", len(ids), keys*perKey)
+	}
+	explain("settle", settle, strings.Join([]string{array(ids), array(tokens), array(runs), array(places),
+		array(whats)}, ", "))
+}

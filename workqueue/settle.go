@@ -37,6 +37,9 @@ type settlement struct {
 	mark  int       // when it first failed: the bisector's successful settles so far, plus 1; 0: not set
 }
 
+// isOfRun reports whether it is settled with others of its key.
+func (s *settlement) isOfRun() bool { return s.run != nil }
+
 // isNew reports whether it has never been tried.
 func (s *settlement) isNew() bool { return s.waits == 0 && s.mark == 0 }
 
@@ -89,12 +92,10 @@ func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []*settlement {
 // settleCalls makes one statement for each kind of outcome in the batch.
 func (t *Table) settleCalls(batch []*settlement, done *changes) (calls []conn.Call) {
 	var counts [outcomeKinds]int
-	if runs := slices.DeleteFunc(slices.Clone(batch), func(s *settlement) bool { return s.run == nil }); len(runs) > 0 {
-		call, others := t.runCall(runs, done)
+	if slices.ContainsFunc(batch, (*settlement).isOfRun) {
+		var call conn.Call
+		call, batch = t.runCall(batch, done)
 		calls = append(calls, call)
-		batch = slices.DeleteFunc(slices.Clone(batch), func(s *settlement) bool {
-			return s.run != nil && !slices.Contains(others, s)
-		})
 	}
 	for _, s := range batch {
 		counts[s.outcome.kind]++

@@ -1,7 +1,6 @@
 package workqueue
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 
@@ -20,12 +19,17 @@ const (
 	runBack
 )
 
-// runCall settles the rows of runs, and returns those whose outcomes have statements of their own: of each run the
-// first one that is not done. A row that only goes back does so in its order and has none. The batch is sorted by id.
-func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, others []*settlement) {
-	rows, number := slices.Clone(batch), map[*runName]int{}
-	for _, s := range rows { // by the lowest id, so that a repeated settle is the same
-		if _, known := number[s.run]; !known {
+// runCall settles the rows of runs in a batch, which is sorted by id, and returns those that are left: the rows of no
+// run, and of each run the first one that is not done, whose outcome has a statement of its own. What only goes back has
+// none.
+func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, left []*settlement) {
+	var rows []*settlement
+	number := map[*runName]int{}
+	for _, s := range batch {
+		if !s.isOfRun() {
+			continue
+		}
+		if rows = append(rows, s); number[s.run] == 0 {
 			number[s.run] = len(number) + 1
 		}
 	}
@@ -41,7 +45,6 @@ func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, oth
 			what = runDone
 		case kind != outcomeInterrupt && kind != outcomeRelease:
 			what = runOther
-			others = append(others, s)
 		}
 		stopped[s.run] = stopped[s.run] || what != runDone
 		whatOf[s], folds = what, folds || s.folds
@@ -49,17 +52,22 @@ func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, oth
 	var ids, tokens []uuid.UUID
 	var runs, places, whats []int
 	for _, s := range batch {
+		if !s.isOfRun() || whatOf[s] == runOther {
+			left = append(left, s)
+		}
+		if !s.isOfRun() {
+			continue
+		}
 		ids, tokens, whats = append(ids, s.id), append(tokens, s.token), append(whats, whatOf[s])
 		runs, places = append(runs, number[s.run]), append(places, s.place)
 	}
-	slices.SortFunc(others, func(a, b *settlement) int { return bytes.Compare(a.id[:], b.id[:]) })
 	call = conn.Call{Statement: t.statements.settleRun,
 		Args:  map[string]any{"ids": ids, "tokens": tokens, "runs": runs, "places": places, "whats": whats},
 		Reset: done.reset, Writes: true, Row: done.ofRun}
 	if folds {
 		call.Promise = t.spec.foldPromise()
 	}
-	return call, others
+	return call, left
 }
 
 // ofRun reads a row of a run that was changed.

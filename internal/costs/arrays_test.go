@@ -180,6 +180,8 @@ var unplanned = map[string]string{
 	"workqueue/sql/insert.sql":         "it joins nothing, and every step that enqueues begins with it",
 	"workqueue/sql/look.sql":           ofLanes,
 	"workqueue/sql/next_due.sql":       ofLanes,
+	"workqueue/sql/run.sql":            "workers only, see TestRunsCompareFewRows",
+	"workqueue/sql/settle_run.sql":     "workers only, see TestRunsCompareFewRows",
 	"workqueue/sql/sort_out.sql":       ofLanes,
 	"workqueue/sql/topics.sql":         "an element is a topic, or a row that one claim sets aside",
 	"workqueue/sql/unlocked.sql":       looksUp,
