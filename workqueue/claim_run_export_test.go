@@ -47,4 +47,6 @@ func (q *Queue) SettleRun(ctx context.Context, token uuid.UUID, ids []uuid.UUID,
 }
 
 // RunTexts are the statements of runs.
-func (t *Table) RunTexts() (take, settle string) { return t.statements.run.Text, t.statements.settleRun.Text }
+func (t *Table) RunTexts() (take, settle string) {
+	return t.statements.run.Text, t.statements.settleRun.Text
+}

@@ -58,10 +58,10 @@ func (o BatchOptions) validate() error {
 // table's backoff.
 //
 // A batch of a worker may have several claims of one ordered key, see package keyed: consecutive ones, in their order.
-// No other worker has claims of that key. If one of them is not acknowledged, all behind it of its key are put back, their
-// attempt does not count, and they are processed again after it, whatever their results say: stop at the first claim
-// of a key that cannot be processed. In the halves of a batch that failed, claims behind one that has failed alone are
-// not processed before it. They are settled when all claims of the batch are decided.
+// No other worker has claims of that key. If one of them is not acknowledged, all behind it of its key are put back,
+// their attempt does not count, and they are processed again after it, whatever their results say: stop at the first
+// claim of a key that cannot be processed. In the halves of a batch that failed, claims behind one that has failed
+// alone are not processed before it. They are settled when all claims of the batch are decided.
 //
 // The context is cancelled when the call exceeds its timeout, when all of its claims are cancelled or lost, and at the
 // end of a shutdown's grace period. It carries the span of the call. The handler may keep the slice.

@@ -20,8 +20,8 @@ const (
 )
 
 // runCall settles the rows of runs in a batch, which is sorted by id, and returns those that are left: the rows of no
-// run, and of each run the first one that is not done, whose outcome has a statement of its own. What only goes back has
-// none.
+// run, and of each run the first one that is not done, whose outcome has a statement of its own. What only goes back
+// has none.
 func (t *Table) runCall(batch []*settlement, done *changes) (call conn.Call, left []*settlement) {
 	var rows []*settlement
 	number := map[*runName]int{}
