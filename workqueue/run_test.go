@@ -737,21 +737,25 @@ func TestABatchTransactionOfARun(t *testing.T) {
 // A worker that stops puts a run back, and nothing of it counts.
 func TestAStoppingWorkerPutsARunBack(t *testing.T) {
 	t.Parallel()
+	const rows = 8
 	r := newRunRig(t)
-	r.insert(ordered("a", keyed.Block, 0, 5)...)
-	began := make(chan struct{})
-	var once sync.Once
-	stop := r.start(r.batchWorker(workqueue.WorkerOptions{ShutdownTimeout: 100 * time.Millisecond}, 5,
+	r.insert(ordered("a", keyed.Block, 0, rows)...)
+	began := make(chan int, 1) // the first row of the run
+	stop := r.start(r.batchWorker(workqueue.WorkerOptions{ShutdownTimeout: 100 * time.Millisecond}, 4,
 		func(ctx context.Context, batch []*workqueue.Claim[keyedRow]) ([]error, error) {
-			once.Do(func() { close(began) })
+			if len(batch) < 4 { // the first batch, before the worker has folded
+				return nil, nil
+			}
+			began <- int(batch[0].Body.N)
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}))
-	<-began
-	r.expect("it runs", "runs1 runs1 runs1 runs1 runs1")
+	n := <-began
+	of := func(state string, n int) string { return strings.Repeat(state+" ", n) }
+	r.expect("it runs", strings.TrimSpace(of("done1", n)+of("runs1", 4)+of("waits0", rows-n-4)))
 	stop()
 	r.fold()
-	r.expect("it has stopped", "ready0 waits0 waits0 waits0 waits0")
+	r.expect("it has stopped", strings.TrimSpace(of("done1", n)+of("ready0", 1)+of("waits0", rows-n-1)))
 }
 
 // Handlers of one row, drains and fetches never have runs.
