@@ -840,6 +840,6 @@ func TestRunsCompareFewRows(t *testing.T) {
 	if len(ids) != keys*perKey {
 		t.Fatalf("the runs have %d rows, want %d", len(ids), keys*perKey)
 	}
-	explain("settle", settle, strings.Join([]string{array(ids), array(tokens), array(runs), array(places),
-		array(whats)}, ", "))
+	explain("settle", settle, strings.Join([]string{array(ids), array(runs), array(places), array(whats),
+		array(tokens)}, ", "))
 }

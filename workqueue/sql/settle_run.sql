@@ -6,12 +6,12 @@
 -- Of each row, run and place say which it is in which run, and what says 0 for done, 1 for another outcome and 2 for
 -- going back. A row that the claim holds no longer ends the prefix, too: what is behind it goes back although it is
 -- done. So all rows are locked first. Callers sort the ids, as for all settles. What goes back keeps its due time and
--- gives its attempt back, unless it was cancelled: then it has ended. A trigger notes that it waits. The joins are
--- written for the planner as that of ack.sql.
+-- gives its attempt back, unless it was cancelled: then it has ended. A trigger notes that it waits. The join is written
+-- for the planner as that of ack.sql; what is locked is the claim's, so the updates need none.
 WITH told AS MATERIALIZED (
-    SELECT s.id, s.token, s.run, s.what, s.place
-    FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), unnest(@runs::int[]), unnest(@places::int[]),
-            unnest(@whats::int[]), generate_subscripts('{}'::int[], 1)) AS s (id, token, run, place, what)
+    SELECT s.id, s.run, s.what, s.place
+    FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@runs::int[]), unnest(@places::int[]), unnest(@whats::int[]),
+            generate_subscripts('{}'::int[], 1)) AS s (id, run, place, what)
 ), held AS MATERIALIZED (
     SELECT r.id
     FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
@@ -19,7 +19,7 @@ WITH told AS MATERIALIZED (
     WHERE r.id = ANY (@ids::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r
 ), placed AS MATERIALIZED (
-    SELECT p.id, p.token, p.held, p.done AND p.so_far AS done, p.held AND p.what = 1 AND p.so_far AS stays
+    SELECT p.id, p.held, p.done AND p.so_far AS done, p.held AND p.what = 1 AND p.so_far AS stays
     FROM (
         SELECT q.*, coalesce(bool_and(q.done) OVER (PARTITION BY q.run ORDER BY q.place
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS so_far
@@ -29,7 +29,6 @@ WITH told AS MATERIALIZED (
 ), acked AS (
     {{- if .DeleteDone}}
     DELETE FROM {{.Table}} AS t
-    USING placed AS s
     {{- else}}
     UPDATE {{.Table}} AS t
     SET status = 2,
@@ -38,19 +37,15 @@ WITH told AS MATERIALIZED (
         {{- if .Kept}},
         {{.Held}} = CASE WHEN t.{{.Kept}} & 4 > 0 THEN t.{{.Held}} END
         {{- end}}
-    FROM placed AS s
     {{- end}}
-    WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND s.done AND t.owner_token = s.token
-      AND coalesce(t.status = 1, false)
+    WHERE t.id = ANY (ARRAY(SELECT s.id FROM placed AS s WHERE s.done))
     RETURNING t.id
 ), back AS (
     UPDATE {{.Table}} AS t
     SET {{template "retry_or_fail" retry "t.cancelled_at IS NOT NULL" ""}}
         waiting = t.cancelled_at IS NULL,
         attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE greatest(t.attempts - 1, 0) END
-    FROM placed AS s
-    WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND s.held AND NOT s.done AND NOT s.stays
-      AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    WHERE t.id = ANY (ARRAY(SELECT s.id FROM placed AS s WHERE s.held AND NOT s.done AND NOT s.stays))
     RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT acked.id, 2::smallint AS status, false AS cancelled, false AS back FROM acked
