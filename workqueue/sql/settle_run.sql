@@ -6,8 +6,8 @@
 -- Of each row, run and place say which it is in which run, and what says 0 for done, 1 for another outcome and 2 for
 -- going back. A row that the claim holds no longer ends the prefix, too: what is behind it goes back although it is
 -- done. So all rows are locked first. Callers sort the ids, as for all settles. What goes back keeps its due time and
--- gives its attempt back, unless it was cancelled: then it has ended. A trigger notes that it waits. The join is written
--- for the planner as that of ack.sql; what is locked is the claim's, so the updates need none.
+-- gives its attempt back, unless it was cancelled: then it has ended. A trigger notes that it waits. The join is
+-- written for the planner as that of ack.sql. What is locked is the claim's, so the updates need none.
 WITH told AS MATERIALIZED (
     SELECT s.id, s.run, s.what, s.place
     FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@runs::int[]), unnest(@places::int[]), unnest(@whats::int[]),
