@@ -40,7 +40,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	}
 	text, _ := fs.ReadFile(assetFiles, "assets/"+name) // assetVersion has read it
 	w.Header().Set("Content-Type", kind)
-	if r.FormValue("v") == assetVersion {
+	if r.URL.Query().Get("v") == assetVersion {
 		w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
 	}
 	_, _ = w.Write(text) // nobody can be told of a connection that is gone

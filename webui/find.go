@@ -26,7 +26,7 @@ func find(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	p := findPage{Asked: strings.TrimSpace(r.FormValue("q")), Tables: tables}
+	p := findPage{Asked: strings.TrimSpace(r.query.Get("q")), Tables: tables}
 	v := view{title: "Find", page: "find.html", tables: tables}
 	id, err := uuid.Parse(p.Asked)
 	if p.IsID = err == nil; p.IsID {

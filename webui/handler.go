@@ -3,8 +3,10 @@ package webui
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/txwork/txwork/internal/operate"
 )
@@ -39,13 +41,17 @@ func (h *handler) route() {
 // ServeHTTP implements [http.Handler].
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
+	if r.ContentLength != 0 { // otherwise the server waits for the body, for as long as its sender likes
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // not every server can
+	}
 	if r.URL.Path == "" { // the prefix without its slash: relative links would lead out of it
 		asked, _, _ := strings.Cut(r.RequestURI, "?")
 		w.Header().Set("Location", "./"+path.Base(asked)+"/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 		return
 	}
-	asked := &request{Request: r, handler: h, root: rootOf(r.URL.EscapedPath())}
+	asked := &request{Request: r, handler: h, root: rootOf(r.URL.EscapedPath()),
+		query: r.URL.Query()}
 	if err := h.crossOrigin.Check(r); err != nil {
 		asked.refuse(w, foreign)
 		return
@@ -91,6 +97,7 @@ type request struct {
 	handler *handler
 	user    User
 	root    string
+	query   url.Values // of the address: a body, which its sender may make as long as it likes, is not read
 }
 
 // page returns a handler for a page that reads. A few pages read at a time, so that they cannot use up a pool.

@@ -191,7 +191,7 @@ func (p *rowsPage) form(r *request, columns []operate.Column) {
 		return false
 	}
 	add := func(name, label, hint string) {
-		p.Fields = append(p.Fields, filterField{name, label, r.FormValue(name), hint})
+		p.Fields = append(p.Fields, filterField{name, label, r.query.Get(name), hint})
 	}
 	for _, f := range filters {
 		if f.of == nil || has(f.of...) {
@@ -219,7 +219,7 @@ var filters = []struct {
 func (r *request) filterValues() url.Values {
 	values := url.Values{}
 	for _, f := range filters {
-		if text := r.FormValue(f.name); text != "" {
+		if text := r.query.Get(f.name); text != "" {
 			values.Set(f.name, text)
 		}
 	}
@@ -228,10 +228,10 @@ func (r *request) filterValues() url.Values {
 
 // options reads what the address asks for.
 func (r *request) options(state string) (o operate.ListOptions, err error) {
-	o = operate.ListOptions{State: state, Limit: defaultRows, After: r.FormValue("after"), Filter: operate.Filter{
-		Kind: r.FormValue("kind"), Queue: r.FormValue("queue"), Consumer: r.FormValue("consumer"),
-		Topic: r.FormValue("topic"), Key: r.FormValue("key"), Error: r.FormValue("error")}}
-	if text := r.FormValue("limit"); text != "" {
+	o = operate.ListOptions{State: state, Limit: defaultRows, After: r.query.Get("after"), Filter: operate.Filter{
+		Kind: r.query.Get("kind"), Queue: r.query.Get("queue"), Consumer: r.query.Get("consumer"),
+		Topic: r.query.Get("topic"), Key: r.query.Get("key"), Error: r.query.Get("error")}}
+	if text := r.query.Get("limit"); text != "" {
 		if o.Limit, err = strconv.Atoi(text); err != nil || o.Limit < 1 || o.Limit > maxRows {
 			return o, operate.Refusal{Field: "limit",
 				Problem: fmt.Sprintf(" %q: want a number from 1 to %d", text, maxRows)}
@@ -241,7 +241,7 @@ func (r *request) options(state string) (o operate.ListOptions, err error) {
 		name string
 		to   *operate.Age
 	}{{"newer", &o.Filter.NewerThan}, {"older", &o.Filter.OlderThan}} {
-		text := strings.TrimSpace(r.FormValue(age.name))
+		text := strings.TrimSpace(r.query.Get(age.name))
 		if text == "" {
 			continue
 		}

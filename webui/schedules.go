@@ -61,10 +61,10 @@ func schedules(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	v := view{title: "Schedules", page: "schedules.html", tables: tables}
-	p := schedulesPage{After: r.FormValue("after")}
+	p := schedulesPage{After: r.query.Get("after")}
 	for i := range facts {
 		t := &facts[i]
-		if only := r.FormValue("table"); !t.Schedule() || !has(tables, t.Name) || only != "" && only != t.Name {
+		if only := r.query.Get("table"); !t.Schedule() || !has(tables, t.Name) || only != "" && only != t.Name {
 			continue
 		}
 		if t.Filtered {
