@@ -68,3 +68,17 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 		t.Errorf("there is no answer: %v, %q", err, text)
 	}
 }
+
+// The indentation of deeply nested JSON would be thousands of times as large as the payload.
+func TestDeeplyNestedPayloads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const depth = 5000
+	nested := strings.Repeat("[", depth) + strings.Repeat("]", depth)
+	s.exec(`INSERT INTO {schema}.outbox (topic, payload, headers) VALUES ('t', convert_to($1, 'UTF8'),
+		jsonb_build_object('h', $1::jsonb))`, nested)
+	body := s.get("/t/outbox/row/" + s.id("SELECT id FROM {schema}.outbox")).body
+	if len(body) > 1<<20 || strings.Count(body, "[[[[[[[[") == 0 {
+		t.Errorf("the page of a payload of %d bytes has %d", len(nested), len(body))
+	}
+}

@@ -20,6 +20,7 @@ const (
 	maxContent = 64 << 10 // bytes that are shown of a payload
 	maxBinary  = 4 << 10  // bytes that are shown of one that is no text
 	maxText    = 16 << 10 // characters that are shown of an error or a header
+	maxNested  = 32       // levels of JSON that are indented
 )
 
 // A rowPage is what row.html shows.
@@ -172,13 +173,30 @@ func visibleLines(text string) string {
 	return b.String()
 }
 
-// pretty indents JSON, and leaves anything else as it is.
+// pretty indents JSON, and leaves anything else as it is, and what would consist of its indentation for the most part.
 func pretty(text string) string {
 	var b bytes.Buffer
-	if json.Indent(&b, []byte(text), "", "  ") != nil {
+	if deep(text) || json.Indent(&b, []byte(text), "", "  ") != nil {
 		return text
 	}
 	return b.String()
+}
+
+// deep tells whether a text may have more than maxNested levels of JSON. Brackets in strings count as well.
+func deep(text string) bool {
+	level := 0
+	for _, c := range []byte(text) {
+		switch c {
+		case '[', '{':
+			level++
+		case ']', '}':
+			level--
+		}
+		if level > maxNested {
+			return true
+		}
+	}
+	return false
 }
 
 // payloadOf formats a payload: JSON indented, other text as it is, anything else as a hex dump.
