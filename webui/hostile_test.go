@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/webui"
 )
 
 // What a page is asked for stands in its address. A body could be of any size, would be kept in files that nobody
@@ -80,5 +81,20 @@ func TestDeeplyNestedPayloads(t *testing.T) {
 	body := s.get("/t/outbox/row/" + s.id("SELECT id FROM {schema}.outbox")).body
 	if len(body) > 1<<20 || strings.Count(body, "[[[[[[[[") == 0 {
 		t.Errorf("the page of a payload of %d bytes has %d", len(nested), len(body))
+	}
+}
+
+// Who computes the tables of a user, and finds none, has not asked for all.
+func TestAUserOfNoTablesSeesNone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *webui.Config) {
+		c.Insecure = false
+		c.Authenticate = func(*http.Request) (webui.User, error) {
+			return webui.User{Name: "nobody", Tables: []string{}}, nil
+		}
+	})
+	s.fill()
+	for _, path := range []string{"/", "/t/jobs/ready", "/dead", "/find?q=x", "/queues", "/schedules"} {
+		s.shows(path, http.StatusForbidden, "User nobody sees none of the tables")
 	}
 }

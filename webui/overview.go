@@ -44,7 +44,7 @@ func overview(ctx context.Context, r *request) (view, error) {
 		return view{title: "Overview", page: "overview.html", tables: tables, data: overviewPage{Reading: true}}, nil
 	}
 	p := overviewPage{Age: time.Since(figures.At), Looking: figures.ExaminedAt.IsZero(),
-		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: len(r.user.Tables) > 0}
+		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll()}
 	v := view{title: "Overview", page: "overview.html", tables: tables}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
@@ -71,7 +71,7 @@ func overview(ctx context.Context, r *request) (view, error) {
 
 // concerns tells whether the user sees what is about a table, or about the server if it is empty.
 func (r *request) concerns(table string) bool {
-	return len(r.user.Tables) == 0 || table != "" && r.user.sees(table)
+	return r.user.seesAll() || table != "" && r.user.sees(table)
 }
 
 // A queuesPage is what queues.html shows.

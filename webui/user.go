@@ -23,12 +23,14 @@ type User struct {
 	Name string // shown on the pages
 	Role Role
 
-	// Tables are the tables that the user sees, by their names without the schema. Default: all. A user of some tables
-	// does not see findings about the server as a whole, which may concern others.
+	// Tables are the tables that the user sees, by their names without the schema. Default: all; an empty slice that is
+	// not nil is none. A user of some tables does not see findings about the server as a whole, which may concern others.
 	Tables []string
 }
 
-func (u User) sees(table string) bool { return len(u.Tables) == 0 || slices.Contains(u.Tables, table) }
+func (u User) seesAll() bool { return u.Tables == nil }
+
+func (u User) sees(table string) bool { return u.seesAll() || slices.Contains(u.Tables, table) }
 
 // visible returns those of the tables that the user sees.
 func (u User) visible(tables []string) []string {
