@@ -105,23 +105,29 @@ func (h *handler) page(read func(context.Context, *request) (view, error)) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		asked := r.Context().Value(requestKey{}).(*request)
 		asked.Request = r // has the values of the path
-		if v, err := h.inTurn(asked, read); err != nil {
-			asked.refuse(w, h.explain(r.Context(), r.URL.Path, err))
+		if v, p := h.inTurn(asked, read); p != nil {
+			asked.refuse(w, *p)
 		} else {
 			asked.show(w, v)
 		}
 	}
 }
 
-// inTurn reads a page in its turn. The turn ends before the page is sent, which takes as long as its reader likes.
-func (h *handler) inTurn(asked *request, read func(context.Context, *request) (view, error)) (view, error) {
+// inTurn reads a page in its turn, or what explains why it cannot be read. The turn ends before the page is sent, which
+// takes as long as its reader likes.
+func (h *handler) inTurn(asked *request, read func(context.Context, *request) (view, error)) (view, *problem) {
 	ctx, cancel := context.WithTimeout(asked.Context(), h.Timeout)
 	defer cancel()
 	select {
 	case h.reads <- struct{}{}:
 		defer func() { <-h.reads }()
 	case <-ctx.Done():
-		return view{}, busy
+		return view{}, &busy
 	}
-	return read(ctx, asked)
+	v, err := read(ctx, asked)
+	if err != nil {
+		p := h.explain(ctx, asked.URL.Path, err)
+		return v, &p
+	}
+	return v, nil
 }

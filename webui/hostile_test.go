@@ -2,16 +2,23 @@ package webui_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"mime/multipart"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/webui"
 )
 
@@ -97,4 +104,111 @@ func TestAUserOfNoTablesSeesNone(t *testing.T) {
 	for _, path := range []string{"/", "/t/jobs/ready", "/dead", "/find?q=x", "/queues", "/schedules"} {
 		s.shows(path, http.StatusForbidden, "User nobody sees none of the tables")
 	}
+}
+
+// A viewer that goes away is nothing that an operator has to know.
+func TestAViewerThatGoesAwayIsNotLogged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	tx, err := s.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer tx.Rollback(t.Context())
+	_, err = tx.Exec(t.Context(), "LOCK TABLE "+s.db.Schema+".outbox IN ACCESS EXCLUSIVE MODE")
+	must(t, err)
+	s = serve(t, s.db, func(c *webui.Config) { c.Pool = pgtest.NewPool(t, s.db) })
+	waiting := func() (n int) {
+		must(t, s.db.Pool.QueryRow(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted "+
+			"AND relation = $1::text::regclass", s.db.Schema+".outbox").Scan(&n))
+		return n
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+prefix+"/t/outbox/ready", nil)
+	must(t, err)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if response, err := http.DefaultTransport.RoundTrip(r); err == nil {
+			response.Body.Close()
+			t.Error("there was an answer")
+		}
+	}()
+	if !pgtest.Await(pgtest.Patience, func() bool { return waiting() == 1 }) {
+		t.Fatal("the page does not read")
+	}
+	leave()
+	<-left
+	if !pgtest.Await(pgtest.Patience, func() bool { return waiting() == 0 }) {
+		t.Error("the statement goes on")
+	}
+	s.server.Close() // waits for the request
+	if text := s.log.String(); strings.Contains(text, "reading failed") {
+		t.Errorf("it is logged: %s", text)
+	}
+}
+
+// A turnstile holds up the statement that asks for the role's rights.
+type turnstile struct {
+	waiting atomic.Int32
+	open    chan struct{}
+}
+
+func (s *turnstile) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if d.SQL == postgres.SelectGrantee {
+		s.waiting.Add(1)
+		<-s.open
+	}
+	return ctx
+}
+
+func (s *turnstile) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// What explains a missing right reads, too: it is part of the page's turn.
+func TestExplanationsTakeTurns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	name := strings.ReplaceAll(s.db.Schema, "test", "r")
+	s.exec("CREATE ROLE " + name + "_reader LOGIN")
+	s.exec("GRANT USAGE ON SCHEMA {schema} TO " + name + "_reader")
+	t.Cleanup(func() { dropRoles(s, name) })
+	held := &turnstile{open: make(chan struct{})}
+	pool := pgtest.NewPool(t, s.db, pgtest.WithPool(func(c *pgxpool.Config) {
+		c.ConnConfig.User, c.ConnConfig.Tracer, c.MaxConns = name+"_reader", held, 20
+	}))
+	s = serve(t, s.db, func(c *webui.Config) { c.Pool, c.Timeout = pool, 2*time.Second })
+	var all sync.WaitGroup
+	for held.waiting.Load() < 4 { // again, if the time of a page was over before it came so far
+		ended := make(chan struct{})
+		all.Go(func() {
+			defer close(ended)
+			s.get("/t/outbox/ready")
+		})
+		before := held.waiting.Load()
+		pgtest.Await(pgtest.Patience, func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				return held.waiting.Load() > before
+			}
+		})
+	}
+	fifth := make(chan struct{})
+	go func() {
+		defer close(fifth)
+		s.shows("/t/outbox/ready", http.StatusServiceUnavailable, "Too many pages at once")
+	}()
+	pgtest.Await(pgtest.Patience, func() bool {
+		select {
+		case <-fifth:
+			return true
+		default:
+			return held.waiting.Load() > 4
+		}
+	})
+	if n := held.waiting.Load(); n != 4 {
+		t.Errorf("%d pages ask for rights at once", n)
+	}
+	close(held.open)
+	all.Wait()
+	<-fifth
 }

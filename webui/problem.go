@@ -69,7 +69,8 @@ func (h *handler) explain(ctx context.Context, what string, err error) problem {
 		log = h.Logger.ErrorContext
 		err = fmt.Errorf("%s: %w", number, err)
 	}
-	if p.status >= http.StatusInternalServerError && !closed(err) {
+	gone := errors.Is(ctx.Err(), context.Canceled) // whoever asked, and with them the statement
+	if p.status >= http.StatusInternalServerError && !closed(err) && !gone {
 		log(ctx, "dashboard: reading failed", "what", what, "error", err)
 	}
 	return p
