@@ -28,8 +28,8 @@ type deadPage struct {
 type deadTable struct {
 	Name, By string // the column that a label is a value of
 	Causes   []cause
-	Groups   int64 // how many there are in all
-	Sampled  bool  // there are more dead letters than were read
+	Cut      bool // there are more causes
+	Sampled  bool // there are more dead letters than were read
 	Problem  string
 }
 
@@ -65,7 +65,7 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 			v.partial = append(v.partial, t.Name)
 		}
 		one := deadTable{Name: t.Name, By: t.LabelName()}
-		found, err := survey.GroupedErrors(ctx, r.handler.reader(), t, ever, deadSample, maxCauses)
+		found, err := survey.GroupedErrors(ctx, r.handler.reader(), t, ever, deadSample, maxCauses+1)
 		if err != nil {
 			one.Problem = r.handler.explain(ctx, "causes of "+t.Name, err).Error()
 		}
@@ -81,11 +81,13 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 func (d *deadTable) group(found []survey.Errors) {
 	var rows int64
 	for _, e := range found {
-		d.Groups, rows = e.Groups, rows+e.Failed
+		rows += e.Failed
 		if e.Failed > 0 {
 			d.Causes = append(d.Causes, cause{e, time.Duration(e.Latest * float64(time.Second)), literal(e.Error)})
 		}
 	}
+	d.Cut = len(d.Causes) > maxCauses
+	d.Causes = d.Causes[:min(len(d.Causes), maxCauses)]
 	d.Sampled = rows >= deadSample
 }
 

@@ -45,8 +45,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // not every server can
 	}
 	if r.URL.Path == "" { // the prefix without its slash: relative links would lead out of it
-		asked, _, _ := strings.Cut(r.RequestURI, "?")
-		w.Header().Set("Location", "./"+path.Base(asked)+"/")
+		prefix := ""
+		if asked, err := url.ParseRequestURI(r.RequestURI); err == nil { // it may be a whole address, or that of a CONNECT
+			prefix = asked.EscapedPath()
+		}
+		w.Header().Set("Location", "./"+path.Base(prefix)+"/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 		return
 	}

@@ -212,3 +212,36 @@ func TestExplanationsTakeTurns(t *testing.T) {
 	all.Wait()
 	<-fifth
 }
+
+// The causes of a table may be too many to show, and the page says so.
+func TestManyCauses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	write := func(from, to int) {
+		s.exec(`INSERT INTO {schema}.outbox (topic, payload, status, attempts, completed_at, failed_at, last_error)
+			SELECT 't' || i, '', 3, 1, now(), now(), 'no' FROM generate_series($1::int, $2::int) AS i`, from, to)
+	}
+	write(1, 100)
+	s.shows("/dead", http.StatusOK, ">t100<")
+	s.lacks("/dead", "more causes", "A sample")
+	write(101, 101)
+	s.shows("/dead", http.StatusOK, "There are more causes: these are the 100 most frequent among the latest 5,000 rows")
+}
+
+// A request in the form that proxies are sent has no path either, if it is about the root.
+func TestTheRootInAWholeAddress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	page, err := webui.New(webui.Config{Pool: s.db.Pool, Schema: s.db.Schema, Insecure: true})
+	must(t, err)
+	for asked, want := range map[string]string{"http://txwork.example": "././", "http://txwork.example?q=1": "././",
+		"http://txwork.example/queues": "./queues/", "/queues": "./queues/", "": "././", "a:443": "././", "/a/queues?x=/y": "./queues/"} {
+		r := newRequest("/")
+		r.RequestURI, r.URL.Path = asked, ""
+		w := newRecorder()
+		page.ServeHTTP(w, r)
+		if got := w.Header().Get("Location"); got != want {
+			t.Errorf("%s leads to %q, want %q", asked, got, want)
+		}
+	}
+}
