@@ -84,7 +84,7 @@ func (a *Accounts) add(account Account) error {
 	}
 	if account.TokenHash != "" {
 		hash, err := hex.DecodeString(account.TokenHash)
-		if err != nil || len(hash) != sha256.Size {
+		if err != nil || len(hash) != sha256.Size || [sha256.Size]byte(hash) == sha256.Sum256(nil) {
 			return validate.Errorf("account "+account.Name, "has a TokenHash that HashToken did not make")
 		}
 		key := [sha256.Size]byte(hash)

@@ -245,3 +245,12 @@ func TestTheRootInAWholeAddress(t *testing.T) {
 		}
 	}
 }
+
+// The hash of nothing is what a command prints when its variable is not set: whoever sends no token would have it.
+func TestTheHashOfNothingIsNoToken(t *testing.T) {
+	t.Parallel()
+	const hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	if _, err := webui.NewAccounts(webui.Account{User: webui.User{Name: "bot"}, TokenHash: hash}); err == nil {
+		t.Error("it is accepted")
+	}
+}
