@@ -235,7 +235,8 @@ func TestTheRootInAWholeAddress(t *testing.T) {
 	page, err := webui.New(webui.Config{Pool: s.db.Pool, Schema: s.db.Schema, Insecure: true})
 	must(t, err)
 	for asked, want := range map[string]string{"http://txwork.example": "././", "http://txwork.example?q=1": "././",
-		"http://txwork.example/queues": "./queues/", "/queues": "./queues/", "": "././", "a:443": "././", "/a/queues?x=/y": "./queues/"} {
+		"http://txwork.example/queues": "./queues/", "/queues": "./queues/", "/a/queues?x=/y": "./queues/",
+		"": "././", "a:443": "././"} {
 		r := newRequest("/")
 		r.RequestURI, r.URL.Path = asked, ""
 		w := newRecorder()

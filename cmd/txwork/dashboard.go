@@ -21,6 +21,9 @@ import (
 // defaultDashboardListen accepts connections from this machine only.
 const defaultDashboardListen = "127.0.0.1:8088"
 
+// maxDashboardConnections is enough for a hundred browsers, each of which keeps up to six open.
+const maxDashboardConnections = 600
+
 // dashboardOptions are the flags of serve.
 type dashboardOptions struct {
 	listen       string
@@ -106,7 +109,7 @@ func (a *app) serveDashboard(ctx context.Context, o dashboardOptions) error {
 		const idle, headers = 2 * time.Minute, 10 * time.Second
 		server := &http.Server{Handler: protect(page), ReadTimeout: headers, WriteTimeout: o.Timeout + headers,
 			IdleTimeout: idle, MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(a.logger())}
-		return serveHTTP(ctx, server, bounded(listener))
+		return serveHTTP(ctx, server, bounded(listener, maxDashboardConnections))
 	})
 }
 

@@ -44,6 +44,34 @@ func TestServeShowsADashboard(t *testing.T) {
 	}
 }
 
+// Browsers keep connections open, and others can still look.
+func TestServeHasRoomForManyBrowsers(t *testing.T) {
+	c := newMigratedCLI(t)
+	var stderr output
+	stop := c.runUntil(nil, io.Discard, &stderr, "serve", "--listen", "127.0.0.1:0")
+	eventually(t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
+	url := servingAt.FindString(stderr.String())
+	var open []*http.Response
+	transport := &http.Transport{}
+	for range 150 { // a connection each, since the answer before is not read to its end
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/assets/style.css", nil)
+		must(t, err)
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Errorf("browser %d: %v", len(open)+1, err)
+			break
+		}
+		open = append(open, response)
+	}
+	for _, response := range open {
+		response.Body.Close()
+	}
+	transport.CloseIdleConnections()
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
 // accountsFile writes an accounts file, in which %s stands for the hash of a token.
 func (c *cli) accountsFile(text string) string {
 	c.t.Helper()

@@ -65,5 +65,5 @@ func (a *app) serveMetrics(ctx context.Context, d *database, listen string, o re
 	const idle = 2 * time.Minute
 	server := &http.Server{Handler: e, ReadTimeout: 10 * time.Second, WriteTimeout: o.Timeout + 10*time.Second,
 		IdleTimeout: idle, MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(a.logger())}
-	return serveHTTP(ctx, server, bounded(listener))
+	return serveHTTP(ctx, server, bounded(listener, maxProbeConnections))
 }

@@ -23,8 +23,8 @@ func errorLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler()
 const maxProbeConnections = 100
 
 // bounded closes connections beyond a number at once, so that no client can use up the files of the process.
-func bounded(l net.Listener) net.Listener {
-	return netlimit.Listen(l, maxProbeConnections, func(c net.Conn) { c.Close() })
+func bounded(l net.Listener, most int) net.Listener {
+	return netlimit.Listen(l, most, func(c net.Conn) { c.Close() })
 }
 
 // serveBeside serves until run has ended, so that probes are answered while handlers finish after a signal. If the

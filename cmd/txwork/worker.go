@@ -254,7 +254,9 @@ func (w *workerRun) probed(s *service.Service) (run func(context.Context) error,
 	w.logger.Info("serving probes", "url", "http://"+listener.Addr().String())
 	probes := &http.Server{Handler: s.Handler(), ReadTimeout: probeTimeout, WriteTimeout: probeTimeout,
 		MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(w.logger)}
-	return func(ctx context.Context) error { return serveBeside(ctx, probes, bounded(listener), s.Run) }, nil
+	return func(ctx context.Context) error {
+		return serveBeside(ctx, probes, bounded(listener, maxProbeConnections), s.Run)
+	}, nil
 }
 
 func (w *workerRun) telemetry() workqueue.Telemetry {
