@@ -134,6 +134,7 @@ func (c *cli) everyForm() []jsonRun {
 		}
 		return clock.Schedules().Put(c.t.Context(), tx, timers.Schedule{Name: "gone", Expr: "@daily", Topic: "t"})
 	}))
+	message := value[string](c, "SELECT id::text FROM {schema}.outbox_log LIMIT 1")
 	failedJob := value[string](c, "SELECT id::text FROM {schema}.jobs WHERE status = 3 LIMIT 1")
 
 	runs := []jsonRun{
@@ -146,6 +147,7 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "list outbox --status failed --limit 2"}, {line: "list outbox --status bogus", code: exitUsage},
 		{line: "show outbox --payloads " + dead[0].String()}, {line: "show outbox " + uuid.NewString(),
 			code: exitFailure},
+		{line: "show outbox_log --payloads " + message},
 		{line: "keys outbox"}, {line: "keys timers", code: exitUsage},
 		{line: "joins outbox"}, {line: "joins outbox " + started.ID.String()}, {line: "joins timers", code: exitUsage},
 		{line: "redrive outbox --topic charge --limit 1 --yes"},

@@ -265,6 +265,7 @@ var meanings = map[string]string{
 	"rate":              "per second|jobs a second",
 	"statement-timeout": "^how long each statement may take",
 	"status":            " in this `?state|^`state` of the rows",
+	"subscription":      "messages of this subscription of an? ",
 	"timeout":           "^how long an .* may take|that takes longer",
 	"to-version":        "^go to this version",
 	"topic":             "topic",
