@@ -20,8 +20,9 @@ import (
 // Each result settles the claim with the same index; none acknowledge all. An [Outcome], such as [Permanent] or
 // [Snooze], commits together with the writes. Any other error of a claim rolls all writes back: its attempt has failed,
 // and the handler is called again with the others. So it is with a claim whose lease was lost. Where an [Outcome] puts
-// claims behind it back, see [BatchHandler], the handler is called again without these. If a statement in fn failed, nothing can be committed: if no claim has such an error, each Outcome is settled without the writes. An error
-// of fn rolls all writes back, and is the error of the call.
+// claims behind it back, see [BatchHandler], the handler is called again without these. If a statement in fn failed,
+// nothing can be committed: if no claim has such an error, each Outcome is settled without the writes. An error of fn
+// rolls all writes back, and is the error of the call.
 func BatchTx[T any](ctx context.Context, batch []*Claim[T], fn func(tx pgx.Tx) ([]error, error)) (results []error,
 	err error) {
 	rows := make([]*delivery, len(batch))
