@@ -60,32 +60,47 @@ func (d *delivery) isNext() bool {
 	})
 }
 
-// settledTogether is how a transaction settles rows with these outcomes. Of a run, what is behind a row that is not
-// done goes back, also where it is not among the rows.
+// settledTogether is how a transaction settles rows with these outcomes. It begins with them. Where the last row of a
+// run is not done, those behind it go back: they need not be ours any more.
 func settledTogether(ctx context.Context, rows []*delivery, results []*Outcome) (all []*delivery, batch []*settlement,
 	err error) {
-	stops := map[*run]int{}
+	last := map[*run]*delivery{}
 	for i, d := range rows {
-		first := !slices.ContainsFunc(rows[:i], func(o *delivery) bool { return d.run != nil && o.run == d.run })
-		if first && !d.isNext() {
+		if before := last[d.run]; before == nil && !d.isNext() ||
+			before != nil && d.settlement.place != before.settlement.place+1 {
 			return nil, nil, errNotNext
 		}
-		o := results[i]
-		if stop, is := stops[d.run]; is && d.settlement.place > stop {
-			o = interrupted
-		} else if d.run != nil && o.kind != outcomeAck {
-			stops[d.run] = d.settlement.place
+		if d.run != nil {
+			last[d.run] = d
 		}
-		all, batch = append(all, d), append(batch, d.settledIn(ctx, o))
+		batch = append(batch, d.settledIn(ctx, results[i]))
 	}
-	for r, stop := range stops {
-		for _, d := range r.rows[stop+1:] {
-			if !slices.Contains(rows, d) {
-				all, batch = append(all, d), append(batch, d.settledIn(ctx, interrupted))
-			}
+	all = slices.Clone(rows)
+	for i, d := range rows {
+		if last[d.run] != d || results[i].kind == outcomeAck {
+			continue
+		}
+		for _, behind := range d.run.rows[d.settlement.place+1:] {
+			all, batch = append(all, behind), append(batch, behind.settledIn(ctx, interrupted))
 		}
 	}
 	return all, batch, nil
+}
+
+// withoutBehind are the results of rows in one transaction if it must be rolled back, because it has also written for
+// rows which go back: those of a run behind one that is not done. They go back, and the others are called again.
+func withoutBehind(rows []*delivery, results []error) (again []error, isNeeded bool) {
+	stopped := map[*run]bool{}
+	again = make([]error, len(rows))
+	for i, d := range rows {
+		if again[i] = errAgain; stopped[d.run] {
+			again[i], isNeeded = interrupted, true
+		}
+		if d.run != nil && outcomeOf(results[i]).kind != outcomeAck {
+			stopped[d.run] = true
+		}
+	}
+	return again, isNeeded
 }
 
 // takeRuns takes the rows behind those of a batch that are the first of an ordered key, as far as the batch has room,
@@ -104,8 +119,7 @@ func (e *engine) takeRuns(b *batching, rows []*delivery) []*delivery {
 		req.most[i] = min(n, room)
 		room -= req.most[i]
 	}
-	claimed := e.claimRuns(heads, req)
-	e.flow.EndRuns(len(claimed))
+	e.claimRuns(heads, req)
 	return withRuns(b, rows)
 }
 
@@ -145,9 +159,18 @@ func (e *engine) mayLead(d *delivery) bool {
 		!e.topicRests(d)
 }
 
-// claimRuns claims runs, and makes the engine responsible for their rows.
-func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) (claimed claimedRows) {
+// claimRuns claims runs, and makes the engine responsible for their rows. A hook of the application may end the
+// goroutine meanwhile.
+func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) {
 	base, start := context.Background(), e.clock()
+	var claimed claimedRows
+	known := false
+	defer func() {
+		e.flow.EndRuns(len(claimed))
+		if !known {
+			withoutRuns(heads)
+		}
+	}()
 	var of runAnswer
 	err := e.limited(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, req.limit())
@@ -160,11 +183,8 @@ func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) (claim
 	})
 	if err != nil {
 		e.logger.WarnContext(base, "claiming runs of ordered keys failed", "error", err)
-		e.withoutRuns(heads, err)
-		return nil
-	}
-	if len(claimed) == 0 {
-		return nil
+		known = fault.IsRefused(err)
+		return
 	}
 	rows := e.deliver(base, claimed, start)
 	type placed struct {
@@ -189,18 +209,16 @@ func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) (claim
 		newRun(all)
 	}
 	e.inFlight.add(rows)
-	return claimed
+	known = true
 }
 
-// withoutRuns decides what becomes of heads whose runs could not be claimed. If the database has refused that, they are
-// handled alone. Otherwise their runs may have been claimed without our knowledge. The heads then go back, so that they
-// wait until the leases of those rows have ended: no row of a key may be claimed while others are in progress.
-func (e *engine) withoutRuns(heads map[uuid.UUID]*delivery, err error) {
-	if fault.IsRefused(err) {
-		return
-	}
+// withoutRuns puts heads back whose runs may have been claimed without our knowledge: neither a reply nor a refusal of
+// the database has come. They wait until the leases of those rows have ended: no row of a key may be claimed while
+// others are in progress.
+func withoutRuns(heads map[uuid.UUID]*delivery) {
 	for _, d := range heads {
 		newRun([]*delivery{d}).stop = -1
+		d.decide(d.ctx, interrupted)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,11 +92,11 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 	}
 	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, len(batch))
 	done, err := (&Queue{table: table, exec: tx}).settle(ctx, batch, triedOnce)
-	if err == nil && len(done.ids) < len(batch) {
-		err = &SettleError{Table: table.Name(), Lost: []uuid.UUID{d.ID}}
-	}
-	if fault.IsVoid(err) {
-		d.abort(ErrLeaseLost)
+	if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {
+		err = nil // rows behind it in its run may have been lost
+		if lost := abortUnsettled(rows, done.ids); slices.Contains(lost, d.ID) {
+			err = &SettleError{Table: table.Name(), Lost: lost}
+		}
 	}
 	if err == nil {
 		if err = commitSettled(ctx, tx.tx, rows, batch); err != nil {

@@ -19,9 +19,10 @@ import (
 //
 // Each result settles the claim with the same index; none acknowledge all. An [Outcome], such as [Permanent] or
 // [Snooze], commits together with the writes. Any other error of a claim rolls all writes back: its attempt has failed,
-// and the handler is called again with the others. So it is with a claim whose lease was lost. If a statement in fn
-// failed, nothing can be committed: if no claim has such an error, each Outcome is settled without the writes. An error
-// of fn rolls all writes back, and is the error of the call.
+// and the handler is called again with the others. So it is with a claim whose lease was lost. Where an [Outcome] puts
+// claims behind it back, see [BatchHandler], the handler is called again without these. If a statement in fn failed,
+// nothing can be committed: if no claim has such an error, each Outcome is settled without the writes. An error of fn
+// rolls all writes back, and is the error of the call.
 func BatchTx[T any](ctx context.Context, batch []*Claim[T], fn func(tx pgx.Tx) ([]error, error)) (results []error,
 	err error) {
 	rows := make([]*delivery, len(batch))
@@ -76,6 +77,9 @@ func runBatchTx(ctx context.Context, rows []*delivery, fn func(pgx.Tx) ([]error,
 	if tx.tx.Conn().PgConn().TxStatus() == 'E' || slices.ContainsFunc(results, isPlain) {
 		return rolledBack(results), nil
 	}
+	if again, isNeeded := withoutBehind(rows, results); isNeeded {
+		return again, nil
+	}
 	lost, err := settleBatchIn(ctx, tx, rows, results)
 	if err != nil {
 		return nil, err
@@ -113,19 +117,22 @@ func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []
 	for i := range rows {
 		outcomes[i] = outcomeOf(results[i])
 	}
-	rows, batch, err := settledTogether(ctx, rows, outcomes)
+	all, batch, err := settledTogether(ctx, rows, outcomes)
 	if err != nil {
 		return false, err
 	}
-	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(rows))
+	ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
 	done, err := (&Queue{table: e.table, exec: tx}).settle(ctx, batch, triedOnce)
-	if !fault.IsUnsettled(err) && len(done.ids) < len(rows) {
-		refused := &SettleError{Table: e.table.Name(), Lost: abortUnsettled(rows, done.ids)}
-		call.End(telemetry.Event{IDs: []uuid.UUID{}, Err: refused})
-		return true, nil
+	if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {
+		err = nil // rows behind these in their runs may have been lost
+		refused := &SettleError{Table: e.table.Name(), Lost: abortUnsettled(all, done.ids)}
+		if slices.ContainsFunc(rows, func(d *delivery) bool { return slices.Contains(refused.Lost, d.ID) }) {
+			call.End(telemetry.Event{IDs: []uuid.UUID{}, Err: refused})
+			return true, nil
+		}
 	}
 	if err == nil {
-		err = commitSettled(ctx, tx.tx, rows, batch)
+		err = commitSettled(ctx, tx.tx, all, batch)
 	}
 	if err != nil {
 		done = settleResult{}

@@ -61,8 +61,6 @@ func (w *Worker) runBatch(first *delivery) {
 		w.release(rows)
 		return
 	}
-	rows = w.takeRuns(first.batching, rows)
-	runs := runsOf(rows)
 	passed, succeeded := 0, false
 	pass := func(d *delivery) {
 		passed++
@@ -79,11 +77,12 @@ func (w *Worker) runBatch(first *delivery) {
 				}
 			}
 		}
-		w.settleRuns(runs)
+		w.settleRuns(runsOf(rows))
 		if w.flow.FinishedBatch(first, len(rows), succeeded) {
 			w.poll.Wake()
 		}
 	}()
+	rows = w.takeRuns(first.batching, rows)
 	for r := w.newBatchRun(rows); r.more(); {
 		for _, d := range r.step() {
 			pass(d)
