@@ -46,7 +46,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == "" { // the prefix without its slash: relative links would lead out of it
 		prefix := ""
-		if asked, err := url.ParseRequestURI(r.RequestURI); err == nil { // it may be a whole address, or that of a CONNECT
+		// It may be a whole address, or that of a CONNECT.
+		if asked, err := url.ParseRequestURI(r.RequestURI); err == nil {
 			prefix = asked.EscapedPath()
 		}
 		w.Header().Set("Location", "./"+path.Base(prefix)+"/")

@@ -23,8 +23,9 @@ type User struct {
 	Name string // shown on the pages
 	Role Role
 
-	// Tables are the tables that the user sees, by their names without the schema. Default: all; an empty slice that is
-	// not nil is none. A user of some tables does not see findings about the server as a whole, which may concern others.
+	// Tables are the tables that the user sees, by their names without the schema. Default: all; an empty slice that
+	// is not nil is none. A user of some tables does not see findings about the server as a whole, which may concern
+	// others.
 	Tables []string
 }
 
