@@ -59,6 +59,9 @@ type Handler[T any] func(ctx context.Context, c *Claim[T]) error
 // written and the error is [ErrLeaseLost]. If a statement in fn failed, the writes cannot be committed, and Tx returns
 // even an Outcome for the handler to return. If fn ends the transaction by a statement, as with tx.Exec(ctx,
 // "ROLLBACK"), nothing is settled, and Tx returns an error.
+//
+// A batch may have several claims of an ordered key. Transactions settle these in their order: Tx and [BatchTx] refuse
+// a claim if one before it in the batch, of the same key, was not acknowledged by a transaction.
 func (c *Claim[T]) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error { return c.d.tx(ctx, fn) }
 
 // Causes of a cancelled handler context, in addition to [ErrLeaseLost].
