@@ -93,8 +93,11 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 	ctx, call := table.telemetry.Start(ctx, telemetry.Settle, len(batch))
 	done, err := (&Queue{table: table, exec: tx}).settle(ctx, batch, triedOnce)
 	if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {
-		err = nil // rows behind it in its run may have been lost
-		if lost := abortUnsettled(rows, done.ids); slices.Contains(lost, d.ID) {
+		lost := abortUnsettled(rows, done.ids)
+		switch {
+		case !slices.Contains(lost, d.ID): // rows behind it in its run were lost
+			err = nil
+		case err == nil:
 			err = &SettleError{Table: table.Name(), Lost: lost}
 		}
 	}
