@@ -240,8 +240,13 @@ func TestPagesReadABoundedPart(t *testing.T) {
 		"/t/outbox/done?topic=none": 5000, "/t/outbox/failed?error=none": 5000, "/t/outbox/done?key=none": 5000,
 		"/t/outbox/failed?newer=1m": 300, "/t/outbox/done?newer=3650d&older=1s&error=none": 5000,
 		"/find?q=" + id: 200, "/t/outbox/row/" + id: 200, "/dead": 5000, "/": 5000, "/queues": 5000} {
-		var status int
-		pages := pgtest.Pages(t, s.db.Pool, s.db.Schema+".outbox", func() { status = s.get(path).status })
+		var pages, status int
+		for range 3 { // somebody reads the figures now and then: what a page reads, it reads each time
+			pages = pgtest.Pages(t, s.db.Pool, s.db.Schema+".outbox", func() { status = s.get(path).status })
+			if pages <= most {
+				break
+			}
+		}
 		t.Logf("%s reads %d pages of a table with %d rows", path, pages, n)
 		if pages > most || status >= http.StatusBadRequest {
 			t.Errorf("%s has status %d and reads %d pages, want at most %d", path, status, pages, most)
