@@ -113,10 +113,10 @@ var goEdits = []edit{
 		old: "	w.release(w.flow.Drain())\n", new: "", suites: test("workqueue", "TestShutdown")},
 
 	{name: "a handler's writes survive a lost lease", file: "workqueue/handler_tx.go",
-		old: "	if err == nil {\n		if err = commitSettled(ctx, tx.tx, []*delivery{d}, batch); err != nil {\n",
-		new: "	{\n		if err = commitSettled(ctx, tx.tx, []*delivery{d}, batch); err != nil {\n", suites: test("workqueue", "TestTx")},
+		old: "	if err == nil {\n		if err = commitSettled(ctx, tx.tx, rows, batch); err != nil {\n",
+		new: "	{\n		if err = commitSettled(ctx, tx.tx, rows, batch); err != nil {\n", suites: test("workqueue", "TestTx")},
 	{name: "a repeated settle commits the writes twice", file: "workqueue/handler_tx.go",
-		old: "if err == nil && len(done.ids) == 0 {", new: "if false && len(done.ids) == 0 {",
+		old: "		case err == nil:\n			err = &SettleError{", new: "		case false:\n			err = &SettleError{",
 		suites: test("workqueue", "TestTx")},
 	{name: "a handler may commit without its settle", file: "workqueue/handler_tx.go",
 		old: "result := fn(handlerTx{tx.tx})", new: "result := fn(tx.tx)", suites: test("workqueue", "TestTx")},
