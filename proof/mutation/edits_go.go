@@ -116,7 +116,7 @@ var goEdits = []edit{
 		old: "	if err == nil {\n		if err = commitSettled(ctx, tx.tx, rows, batch); err != nil {\n",
 		new: "	{\n		if err = commitSettled(ctx, tx.tx, rows, batch); err != nil {\n", suites: test("workqueue", "TestTx")},
 	{name: "a repeated settle commits the writes twice", file: "workqueue/handler_tx.go",
-		old: "		case err == nil:\n			err = &SettleError{", new: "		case false:\n			err = &SettleError{",
+		old: "if !fault.IsUnsettled(err) && len(done.ids) < len(batch) {", new: "if fault.IsUnsettled(err) && false {",
 		suites: test("workqueue", "TestTx")},
 	{name: "a handler may commit without its settle", file: "workqueue/handler_tx.go",
 		old: "result := fn(handlerTx{tx.tx})", new: "result := fn(tx.tx)", suites: test("workqueue", "TestTx")},
