@@ -28,7 +28,8 @@ func (l *lab) checkCrews(s *shop, r *records) {
 		return
 	}
 	if n := s.enqueued[goCrew].Load(); s.enqueued[sqlCrew].Load() == 0 && n > idle {
-		l.fail("no row was enqueued by an SQL function, and %d by the library", n)
+		l.fail("no row was enqueued by an SQL function, and %d by the library; the last error of a function: %v", n,
+			s.refused[sqlCrew].Load())
 	}
 	for table, n := range r.handled[goCrew] {
 		if r.handled[sqlCrew][table] == 0 && n > idle {

@@ -19,7 +19,7 @@ func TestACrewThatDidNothingFailsTheRun(t *testing.T) {
 	}{
 		"both work": {enqueued: 1, sql: handled(1)},
 		"no producer": {sql: handled(1), want: []string{
-			"no row was enqueued by an SQL function, and 1000 by the library"}},
+			"no row was enqueued by an SQL function, and 1000 by the library; the last error of a function: <nil>"}},
 		"none of a table":  {enqueued: 1, sql: map[string]int{"jobs": 1}, want: []string{lazy("outbox")}},
 		"there are none":   {sql: map[string]int{}, goOnly: true},
 		"none of anything": {enqueued: 1, sql: map[string]int{}, want: []string{lazy("jobs"), lazy("outbox")}},

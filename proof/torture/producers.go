@@ -31,6 +31,7 @@ type shop struct {
 	committed *tally
 	ids       atomic.Int64 // ids of transactions
 	enqueued  [crews]atomic.Int64
+	refused   [crews]atomic.Value // a string: why the last write failed
 }
 
 // A producer writes into all domains. It must be used by one goroutine only.
@@ -94,6 +95,7 @@ func (p *producer) transact(write func(context.Context, pgx.Tx) ([]announced, er
 	defer tx.Rollback(context.WithoutCancel(ctx))
 	names, err := write(ctx, tx)
 	if err != nil {
+		p.refused[crewOf(p.sql)].Store(err.Error())
 		return // nothing was announced or committed
 	}
 	id := p.announce(names)
