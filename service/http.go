@@ -2,21 +2,20 @@ package service
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/txwork/txwork/internal/httpserve"
 	"github.com/txwork/txwork/workqueue"
 )
 
 // Limits of the server of [HTTP].
 const (
-	headerTimeout   = 10 * time.Second
-	idleTimeout     = 2 * time.Minute
-	maxHeader       = 1 << 16
-	requestsTimeout = 5 * time.Second // of requests that are under way when the service stops
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 1 << 16
 )
 
 // HTTP returns a part that serves a handler on a listener of its own, such as the dashboard of package webui. When the
@@ -37,20 +36,5 @@ func (p *httpPart) Tables() []*workqueue.Table { return nil }
 func (p *httpPart) Run(ctx context.Context) error {
 	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn)}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(p.listener) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestsTimeout)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		server.Close()
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return httpserve.Run(ctx, server, p.listener)
 }

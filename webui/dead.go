@@ -42,11 +42,7 @@ type cause struct {
 
 // deadLetters shows dead letters by their causes.
 func deadLetters(ctx context.Context, r *request) (view, error) {
-	names, err := r.handler.db.TableNames(ctx)
-	if err != nil {
-		return view{}, err
-	}
-	tables, err := r.in(names)
+	tables, err := r.tables(ctx)
 	if err != nil {
 		return view{}, err
 	}

@@ -18,11 +18,7 @@ type findPage struct {
 
 // find leads to the row with an id, whatever table it is in. Of anything else it asks in which table it is a key.
 func find(ctx context.Context, r *request) (view, error) {
-	names, err := r.handler.db.TableNames(ctx)
-	if err != nil {
-		return view{}, err
-	}
-	tables, err := r.in(names)
+	tables, err := r.tables(ctx)
 	if err != nil {
 		return view{}, err
 	}

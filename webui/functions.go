@@ -108,10 +108,15 @@ func query(pairs ...string) template.URL {
 			values.Set(pairs[i], pairs[i+1])
 		}
 	}
+	return encoded(values)
+}
+
+// encoded is the query of an address, or nothing.
+func encoded(values url.Values) template.URL {
 	if len(values) == 0 {
 		return ""
 	}
-	return template.URL("?" + values.Encode()) // encoded, so nothing of it can leave the attribute
+	return template.URL("?" + values.Encode()) // so nothing of it can leave the attribute
 }
 
 // size formats a number of bytes.

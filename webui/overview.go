@@ -23,11 +23,7 @@ type overviewPage struct {
 
 // seen reads which tables a page may show, and the figures of all, which may be missing.
 func (r *request) seen(ctx context.Context) (tables []string, figures *reading, err error) {
-	names, err := r.handler.db.TableNames(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if tables, err = r.in(names); err != nil {
+	if tables, err = r.tables(ctx); err != nil {
 		return nil, nil, err
 	}
 	figures, err = r.handler.figures.now(ctx)

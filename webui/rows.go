@@ -76,19 +76,12 @@ func (p rowsPage) Query(after string) template.URL {
 	if p.Limit != defaultRows {
 		values.Set("limit", strconv.Itoa(p.Limit))
 	}
-	if len(values) == 0 {
-		return ""
-	}
-	return template.URL("?" + values.Encode()) // encoded, so nothing of it can leave the attribute
+	return encoded(values)
 }
 
 // table opens a table that the page names. Known are the tables that the user sees.
 func (r *request) table(ctx context.Context) (t *workqueue.Table, known []string, err error) {
-	names, err := r.handler.db.TableNames(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if known, err = r.in(names); err != nil {
+	if known, err = r.tables(ctx); err != nil {
 		return nil, nil, err
 	}
 	name := r.PathValue("table")

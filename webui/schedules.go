@@ -48,11 +48,7 @@ const lateFrom = 2 * time.Minute
 
 // schedules shows the schedules of all tables, or those of one after a name.
 func schedules(ctx context.Context, r *request) (view, error) {
-	names, err := r.handler.db.TableNames(ctx)
-	if err != nil {
-		return view{}, err
-	}
-	tables, err := r.in(names)
+	tables, err := r.tables(ctx)
 	if err != nil {
 		return view{}, err
 	}

@@ -2,6 +2,7 @@ package webui
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"fmt"
 	"html/template"
@@ -88,8 +89,12 @@ func (r *request) refuse(w http.ResponseWriter, p problem) {
 	r.show(w, view{title: p.Title, page: "problem.html", data: p, problem: p, tables: p.tables})
 }
 
-// in returns the tables that the user sees, or the problem that there is none.
-func (r *request) in(known []string) ([]string, error) {
+// tables reads which tables the user sees, or the problem that there is none.
+func (r *request) tables(ctx context.Context) ([]string, error) {
+	known, err := r.handler.db.TableNames(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if len(known) == 0 {
 		return nil, noTables(r.handler.Schema)
 	}

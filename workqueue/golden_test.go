@@ -118,7 +118,7 @@ func TestEveryFileIsAStatement(t *testing.T) {
 		"maintain": true, "each": true, "claim_admitted": true, "lost": true, "topics": true,
 		"fetch": true, "sort_out": true, "fold": true, "reschedule": true, "discard": true, "delete": true,
 		"unblock": true, "candidates": true, "put_back": true, "enqueue": true, "enqueue_as": true,
-		"enqueue_many": true, "may_retake": true, "claimed": true,
+		"enqueue_many": true, "may_retake": true, "claimed": true, "acked": true,
 		"settle": true, "settle_one": true, "settle_rows": true, "settle_extend": true, "settle_complete": true,
 		"wait_until": true}
 	ruled := goldenInvoices

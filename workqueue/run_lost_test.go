@@ -123,21 +123,7 @@ func TestABatchTransactionDoesNotWriteForWhatGoesBack(t *testing.T) {
 	r := newRunRig(t)
 	r.exec("CREATE TABLE effects (n bigint)")
 	r.insert(ordered("a", keyed.Block, 0, 9)...)
-	r.start(r.batchWorker(workqueue.WorkerOptions{}, 9, func(ctx context.Context,
-		batch []*workqueue.Claim[keyedRow]) ([]error, error) {
-		return workqueue.BatchTx(ctx, batch, func(tx pgx.Tx) ([]error, error) {
-			results := make([]error, len(batch))
-			for i, c := range batch {
-				if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", c.Body.N); err != nil {
-					return nil, err
-				}
-				if c.Body.N == 5 {
-					results[i] = workqueue.Snooze(time.Hour)
-				}
-			}
-			return results, nil
-		})
-	}))
+	r.start(r.batchWorker(workqueue.WorkerOptions{}, 9, writesEffects(5, workqueue.Snooze(time.Hour))))
 	r.eventually("the sixth row snoozes", "due_at > now() + interval '1 minute' FROM work WHERE n = 5")
 	r.expect("settled", "done1 done1 done1 done1 done1 ready0 waits0 waits0 waits0")
 	var effects string

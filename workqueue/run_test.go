@@ -707,27 +707,31 @@ func TestTransactionsInARun(t *testing.T) {
 	r.expect("after the transaction", strings.Join(want, " "))
 }
 
-// A batch in one transaction is rolled back where one of its rows fails, and is called again with those before it.
-func TestABatchTransactionOfARun(t *testing.T) {
-	t.Parallel()
-	r := newRunRig(t, func(s *workqueue.Spec) { s.Retry.Base = time.Hour })
-	r.exec("CREATE TABLE effects (n bigint)")
-	r.insert(ordered("a", keyed.Block, 0, 6)...)
-	r.start(r.batchWorker(workqueue.WorkerOptions{}, 6, func(ctx context.Context,
-		batch []*workqueue.Claim[keyedRow]) ([]error, error) {
+// writesEffects writes the number of each row of a batch in one transaction. The row with number n has a result.
+func writesEffects(n int64, result error) workqueue.BatchHandler[keyedRow] {
+	return func(ctx context.Context, batch []*workqueue.Claim[keyedRow]) ([]error, error) {
 		return workqueue.BatchTx(ctx, batch, func(tx pgx.Tx) ([]error, error) {
 			results := make([]error, len(batch))
 			for i, c := range batch {
 				if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", c.Body.N); err != nil {
 					return nil, err
 				}
-				if c.Body.N == 3 {
-					results[i] = errors.New("no")
+				if c.Body.N == n {
+					results[i] = result
 				}
 			}
 			return results, nil
 		})
-	}))
+	}
+}
+
+// A batch in one transaction is rolled back where one of its rows fails, and is called again with those before it.
+func TestABatchTransactionOfARun(t *testing.T) {
+	t.Parallel()
+	r := newRunRig(t, func(s *workqueue.Spec) { s.Retry.Base = time.Hour })
+	r.exec("CREATE TABLE effects (n bigint)")
+	r.insert(ordered("a", keyed.Block, 0, 6)...)
+	r.start(r.batchWorker(workqueue.WorkerOptions{}, 6, writesEffects(3, errors.New("no"))))
 	r.eventually("three rows are done", "count(*) = 3 FROM work WHERE status = 2")
 	r.eventually("the others wait", "bool_and(status = 0) FROM work WHERE n > 2")
 	r.expect("settled", "done1 done1 done1 ready1 waits0 waits0")

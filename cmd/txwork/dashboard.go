@@ -11,10 +11,10 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/httpserve"
 	"github.com/txwork/txwork/webui"
 )
 
@@ -106,10 +106,7 @@ func (a *app) serveDashboard(ctx context.Context, o dashboardOptions) error {
 			listener.Close()
 			return err
 		}
-		const idle, headers = 2 * time.Minute, 10 * time.Second
-		server := &http.Server{Handler: protect(page), ReadTimeout: headers, WriteTimeout: o.Timeout + headers,
-			IdleTimeout: idle, MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(a.logger())}
-		return serveHTTP(ctx, server, bounded(listener, maxDashboardConnections))
+		return httpserve.Run(ctx, a.pages(protect(page), o.Timeout), bounded(listener, maxDashboardConnections))
 	})
 }
 

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/exporter"
+	"github.com/txwork/txwork/internal/httpserve"
 	"github.com/txwork/txwork/reaper"
 )
 
@@ -62,8 +61,5 @@ func (a *app) serveMetrics(ctx context.Context, d *database, listen string, o re
 		listener.Close()
 		return err
 	}
-	const idle = 2 * time.Minute
-	server := &http.Server{Handler: e, ReadTimeout: 10 * time.Second, WriteTimeout: o.Timeout + 10*time.Second,
-		IdleTimeout: idle, MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(a.logger())}
-	return serveHTTP(ctx, server, bounded(listener, maxProbeConnections))
+	return httpserve.Run(ctx, a.pages(e, o.Timeout), bounded(listener, maxProbeConnections))
 }

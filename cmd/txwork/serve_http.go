@@ -9,15 +9,20 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/txwork/txwork/internal/httpserve"
 	"github.com/txwork/txwork/internal/netlimit"
 )
-
-// requestsShutdown is how long requests that are under way may take after a signal: they are short.
-const requestsShutdown = 5 * time.Second
 
 // errorLog is where an http.Server says what it does not tell its handler, such as panics. Its default is Go's own
 // logger, whose lines would stand between those of ours.
 func errorLog(l *slog.Logger) *log.Logger { return slog.NewLogLogger(l.Handler(), slog.LevelWarn) }
+
+// pages is a server of pages, each of which may take so long to read.
+func (a *app) pages(h http.Handler, reading time.Duration) *http.Server {
+	const idle, transfer = 2 * time.Minute, 10 * time.Second
+	return &http.Server{Handler: h, ReadTimeout: transfer, WriteTimeout: reading + transfer, IdleTimeout: idle,
+		MaxHeaderBytes: 1 << 16, ErrorLog: errorLog(a.logger())}
+}
 
 // maxProbeConnections is more than those that read probes and metrics need.
 const maxProbeConnections = 100
@@ -38,29 +43,9 @@ func serveBeside(ctx context.Context, server *http.Server, listener net.Listener
 	served := make(chan error, 1)
 	go func() {
 		defer stop()
-		served <- serveHTTP(serving, server, listener)
+		served <- httpserve.Run(serving, server, listener)
 	}()
 	err := run(running)
 	end()
 	return errors.Join(err, <-served)
-}
-
-// serveHTTP serves until ctx ends, and then waits for the requests that are under way.
-func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener) error {
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestsShutdown)
-	defer cancel()
-	if err := server.Shutdown(limit); err != nil {
-		server.Close()
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }

@@ -6,12 +6,7 @@
 -- row is in progress and the table is small, it would otherwise scan the table and compare every row in progress with
 -- every row of the batch.
 UPDATE {{.Table}} AS t
-SET status = 2,
-    completed_at = clock_timestamp(),
-    locked_until = NULL
-    {{- if .Kept}},
-    {{.Held}} = CASE WHEN t.{{.Kept}} & 4 > 0 THEN t.{{.Held}} END
-    {{- end}}
+{{template "acked" .}}
 FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@tokens::uuid[]), generate_subscripts('{}'::int[], 1)) AS s (id, token)
 WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id

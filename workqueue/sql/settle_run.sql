@@ -31,12 +31,7 @@ WITH told AS MATERIALIZED (
     DELETE FROM {{.Table}} AS t
     {{- else}}
     UPDATE {{.Table}} AS t
-    SET status = 2,
-        completed_at = clock_timestamp(),
-        locked_until = NULL
-        {{- if .Kept}},
-        {{.Held}} = CASE WHEN t.{{.Kept}} & 4 > 0 THEN t.{{.Held}} END
-        {{- end}}
+    {{template "acked" .}}
     {{- end}}
     WHERE t.id = ANY (ARRAY(SELECT s.id FROM placed AS s WHERE s.done))
     RETURNING t.id

@@ -24,8 +24,8 @@ WITH told AS MATERIALIZED (
 ), acked AS (
     UPDATE "txwork"."keyed" AS t
     SET status = 2,
-        completed_at = pg_catalog.clock_timestamp(),
-        locked_until = NULL
+    completed_at = pg_catalog.clock_timestamp(),
+    locked_until = NULL
     WHERE t.id = ANY (ARRAY(SELECT s.id FROM placed AS s WHERE s.done))
     RETURNING t.id
 ), back AS (
