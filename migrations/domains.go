@@ -16,7 +16,7 @@ type Domain string
 // The domains, in the order of their migrations.
 const (
 	Outbox Domain = "outbox"
-	Reaper Domain = "reaper" // the election of the leader, and which processes run; comes with every other domain
+	Reaper Domain = "reaper" // the election of the leader, which processes run, and what operators did; comes with every other domain
 	Inbox  Domain = "inbox"
 	Timers Domain = "timers"
 	Alarms Domain = "alarms" // needs Timers
@@ -71,7 +71,7 @@ func lacking(domains []Domain) []Domain {
 
 // reaperWords begin the names of the reaper's objects, and logTable those of the log's. All other names begin with the
 // name of their domain.
-var reaperWords = []string{"leader", "process", "owner", "protocol", "require"}
+var reaperWords = []string{"leader", "process", "owner", "audit", "protocol", "require"}
 
 const logTable = postgres.LogTable
 

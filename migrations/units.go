@@ -18,6 +18,7 @@ type unit struct {
 	Writers   []string // names of functions that write rows, see workqueue.Writer, and of those that they call
 	Several   []string // functions of workers, of which a name has several signatures
 	ReadOnly  bool     // only the owner may write it
+	Operators bool     // workers have no rights on it
 	producer  []string // files of roles/producer
 	core      bool     // it instantiates package workqueue
 	Schedule  bool     // it is one of package periodic
@@ -116,6 +117,8 @@ func migratedUnits() []unit {
 		{Title: "process: which processes run, and which protocol they speak", Table: "process",
 			Tables: []string{"process"}, Calls: []string{"owner_token", "process_beat"},
 			Seen: []string{"protocol", "require"}},
+		{Title: "audit: what operators did", Table: "audit", Tables: []string{"audit"}, triggers: []string{"audit_trim"},
+			Operators: true, producer: []string{"audit"}},
 		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
 			Tables: []string{"schema_version", "schema_domain"}, Sequences: []string{"schema_version_id_seq"},
 			ReadOnly: true},

@@ -41,6 +41,11 @@ type Config struct {
 	// HideContent shows payloads and headers to operators only. Viewers see their sizes.
 	HideContent bool
 
+	// Actions lets users with the role [Operator] change rows, queues, topics and schedules: pages have buttons, and there
+	// are routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in the table
+	// audit, together with their names.
+	Actions bool
+
 	// Timeout bounds a page, its wait for other pages included. Default: [DefaultTimeout].
 	Timeout time.Duration
 
@@ -77,6 +82,8 @@ func (c Config) validate() error {
 			"if only this machine can reach it")
 	case c.Authenticate != nil && c.Insecure:
 		return validate.Errorf("Insecure", "is set, and so is Authenticate: set one of them")
+	case c.Actions && c.Insecure:
+		return validate.Errorf("Actions", "is set, and so is Insecure: nobody would be an operator. Set Authenticate")
 	case c.Timeout < 0:
 		return validate.Errorf("Timeout", "is %v, it must be positive", c.Timeout)
 	case c.StatementTimeout < time.Millisecond || c.StatementTimeout%time.Millisecond != 0:

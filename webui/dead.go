@@ -30,6 +30,7 @@ type deadTable struct {
 	Causes   []cause
 	Cut      bool // there are more causes
 	Sampled  bool // there are more dead letters than were read
+	Filtered bool // row-level security hides some
 	Problem  string
 }
 
@@ -60,7 +61,7 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 		if t.Filtered {
 			v.partial = append(v.partial, t.Name)
 		}
-		one := deadTable{Name: t.Name, By: t.LabelName()}
+		one := deadTable{Name: t.Name, By: t.LabelName(), Filtered: t.Filtered}
 		found, err := survey.GroupedErrors(ctx, r.handler.reader(), t, ever, deadSample, maxCauses+1)
 		if err != nil {
 			one.Problem = r.handler.explain(ctx, "causes of "+t.Name, err).Error()

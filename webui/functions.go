@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 )
 
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"count":    number[int64],
+	"countOf":  number[int],
+	"text":     func(d operate.Document) string { return string(d) },
 	"plain":    func(n int) string { return number(n, false) },
 	"utc":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },

@@ -22,6 +22,7 @@ type handler struct {
 	crossOrigin *http.CrossOriginProtection
 	reads       chan struct{}
 	figures     figures
+	runs        runs
 }
 
 func (h *handler) route() {
@@ -33,6 +34,13 @@ func (h *handler) route() {
 	h.mux.HandleFunc("GET /t/{table}", h.page(rows))
 	h.mux.HandleFunc("GET /t/{table}/{state}", h.page(rows))
 	h.mux.HandleFunc("GET /t/{table}/row/{id}", h.page(row))
+	h.mux.HandleFunc("GET /audit", h.page(audit))
+	h.mux.HandleFunc("GET /audit/{action}", h.page(action))
+	h.change("/audit/{action}/stop", stopAction)
+	h.change("/audit/{action}/resume", resumeAction)
+	h.change("/t/{table}/row/{id}/{verb}", changeRow)
+	h.ask("/t/{table}/{state}/{verb}", askRows)
+	h.change("/t/{table}/{state}/{verb}", changeRows)
 	h.mux.HandleFunc("GET /assets/{name}", serveAsset)
 	h.mux.HandleFunc("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
 	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, readOnly }))
@@ -101,7 +109,8 @@ type request struct {
 	handler *handler
 	user    User
 	root    string
-	query   url.Values // of the address: a body, which its sender may make as long as it likes, is not read
+	query   url.Values // of the address: a body, which its sender may make as long as it likes, is read of operators only
+	form    url.Values // of a change: the body
 }
 
 // page returns a handler for a page that reads. A few pages read at a time, so that they cannot use up a pool.

@@ -80,6 +80,7 @@ func (h *handler) explain(ctx context.Context, what string, err error) problem {
 func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 	var refusal operate.Refusal
 	var gone operate.GoneError
+	var audit operate.AuditError
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &refusal):
@@ -89,6 +90,10 @@ func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 		return problem{status: http.StatusNotFound, Title: "The row is not there",
 			Detail: gone.Error() + ": it was never written, or it has been deleted, as rows are when their retention " +
 				"ends.", Advice: "Look for it in the lists."}, true
+	case errors.As(err, &audit) && audit.Advice() != "":
+		return problem{status: http.StatusServiceUnavailable, Title: "The audit cannot record this",
+			Detail: "Nothing is changed here that the audit does not record. Nothing was changed.",
+			Advice: "Whoever runs this dashboard: " + postgres.Visible(audit.Advice()) + "."}, true
 	case errors.Is(err, workqueue.ErrSchemaVersion):
 		return problem{status: http.StatusServiceUnavailable, Title: "The table does not fit this version",
 			Detail: postgres.Visible(err.Error()), Advice: "Do what the message says, and reload the page."}, true
@@ -122,7 +127,7 @@ func (h *handler) ofServer(ctx context.Context, pg *pgconn.PgError) (p problem, 
 	switch {
 	case pg.Code == "42501": // insufficient_privilege
 		return problem{status: http.StatusServiceUnavailable, Title: "The dashboard lacks a right",
-			Detail: "The role of this dashboard may not read what the page shows: " + postgres.Visible(pg.Message) + ".",
+			Detail: "The role of this dashboard may not do what the page needs: " + postgres.Visible(pg.Message) + ".",
 			Advice: h.grant(ctx)}, true
 	case pg.Code == "57014": // query_canceled
 		return slow, true
@@ -143,15 +148,19 @@ func (h *handler) ofServer(ctx context.Context, pg *pgconn.PgError) (p problem, 
 	return problem{}, false
 }
 
-// grant says how the role gets the rights of a viewer.
+// grant says how the role gets its rights.
 func (h *handler) grant(ctx context.Context) string {
 	var g postgres.Grantee
+	kind := "viewer"
+	if h.Actions {
+		kind = "operator"
+	}
 	err := h.db.Read(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, postgres.SelectGrantee, "viewer", h.Schema).Scan(g.Fields()...)
+		return tx.QueryRow(ctx, postgres.SelectGrantee, kind, h.Schema).Scan(g.Fields()...)
 	})
 	if err != nil {
-		return "Grant its role the rights of a viewer: txwork roles prints the SQL."
+		return "Grant its role the rights of a " + kind + ": txwork roles prints the SQL."
 	}
-	text := g.Grant("viewer", h.Schema)
+	text := g.Grant(kind, h.Schema)
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }

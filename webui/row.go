@@ -35,6 +35,7 @@ type rowPage struct {
 	Payloads []payloadBlock
 	Hidden   bool // payloads and headers are
 	Late     bool // it runs for longer than it should
+	Deeds    []deed
 }
 
 // A columnLine is a value of the domain. Those that identify rows lead to the others that have it.
@@ -83,6 +84,9 @@ func row(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	p.fill()
+	if r.acts() {
+		p.Deeds = deedsOf(p.State.State, p.Layout.Has("concurrency_key"))
+	}
 	return view{title: p.Name + " " + id.String(), page: "row.html", data: p, tables: known, partial: hidden}, nil
 }
 

@@ -45,6 +45,8 @@ type rowsPage struct {
 	Searched    int
 	SearchedTo  *time.Time
 	Limit       int
+
+	Deeds []deed // for all that match
 }
 
 // A stateTab leads to the rows in a state.
@@ -78,6 +80,9 @@ func (p rowsPage) Query(after string) template.URL {
 	}
 	return encoded(values)
 }
+
+// Chosen is the filter, for what is to be done to all that match.
+func (p rowsPage) Chosen() template.URL { return encoded(p.Filter) }
 
 // table opens a table that the page names. Known are the tables that the user sees.
 func (r *request) table(ctx context.Context) (t *workqueue.Table, known []string, err error) {
@@ -137,6 +142,9 @@ func rows(ctx context.Context, r *request) (view, error) {
 	p.form(r, found.Columns)
 	last, _ := r.handler.figures.begin()
 	p.count(last)
+	if r.acts() && len(hidden) == 0 && len(p.Rows) > 0 {
+		p.Deeds = deedsOf(label.State, false)
+	}
 	return view{title: name + ": " + label.Label, page: "rows.html", data: p, tables: known, partial: hidden}, nil
 }
 

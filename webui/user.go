@@ -14,14 +14,18 @@ type Role int
 const (
 	// Viewer sees all pages, and payloads and headers unless the Config hides them.
 	Viewer Role = iota
-	// Operator sees payloads and headers in any case.
+	// Operator sees payloads and headers in any case, and may change things if the Config has Actions.
 	Operator
 )
 
 // A User sends a request.
 type User struct {
-	Name string // shown on the pages
+	Name string // shown on the pages, and noted in the audit
 	Role Role
+
+	// Address is where the request comes from, for the audit, for example as a trusted proxy says in a header. Default:
+	// the RemoteAddr of the request.
+	Address string
 
 	// Tables are the tables that the user sees, by their names without the schema. Default: all; an empty slice that
 	// is not nil is none. A user of some tables does not see findings about the server as a whole, which may concern

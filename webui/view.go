@@ -52,6 +52,7 @@ type frame struct {
 	Tables                    []string
 	Partial                   []string
 	Version                   string // of the assets
+	Acts                      bool   // pages have buttons
 	Data                      any
 }
 
@@ -64,7 +65,7 @@ func (r *request) show(w http.ResponseWriter, v view) {
 	}
 	var b bytes.Buffer
 	err := pages[v.page].Execute(&b, frame{v.title, r.root, r.handler.Schema, r.user.Name, v.tables,
-		v.partial, assetVersion, v.data})
+		v.partial, assetVersion, r.acts(), v.data})
 	if err != nil {
 		r.handler.Logger.ErrorContext(r.Context(), "dashboard: rendering a page failed", "page", v.page, "error", err)
 		http.Error(w, "This page could not be rendered. The log of the program says why.", http.StatusInternalServerError)

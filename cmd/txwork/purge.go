@@ -87,7 +87,7 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 	for i := range parts {
 		part := &parts[i]
 		if part.Given {
-			part.rows = part.rows.Before(now.Add(-part.Duration))
+			part.rows = part.rows.At(now).Before(now.Add(-part.Duration))
 			if err := d.countPart(ctx, t, part, &found, o.dryRun); err != nil {
 				return explain(err)
 			}
@@ -117,7 +117,7 @@ func (d *database) countPart(
 		*part.count(found), err = d.count(ctx, t, part.rows)
 		return err
 	}
-	n, more, err := d.Preview(ctx, t, part.rows)
+	n, more, err := d.Preview(ctx, t, part.rows, operate.MaxSearched)
 	*part.count(found), found.AtLeast = n, found.AtLeast || more
 	return err
 }

@@ -15,6 +15,10 @@ import (
 // ReadLimit is how long a statement of a read may take if no index bounds its work.
 const ReadLimit = 10 * time.Second
 
+// writeLimit is how long a statement that writes may take where those that read are bounded: it may wait for rows that
+// others have locked.
+const writeLimit = 30 * time.Second
+
 // commitLimit is how long a commit may take that is under way when the operator interrupts it.
 const commitLimit = 10 * time.Second
 
@@ -25,6 +29,9 @@ type DB struct {
 
 	// Limit bounds each statement that reads. Default: what the session has.
 	Limit time.Duration
+
+	// Actor is who acts, for the audit.
+	Actor Actor
 
 	// Partial says that row-level security hides rows from the role, see [DB.Hidden].
 	Partial bool
@@ -66,6 +73,12 @@ func (d *DB) Write(ctx context.Context, do func(workqueue.Tx) error) error {
 		return err
 	}
 	defer tx.Rollback(ctx) // no effect after a commit
+	if d.Limit > 0 {
+		const bound = "SELECT set_config('statement_timeout', $1::bigint::text, true)"
+		if _, err := tx.Exec(ctx, bound, max(d.Limit, writeLimit).Milliseconds()); err != nil {
+			return err
+		}
+	}
 	if err := cmp.Or(do(workqueue.Pgx(tx)), ctx.Err()); err != nil {
 		return err
 	}

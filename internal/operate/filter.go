@@ -11,17 +11,33 @@ var KeyColumns = []string{"key", "concurrency_key", "unique_key", "message_id", 
 
 // A Filter narrows down the rows of a state. An empty field excludes none.
 type Filter struct {
-	Kind, Topic, Queue, Consumer string
-	Subscription                 string // of a parked message of a log
-	Key                          string // in any of the KeyColumns
-	Error                        string // part of the last error
-	OlderThan, NewerThan         Age    // since they ended or, if they live, were written
+	Kind         string `json:"kind,omitempty"`
+	Topic        string `json:"topic,omitempty"`
+	Queue        string `json:"queue,omitempty"`
+	Consumer     string `json:"consumer,omitempty"`
+	Subscription string `json:"subscription,omitempty"` // of a parked message of a log
+	Key          string `json:"key,omitempty"`          // in any of the KeyColumns
+	Error        string `json:"error,omitempty"`        // part of the last error
+	OlderThan    Age    `json:"older_than,omitzero"`    // since they ended or, if they live, were written
+	NewerThan    Age    `json:"newer_than,omitzero"`
+
+	at time.Time // when ages were looked at; zero: now
 }
 
 // An Age is a length of time, if it was given.
 type Age struct {
 	Given bool
 	time.Duration
+}
+
+// MarshalText writes an age as Go writes durations.
+func (a Age) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (a *Age) UnmarshalText(text []byte) (err error) {
+	a.Given = true
+	a.Duration, err = time.ParseDuration(string(text))
+	return err
 }
 
 // Given tells whether the filter excludes any rows.
@@ -110,12 +126,16 @@ func (c *conditions) key(key string) (value string, err error) {
 
 // ages returns the conditions on the time since which a row has been in its state.
 func (c *conditions) ages(f Filter, since string) (texts []string) {
+	now := "now()"
+	if !f.at.IsZero() {
+		now = moment(f.at)
+	}
 	for _, age := range []struct {
 		Age
 		is string
 	}{{f.OlderThan, "<"}, {f.NewerThan, ">="}} {
 		if age.Given {
-			texts = append(texts, fmt.Sprintf("r.%s %s now() - %s * interval '1 second'", since, age.is,
+			texts = append(texts, fmt.Sprintf("r.%s %s %s - %s * interval '1 second'", since, age.is, now,
 				c.param(age.Seconds(), "float8")))
 		}
 	}

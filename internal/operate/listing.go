@@ -62,13 +62,17 @@ var Listings = map[string]Listing{
 var Ended = Listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)",
 	order: doneOrder, since: "completed_at"}
 
-// Before returns the listing's rows that have been in its state since before a time, as far as the index tells, oldest
+// Before returns the rows that the listing had at a time, as far as they are in it still and the index tells, oldest
 // first.
 func (l Listing) Before(t time.Time) Listing {
-	l.where += fmt.Sprintf(" AND r.%s <= timestamptz '%s'", l.sinceColumn(),
-		t.UTC().Format("2006-01-02T15:04:05.999999Z"))
+	l.where = strings.ReplaceAll(l.where, "now()", moment(t)) + fmt.Sprintf(" AND r.%s <= %s", l.sinceColumn(), moment(t))
 	l.down = false
 	return l
+}
+
+// moment writes a time as SQL has it.
+func moment(t time.Time) string {
+	return "timestamptz '" + t.UTC().Format("2006-01-02T15:04:05.999999Z") + "'"
 }
 
 // sinceColumn says since when a row has been in the state, as far as a column does.

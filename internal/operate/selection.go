@@ -18,14 +18,23 @@ type Selection struct {
 	Limit int // 0: none
 }
 
-// Before returns those of the selection's rows that have been in their states since before a time, oldest first. A
-// change that counts first and asks applies to these: what comes later was not counted.
+// Before returns those of the selection's rows that were in it at a time, oldest first. A change that counts first and
+// asks applies to these: what comes later was not counted.
 func (s Selection) Before(t time.Time) Selection {
+	if s.at.IsZero() {
+		s.at = t
+	}
 	parts := make([]Listing, len(s.Parts))
 	for i, part := range s.Parts {
 		parts[i] = part.Before(t)
 	}
 	s.Parts = parts
+	return s
+}
+
+// At has the ages of the filter begin at a time, as those of [Selection.Before] do.
+func (s Selection) At(t time.Time) Selection {
+	s.at = t
 	return s
 }
 
@@ -39,9 +48,9 @@ func (d *DB) Count(ctx context.Context, t *workqueue.Table, s Selection, counted
 	return n, err
 }
 
-// Preview counts like Count, but reads at most [MaxSearched] rows, those that do not match included. More says that it
-// ended there, so there may be more rows than it says.
-func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection) (n int, more bool, err error) {
+// Preview counts like Count, but reads at most so many rows, those that do not match included. More says that it ended
+// there, so there may be more rows than it says.
+func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection, most int) (n int, more bool, err error) {
 	read := 0
 	for _, part := range s.Parts {
 		scan, err := d.newScan(ctx, t, part, s.Filter)
@@ -49,7 +58,7 @@ func (d *DB) Preview(ctx context.Context, t *workqueue.Table, s Selection) (n in
 			return n, false, err
 		}
 		for more = true; more; {
-			if read+scan.read >= MaxSearched {
+			if read+scan.read >= most {
 				return n, true, nil
 			}
 			var found []foundPlace

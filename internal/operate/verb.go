@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/workqueue"
@@ -21,8 +20,9 @@ type Verb struct {
 	Done string // what it did to the rows, such as "redriven"
 	Args []any  // beside the ids
 
-	function string   // behind the table's name
-	settled  []string // the states in which it leaves rows alone because they are as intended
+	States  []string // of rows about which it decides, as [Listings] has them
+	Name    string   // of its function, behind the table's name
+	settled []string // the states in which it leaves rows alone because they are as intended
 }
 
 // Settled tells whether the verb leaves a row in the state alone because it is as intended, for example because the
@@ -31,14 +31,19 @@ func (v Verb) Settled(state string) bool { return slices.Contains(v.settled, sta
 
 // The verbs, without the arguments of those that have some.
 var (
-	Redrive    = Verb{function: "redrive", Done: "redriven"}
-	Cancel     = Verb{function: "cancel", Done: "cancelled", settled: []string{"in_progress", "cancelled"}}
-	RunNow     = Verb{function: "run_now", Done: "made due", settled: []string{"ready", "waiting"}}
-	Reschedule = Verb{function: "reschedule", Done: "rescheduled", settled: UnbegunStates}
-	Discard    = Verb{function: "discard", Done: "discarded", settled: []string{"cancelled"}}
-	Delete     = Verb{function: "delete", Done: "deleted"}
-	Unblock    = Verb{function: "unblock", Done: "unblocked", settled: []string{"failed"}}
+	Redrive = Verb{Name: "redrive", Done: "redriven", States: []string{"failed", "cancelled"}}
+	Cancel  = Verb{Name: "cancel", Done: "cancelled", States: append(slices.Clone(LiveStates), "expired"),
+		settled: []string{"in_progress", "cancelled"}}
+	RunNow     = Verb{Name: "run_now", Done: "made due", States: []string{"scheduled"}, settled: []string{"ready", "waiting"}}
+	Reschedule = Verb{Name: "reschedule", Done: "rescheduled", States: UnbegunStates, settled: UnbegunStates}
+	Discard    = Verb{Name: "discard", Done: "discarded", States: []string{"failed"}, settled: []string{"cancelled"}}
+	Delete     = Verb{Name: "delete", Done: "deleted", States: EndedStates}
+	Unblock    = Verb{Name: "unblock", Done: "unblocked", States: []string{"failed"}, settled: []string{"failed"}}
 )
+
+// Verbs are the verbs by their names.
+var Verbs = map[string]Verb{"redrive": Redrive, "cancel": Cancel, "run_now": RunNow, "reschedule": Reschedule,
+	"discard": Discard, "delete": Delete, "unblock": Unblock}
 
 // The states of rows that can be rescheduled, cancelled and deleted. Expired rows count as in progress.
 var (
@@ -55,29 +60,54 @@ type Decision struct {
 	Why     string // why it was not changed
 }
 
-// Decide calls the verb's function in a transaction of its own.
-func (d *DB) Decide(ctx context.Context, t *workqueue.Table, v Verb, ids []uuid.UUID) (all []Decision,
+// maxIDs is how many ids the audit keeps of those that were named together.
+const maxIDs = 100
+
+// aboutRows is what the audit says of rows that were named.
+type aboutRows struct {
+	IDs   []uuid.UUID `json:"ids"`             // the first of them
+	Named int         `json:"named,omitempty"` // how many there were, if not all are here
+	Args  []any       `json:"args,omitempty"`
+}
+
+// Decide calls the verb's function in a transaction of its own, with the row of the audit.
+func (d *DB) Decide(ctx context.Context, t *workqueue.Table, v Verb, ids []uuid.UUID) (all []Decision, err error) {
+	about := aboutRows{IDs: ids, Args: v.Args}
+	if len(ids) > maxIDs {
+		about.IDs, about.Named = ids[:maxIDs], len(ids)
+	}
+	a := Act{Verb: v.Name, Target: t.Spec().Table, About: about}
+	err = d.Act(ctx, a, func(tx workqueue.Tx) (n int, err error) {
+		all, err = decide(ctx, tx, t, v, ids)
+		return Changed(all), err
+	})
+	return all, explained(t, v, err)
+}
+
+// decide calls the verb's function.
+func decide(ctx context.Context, tx workqueue.Tx, t *workqueue.Table, v Verb, ids []uuid.UUID) (all []Decision,
 	err error) {
-	spec := t.Spec()
-	query := "SELECT id, changed, result, coalesce(why, '') FROM " +
-		pgx.Identifier{spec.Schema, spec.Table + "_" + v.function}.Sanitize() + "($1::uuid[]"
+	query := "SELECT id, changed, result, coalesce(why, '') FROM " + side(t.Spec(), "_"+v.Name) + "($1::uuid[]"
 	for i := range v.Args {
 		query += fmt.Sprintf(", $%d", i+2)
 	}
-	err = d.Write(ctx, func(tx workqueue.Tx) error {
-		return tx.Query(ctx, func(scan func(...any) error) error {
-			var one Decision
-			err := scan(&one.ID, &one.Changed, &one.Result, &one.Why)
-			all = append(all, one)
-			return err
-		}, query+")", append([]any{ids}, v.Args...)...)
-	})
+	err = tx.Query(ctx, func(scan func(...any) error) error {
+		var one Decision
+		err := scan(&one.ID, &one.Changed, &one.Result, &one.Why)
+		all = append(all, one)
+		return err
+	}, query+")", append([]any{ids}, v.Args...)...)
+	return all, err
+}
+
+// explained says what to do if a row cannot be changed because of another.
+func explained(t *workqueue.Table, v Verb, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "23505" { // unique_violation
-		err = fmt.Errorf("another row of %s took the unique value of one of these rows meanwhile, so none was %s: "+
+		return fmt.Errorf("another row of %s took the unique value of one of these rows meanwhile, so none was %s: "+
 			"repeat the command: %w", t.Name(), v.Done, err)
 	}
-	return all, err
+	return err
 }
 
 // Changed counts the rows that were changed.

@@ -33,7 +33,7 @@ func ResumeTopic(schema, table, lane, topic string) (args []string, statement st
 
 // domains are the domains of the migrations, by the first word of the names of their objects.
 var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": "timers", "alarms": "alarms",
-	"jobs": "jobs", "leader": "reaper"}
+	"jobs": "jobs", "leader": "reaper", "audit": "reaper"}
 
 // LogTable is the table of an outbox that is a log, and begins the names of all other objects of the domain log, which
 // a schema has only if it was named.
@@ -46,7 +46,7 @@ func IsLog(name string) bool { return name == LogTable || strings.HasPrefix(name
 
 // migrated are the tables that the migrations make, without those beside another one.
 var migrated = []string{"outbox", "inbox", "timers", "timers_schedule", "alarms", "jobs", "jobs_schedule", "leader",
-	"process", LogTable, LogTable + "_parked"}
+	"process", "audit", LogTable, LogTable + "_parked"}
 
 // DomainOf returns the domain of a table, or an empty string for one that the migrations do not make.
 func DomainOf(table string) string {

@@ -1,8 +1,10 @@
 -- {{.Title}}
 REVOKE ALL ON TABLE {{.List .Tables}}
 FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
+{{- if not .Operators}}
 GRANT {{if .ReadOnly}}SELECT{{else}}SELECT, INSERT, UPDATE, DELETE{{end}} ON TABLE {{.List .Tables}}
 TO {{.Role "worker"}};
+{{- end}}
 GRANT SELECT ON TABLE {{.List .Tables}} TO {{.Role "viewer"}}, {{.Role "operator"}};
 {{- if .Sequences}}
 REVOKE ALL ON SEQUENCE {{.List .Sequences}}
@@ -12,12 +14,14 @@ GRANT USAGE ON SEQUENCE {{.List .Sequences}} TO {{.Role "worker"}};
 {{- end}}
 GRANT SELECT ON SEQUENCE {{.List .Sequences}} TO {{.Role "viewer"}}, {{.Role "operator"}};
 {{- end}}
-{{- if .Calls}}
+{{- if .Functions}}
 -- Trigger functions run for every role that changes a row, without a right to execute them. The role needs the right to
 -- execute only the functions that they call with its rights.
 REVOKE ALL ON ROUTINE {{.List .Functions}}
 FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
+{{- if .Calls}}
 GRANT EXECUTE ON ROUTINE {{.List .Calls}} TO {{.Role "worker"}};
+{{- end}}
 {{- end}}
 {{- if .Writers}}
 -- The functions through which any program writes rows: one for each type of payload. They run with the caller's rights.

@@ -141,6 +141,60 @@ $txwork$;
 
 REVOKE ALL ON PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb) FROM PUBLIC;
 
+-- What operators did, a row for each action; of an action by a filter one for its beginning, each batch, and its end. It
+-- is written in the transaction that performs the action. When, and by which role, the server says: operators may not
+-- write these columns. What was done by SQL alone is not here.
+CREATE TABLE "{{schema}}"."audit" (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    db_user text NOT NULL DEFAULT session_user,
+    who text NOT NULL, -- as the program says
+    origin text NOT NULL, -- where from: an address, or a host
+    action uuid NOT NULL,
+    event text NOT NULL,
+    verb text NOT NULL,
+    target text NOT NULL, -- the table, without its schema
+    about jsonb NOT NULL, -- ids, a filter, or a name
+    rows integer NOT NULL,
+    CONSTRAINT "audit_check" CHECK (
+        octet_length(who) BETWEEN 1 AND 255 AND octet_length(origin) <= 255 AND octet_length(verb) BETWEEN 1 AND 63
+        AND octet_length(target) <= 63 AND octet_length(about::text) <= 65536 AND rows >= 0
+        AND event IN ('done', 'begun', 'batch', 'stopped', 'resumed', 'ended')
+    )
+);
+
+COMMENT ON TABLE "{{schema}}"."audit" IS 'txwork audit 1; what operators did';
+
+CREATE INDEX "audit_action_idx" ON "{{schema}}"."audit" (action, id);
+
+-- An action by a filter begins once, also if its form is sent twice.
+CREATE UNIQUE INDEX "audit_begun_idx" ON "{{schema}}"."audit" (action) WHERE event = 'begun';
+
+-- Each row removes some that are older than 90 days, so that the table is bounded without maintenance. It runs with its
+-- owner's rights: nobody else may delete. It waits for nobody.
+CREATE FUNCTION "{{schema}}"."audit_trim"() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    DELETE FROM "{{schema}}"."audit" AS a
+    WHERE a.ctid = ANY (ARRAY(
+        SELECT o.ctid
+        FROM "{{schema}}"."audit" AS o
+        WHERE o.id = ANY (ARRAY(
+            SELECT f.id
+            FROM (SELECT id, at FROM "{{schema}}"."audit" ORDER BY id LIMIT 100) AS f
+            WHERE f.at < clock_timestamp() - interval '90 days'))
+        FOR UPDATE SKIP LOCKED));
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."audit_trim"() FROM PUBLIC;
+
+CREATE TRIGGER "audit_trim" AFTER INSERT ON "{{schema}}"."audit"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."audit_trim"();
+
 -- Which protocol the schema serves, from the comments of its tables. major grows when a function, a result's column or a
 -- word is removed. minor is the core's version of the oldest table. features are the tables, and each further version of
 -- a table, such as jobs and "jobs 2".

@@ -1,0 +1,186 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// An Order is a verb for all rows that a filter selected when they were counted. The audit has it with the action's
+// beginning, so that whoever resumes it, in whichever process, does what was confirmed.
+type Order struct {
+	Action uuid.UUID `json:"-"` // new for each order
+	Table  string    `json:"-"` // without its schema
+	Verb   string    `json:"-"` // one of [Verbs]
+
+	Args    []any     `json:"args,omitempty"` // of the verb
+	States  []string  `json:"states"`         // of [Listings]
+	Filter  Filter    `json:"filter"`
+	Limit   int       `json:"limit,omitempty"` // 0: none
+	Before  time.Time `json:"before"`          // when the rows were counted: what came later is left alone
+	Counted int       `json:"counted"`
+	AtLeast bool      `json:"at_least,omitempty"` // there were more, which were not counted
+}
+
+// Check refuses an order that the verb cannot carry out. It may have been read from a form, or from the table.
+func (o Order) Check() error {
+	v, ok := Verbs[o.Verb]
+	switch {
+	case !ok:
+		return Refusal{"verb", fmt.Sprintf(" %q is unknown", o.Verb)}
+	case len(o.States) == 0:
+		return Refusal{"status", " is missing"}
+	case o.Before.IsZero():
+		return Refusal{"before", " is missing: nothing was counted"}
+	}
+	for _, state := range o.States {
+		if !slices.Contains(v.States, state) {
+			return Refusal{"status", fmt.Sprintf(" %q: such rows cannot be %s", state, v.Done)}
+		}
+	}
+	return o.Filter.Check()
+}
+
+// Selection is the rows of the order.
+func (o Order) Selection() Selection {
+	s := Selection{Filter: o.Filter, Limit: o.Limit}
+	for _, state := range o.States {
+		s.Parts = append(s.Parts, Listings[state])
+	}
+	return s.Before(o.Before)
+}
+
+func (o Order) act() Act { return Act{Verb: o.Verb, Target: o.Table, About: o} }
+
+// Start begins an order, and carries it out.
+func (d *DB) Start(ctx context.Context, t *workqueue.Table, o Order, changed func(rows int)) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if err := d.BeginOrder(ctx, o); err != nil {
+		return err
+	}
+	return d.CarryOut(ctx, t, o, changed)
+}
+
+// BeginOrder notes an order, which [DB.CarryOut] carries out.
+func (d *DB) BeginOrder(ctx context.Context, o Order) error { return d.Begin(ctx, o.Action, o.act()) }
+
+// CarryOut does what is left of an order that has begun, oldest rows first, and notes its end. It calls changed after
+// each batch, with the number of its rows. Batches change rows that are still as the verb wants them, so that an order
+// can be carried out again, also at the same time by two processes.
+func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed func(rows int)) error {
+	v := Verbs[o.Verb]
+	v.Args = o.Args
+	err := d.Each(ctx, t, o.Selection(), func(ids []uuid.UUID) (n int, err error) {
+		err = d.Batch(ctx, o.Action, o.act(), func(tx workqueue.Tx) (int, error) {
+			if err := d.refuseStopped(ctx, tx, o.Action); err != nil {
+				return 0, err
+			}
+			all, err := decide(ctx, tx, t, v, ids)
+			n = Changed(all)
+			return n, err
+		})
+		if err == nil {
+			changed(n)
+		}
+		return n, explained(t, v, err)
+	})
+	if errors.Is(err, errStopped) {
+		return nil // and so it is noted already
+	}
+	reason := ""
+	if err != nil {
+		reason = noted(err.Error(), maxReason)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		reason = "interrupted"
+	}
+	return cmp.Or(err, d.End(ctx, o.Action, o.act(), reason))
+}
+
+// maxReason is how many bytes are stored of an error.
+const maxReason = 1000
+
+// errStopped ends an order that somebody has stopped.
+var errStopped = errors.New("the action was stopped")
+
+// refuseStopped looks, before each batch, whether somebody has stopped the action.
+func (d *DB) refuseStopped(ctx context.Context, tx workqueue.Tx, action uuid.UUID) (err error) {
+	query := "SELECT event FROM " + d.audit() + " WHERE action = $1::uuid AND event IN ('stopped', 'resumed', 'ended') " +
+		"ORDER BY action DESC, id DESC LIMIT 1"
+	event := ""
+	if err := tx.Query(ctx, func(scan func(...any) error) error { return scan(&event) }, query, action); err != nil {
+		return AuditError{d.Schema, err}
+	}
+	if event == eventStopped {
+		return errStopped
+	}
+	return nil
+}
+
+// A Progress is how far an action has come, as the audit has it.
+type Progress struct {
+	Audited        // its first row
+	Order    Order // by a filter: what was ordered
+	Changed  int   // rows so far
+	Last     string
+	LastAt   time.Time
+	Reason   string // why it was stopped
+	Now      time.Time
+	ByFilter bool
+}
+
+// Stopped tells whether the action was stopped before its end.
+func (p Progress) Stopped() bool { return p.Last == eventStopped }
+
+// Ended tells whether there is nothing left to do.
+func (p Progress) Ended() bool { return p.Last == eventDone || p.Last == eventEnded }
+
+// Progress reads how far an action has come; nil if there is no such action.
+func (d *DB) Progress(ctx context.Context, action uuid.UUID) (p *Progress, err error) {
+	err = d.Read(ctx, func(tx pgx.Tx) error {
+		found, err := structs[Audited](ctx, tx, `
+			SELECT id, at, who, db_user, origin, action, event, verb, target, about::text AS about, rows FROM `+d.audit()+`
+			WHERE action = $1 ORDER BY action, id LIMIT 1`, action)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		p = &Progress{Audited: found[0]}
+		return tx.QueryRow(ctx, `
+			SELECT (SELECT coalesce(sum(rows), 0) FROM `+d.audit()+` WHERE action = $1), event, at,
+				coalesce(about->>'reason', ''), now()
+			FROM `+d.audit()+` WHERE action = $1 ORDER BY action DESC, id DESC LIMIT 1`, action).
+			Scan(&p.Changed, &p.Last, &p.LastAt, &p.Reason, &p.Now)
+	})
+	if err != nil || p == nil || p.Event != eventBegun {
+		return p, err
+	}
+	err = json.Unmarshal([]byte(p.About), &p.Order)
+	p.Order.Action, p.Order.Table, p.Order.Verb = action, p.Table, p.Verb
+	p.ByFilter = err == nil && p.Order.Check() == nil
+	if p.Order.Limit > 0 { // what is left of it
+		p.Order.Limit -= p.Changed
+		p.ByFilter = p.ByFilter && p.Order.Limit > 0
+	}
+	return p, nil
+}
+
+// Stop stops an action, whoever carries it out, after the batch that it is at.
+func (d *DB) Stop(ctx context.Context, p *Progress) error {
+	return d.event(ctx, p.Action, eventStopped, Act{Verb: p.Verb, Target: p.Table})
+}
+
+// Resume lets an action that was stopped go on; [DB.CarryOut] carries it out.
+func (d *DB) Resume(ctx context.Context, p *Progress) error {
+	return d.event(ctx, p.Action, eventResumed, Act{Verb: p.Verb, Target: p.Table})
+}
