@@ -30,6 +30,7 @@ type figures struct {
 	read func(ctx context.Context, before *reading, publish func(*reading))
 
 	mu      sync.Mutex
+	term    int // grows with forget: a reading that began before is not published
 	last    *reading
 	busy    bool          // a reading is under way
 	changed chan struct{} // closed when last changes
@@ -87,26 +88,37 @@ func (f *figures) begin() (last *reading, changed chan struct{}) {
 	}
 	if !f.busy && (f.last == nil || f.last.Err != nil || time.Since(f.last.At) >= refresh) {
 		f.busy = true
-		go f.refresh(f.last)
+		go f.refresh(f.last, f.term)
 	}
 	return f.last, f.changed
 }
 
-func (f *figures) refresh(before *reading) {
+func (f *figures) refresh(before *reading, term int) {
 	ctx, cancel := context.WithTimeout(context.Background(), readingLimit)
 	defer cancel()
-	f.read(ctx, before, f.publish)
+	f.read(ctx, before, func(next *reading) { f.publish(next, term) })
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.busy = false
 }
 
-func (f *figures) publish(next *reading) {
+func (f *figures) publish(next *reading, term int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if term != f.term {
+		return
+	}
 	f.last = next
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// forget makes the next page read the figures anew: an action has changed them.
+func (f *figures) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.term++
+	f.last = nil
 }
 
 // seen returns the last reading, or nil.

@@ -84,12 +84,16 @@ func (p rowsPage) Query(after string) template.URL {
 // Chosen is the filter, for what is to be done to all that match.
 func (p rowsPage) Chosen() template.URL { return encoded(p.Filter) }
 
-// table opens a table that the page names. Known are the tables that the user sees.
+// table opens the table that the address names.
 func (r *request) table(ctx context.Context) (t *workqueue.Table, known []string, err error) {
+	return r.tableNamed(ctx, r.PathValue("table"))
+}
+
+// tableNamed opens a table that the user sees. Known are all of those.
+func (r *request) tableNamed(ctx context.Context, name string) (t *workqueue.Table, known []string, err error) {
 	if known, err = r.tables(ctx); err != nil {
 		return nil, nil, err
 	}
-	name := r.PathValue("table")
 	if !has(known, name) {
 		return nil, nil, noTable(r.handler.Schema, name, known)
 	}

@@ -133,8 +133,8 @@ type Progress struct {
 	Audited        // its first row
 	Order    Order // by a filter: what was ordered
 	Changed  int   // rows so far
-	Last     string
-	LastAt   time.Time
+	Last     string    // its last event that is not a batch
+	LastAt   time.Time // when anything happened last
 	Reason   string // why it was stopped
 	Now      time.Time
 	ByFilter bool
@@ -157,10 +157,11 @@ func (d *DB) Progress(ctx context.Context, action uuid.UUID) (p *Progress, err e
 		}
 		p = &Progress{Audited: found[0]}
 		return tx.QueryRow(ctx, `
-			SELECT (SELECT coalesce(sum(rows), 0) FROM `+d.audit()+` WHERE action = $1), event, at,
-				coalesce(about->>'reason', ''), now()
-			FROM `+d.audit()+` WHERE action = $1 ORDER BY action DESC, id DESC LIMIT 1`, action).
-			Scan(&p.Changed, &p.Last, &p.LastAt, &p.Reason, &p.Now)
+			SELECT s.rows, s.at, e.event, coalesce(e.about->>'reason', ''), now()
+			FROM (SELECT coalesce(sum(rows), 0) AS rows, max(at) AS at FROM `+d.audit()+` WHERE action = $1) AS s,
+				(SELECT event, about FROM `+d.audit()+` WHERE action = $1 AND event <> 'batch' -- one that was under way
+				ORDER BY action DESC, id DESC LIMIT 1) AS e`, action).
+			Scan(&p.Changed, &p.LastAt, &p.Last, &p.Reason, &p.Now)
 	})
 	if err != nil || p == nil || p.Event != eventBegun {
 		return p, err
