@@ -43,6 +43,7 @@ type app struct {
 
 	databaseURL string // the flag
 	schema      string
+	actor       string                 // who acts, for the audit
 	begun       bool                   // the command's own code has started: later failures are not usage errors
 	children    children               // the commands that are running
 	restore     atomic.Pointer[func()] // restores the terminal; nil until something has changed its mode

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +85,21 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 		pool.Close()
 		return nil, unreachable(ctx, err)
 	}
-	return &database{operate.DB{Pool: pool, Schema: a.schema}, a}, nil
+	return &database{operate.DB{Pool: pool, Schema: a.schema, Actor: a.who()}, a}, nil
+}
+
+// who acts, and from where, as this machine says.
+func (a *app) who() operate.Actor {
+	who := operate.Actor{Who: a.actor, Origin: "txwork"}
+	if who.Who == "" {
+		if u, err := user.Current(); err == nil {
+			who.Who = u.Username
+		}
+	}
+	if host, err := os.Hostname(); err == nil {
+		who.Origin += " on " + host
+	}
+	return who
 }
 
 // unreachable explains why the server did not accept a connection, and what to do about it.
@@ -265,6 +281,9 @@ func refusedFlag(err error) error {
 func explain(err error) error {
 	if errors.As(err, new(operate.Refusal)) {
 		return refusedFlag(err)
+	}
+	if errors.As(err, new(operate.AuditError)) {
+		return err
 	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) ||

@@ -101,7 +101,13 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 		if err := a.confirm(ctx, o.asking, question); err != nil {
 			return err
 		}
-		err = a.purgeParts(ctx, d, t, o, parts, &p, found.rows())
+		act := operate.Act{Verb: "purge", Target: t.Spec().Table, About: purgedAbout{o.done.text(), o.failed.text(), o.filter,
+			found.rows()}}
+		action := uuid.New()
+		if err = d.Begin(ctx, action, act); err == nil {
+			err = a.purgeParts(ctx, d, t, o, action, act, parts, &p, found.rows())
+			err = cmp.Or(err, d.End(ctx, action, act, reasonOf(err)))
+		}
 	}
 	if printErr := a.printPurged(p, o.json); err == nil {
 		err = printErr
@@ -122,8 +128,24 @@ func (d *database) countPart(
 	return err
 }
 
-func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, parts []purging,
-	p *purged, total int) error {
+// A purgedAbout is what the audit says of a purge.
+type purgedAbout struct {
+	Done    string         `json:"done_older_than,omitempty"`
+	Failed  string         `json:"failed_older_than,omitempty"`
+	Filter  operate.Filter `json:"filter"`
+	Counted int            `json:"counted"`
+}
+
+// reasonOf says for the audit why an action stopped before its end.
+func reasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, action uuid.UUID,
+	act operate.Act, parts []purging, p *purged, total int) error {
 	progress := a.newTally("deleted", "rows", int64(total))
 	defer progress.end()
 	for _, part := range parts {
@@ -131,7 +153,7 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 			continue
 		}
 		count := part.count(p)
-		err := part.run(ctx, d, t, o, func(n int) {
+		err := part.run(ctx, d, t, o, action, act, func(n int) {
 			*count += n
 			progress.set(int64(p.rows()))
 		})
@@ -143,11 +165,12 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 }
 
 // run deletes the rows of one part, each batch in its own transaction, and reports every batch that is committed.
-func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, committed func(int)) error {
+func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, action uuid.UUID,
+	act operate.Act, committed func(int)) error {
 	delete := func(some func(workqueue.Tx) (int, error)) (n int, err error) {
-		err = d.Write(ctx, func(tx workqueue.Tx) error {
+		err = d.Batch(ctx, action, act, func(tx workqueue.Tx) (int, error) {
 			n, err = some(tx)
-			return err
+			return n, err
 		})
 		if err != nil {
 			return 0, err // nothing was committed
@@ -206,6 +229,9 @@ func (g *age) String() string {
 	}
 	return g.Duration.String()
 }
+
+// text is the age for the audit, empty if it was not given.
+func (g age) text() string { return g.String() }
 
 // Type implements pflag.Value.
 func (g *age) Type() string { return "age" }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -100,9 +101,22 @@ func newQueueChangeCommand(
 	cmd := newCommand(verb+" QUEUE", short, cobra.ExactArgs(1))
 	asJSON := jsonFlag(cmd, changedQueue{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.changeQueue(cmd.Context(), args[0], done, *asJSON, change)
+		return a.changeQueue(cmd.Context(), queueAct(verb, args[0]), args[0], done, *asJSON, change)
 	}
 	return cmd
+}
+
+// queueAct is a change of a queue, for the audit.
+func queueAct(verb, queue string) operate.Act {
+	return operate.Act{Verb: verb, Target: jobsTable, About: limitedQueue{Queue: queue}}
+}
+
+// A limitedQueue is what the audit says of a queue.
+type limitedQueue struct {
+	Queue      string  `json:"queue"`
+	MaxRunning int     `json:"max_running,omitempty"`
+	Rate       float64 `json:"rate,omitempty"`
+	Burst      int     `json:"burst,omitempty"`
 }
 
 // A changedQueue is what pause, resume and limit print.
@@ -115,16 +129,16 @@ type changedQueue struct {
 }
 
 func (a *app) changeQueue(
-	ctx context.Context, queue, done string, asJSON bool, change func(*jobs.Client, context.Context, workqueue.Tx,
+	ctx context.Context, act operate.Act, queue, done string, asJSON bool, change func(*jobs.Client, context.Context, workqueue.Tx,
 		string) error,
 ) error {
 	return a.withJobs(ctx, func(d *database, c *jobs.Client) error {
 		known := false
-		err := d.Write(ctx, func(tx workqueue.Tx) (err error) {
+		err := d.Act(ctx, act, func(tx workqueue.Tx) (n int, err error) {
 			if known, err = knowsQueue(ctx, c, tx, queue); err != nil {
-				return err
+				return 0, err
 			}
-			return change(c, ctx, tx, queue)
+			return 1, change(c, ctx, tx, queue)
 		})
 		if err != nil {
 			return err
@@ -163,7 +177,9 @@ func newQueueLimitCommand(a *app) *cobra.Command {
 		set := func(c *jobs.Client, ctx context.Context, tx workqueue.Tx, queue string) error {
 			return c.SetLimits(ctx, tx, queue, l)
 		}
-		return a.changeQueue(cmd.Context(), args[0], "limited", *asJSON, set)
+		act := queueAct("limit", args[0])
+		act.About = limitedQueue{args[0], l.MaxRunning, l.Rate, l.Burst}
+		return a.changeQueue(cmd.Context(), act, args[0], "limited", *asJSON, set)
 	}
 	return cmd
 }

@@ -64,8 +64,7 @@ func newRunNowCommand(a *app) *cobra.Command {
 	cmd := newCommand("run-now TABLE (ID... | --all-scheduled | FILTER...)", "Make scheduled rows due now",
 		cobra.MinimumNArgs(1))
 	return ofTable(cmd, a.decider(cmd, runningNow,
-		allFlag{flag: "all-scheduled", usage: "all rows that are due later",
-			parts: []operate.Listing{operate.Listings["scheduled"]}},
+		allFlag{flag: "all-scheduled", usage: "all rows that are due later", only: "scheduled"},
 		func(*database) ([]any, error) { return nil, nil }))
 }
 
@@ -115,12 +114,11 @@ func note(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 // An allFlag is the flag that selects all rows about which a verb can decide.
 type allFlag struct {
 	flag, usage string
-	parts       []operate.Listing
-	states      []string // the flag --status selects some of these, and then there are no parts
+	states      []string // the flag --status selects some of these
+	only        string   // the state, if there is no such flag
 }
 
-var allFailed = allFlag{flag: "all-failed", usage: "all rows that have failed, oldest first",
-	parts: []operate.Listing{operate.DeadLetters}}
+var allFailed = allFlag{flag: "all-failed", usage: "all rows that have failed, oldest first", only: "failed"}
 
 // statusValues are the values of --status: the states, and expired.
 func statusValues(states []string) []string {
@@ -133,7 +131,8 @@ func statusValues(states []string) []string {
 // decider adds the flags that select rows to a command, and returns the function that decides about rows of a table.
 func (a *app) decider(cmd *cobra.Command, v verb, whole allFlag, args func(*database) ([]any, error)) func(table string,
 	texts []string) error {
-	s, states := selection{Selection: operate.Selection{Parts: whole.parts}}, whole.states
+	var s selection
+	states := whole.states
 	flags, values := cmd.Flags(), statusValues(whole.states)
 	flags.BoolVar(&s.all, whole.flag, false, whole.usage)
 	if len(states) > 0 {
@@ -154,7 +153,10 @@ func (a *app) decider(cmd *cobra.Command, v verb, whole allFlag, args func(*data
 			if !slices.Contains(values, state) {
 				return usagef("--status %q cannot be %s, want one of %s", state, v.Done, strings.Join(values, ", "))
 			}
-			s.Parts = append(s.Parts, operate.Listings[state])
+			s.States = append(s.States, state)
+		}
+		if whole.only != "" {
+			s.States = []string{whole.only}
 		}
 		return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
 			if v.Args, err = args(d); err != nil {

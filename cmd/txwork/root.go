@@ -27,6 +27,7 @@ func newRootCommand(a *app) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.databaseURL, "database-url", "", "PostgreSQL URL or keywords (default: $"+databaseURLEnv+")")
 	flags.StringVar(&a.schema, "schema", workqueue.DefaultSchema, "schema of the tables")
+	flags.StringVar(&a.actor, "as", "", "who acts, for the audit (default: the user of this machine)")
 	root.AddCommand(
 		newDemoCommand(),
 		newPostgresCommand(a),
@@ -48,6 +49,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newStatsCommand(a),
 		newListCommand(a),
 		newShowCommand(a),
+		newAuditCommand(a),
 		newKeysCommand(a),
 		newJoinsCommand(a),
 		newRedriveCommand(a),

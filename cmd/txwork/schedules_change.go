@@ -22,7 +22,7 @@ func newScheduleChangeCommand(a *app, verb, short, done string,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, c := cmd.Context(), changedSchedule{Name: args[0], Paused: done == "paused", Resumed: done == "resumed",
 			Deleted: done == "deleted"}
-		err := a.changeSchedule(ctx, *of, c.Name, func(tx workqueue.Tx, s scheduleSet) error {
+		err := a.changeSchedule(ctx, verb, *of, c.Name, func(tx workqueue.Tx, s scheduleSet) error {
 			c.Of = s.of
 			return change(s)(ctx, tx, c.Name)
 		})
@@ -67,7 +67,7 @@ func newSchedulesTriggerCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
 		var written triggeredSchedule
-		err := a.changeSchedule(ctx, *of, name, func(tx workqueue.Tx, s scheduleSet) (err error) {
+		err := a.changeSchedule(ctx, "trigger", *of, name, func(tx workqueue.Tx, s scheduleSet) (err error) {
 			written, err = s.trigger(ctx, tx, name)
 			return err
 		})
@@ -98,7 +98,7 @@ func newSchedulesBackfillCommand(a *app) *cobra.Command {
 			return usagef("--to %s is before --from %s", p.to.Format(time.RFC3339), p.from.Format(time.RFC3339))
 		}
 		ctx, b := cmd.Context(), backfilledSchedule{Name: args[0]}
-		err := a.changeSchedule(ctx, *of, b.Name, func(tx workqueue.Tx, s scheduleSet) (err error) {
+		err := a.changeSchedule(ctx, "backfill", *of, b.Name, func(tx workqueue.Tx, s scheduleSet) (err error) {
 			b.Of = s.of
 			b.Set, err = s.backfill(ctx, tx, b.Name, p)
 			return err

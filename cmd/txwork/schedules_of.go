@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -142,7 +143,7 @@ func (a *app) withSchedules(ctx context.Context, of string, do func(*database, [
 }
 
 // changeSchedule calls do, in a transaction, for the schedule of that name.
-func (a *app) changeSchedule(ctx context.Context, of, name string,
+func (a *app) changeSchedule(ctx context.Context, verb, of, name string,
 	do func(workqueue.Tx, scheduleSet) error) error {
 	return a.withSchedules(ctx, of, func(d *database, sets []scheduleSet) error {
 		return d.Write(ctx, func(tx workqueue.Tx) error {
@@ -162,7 +163,11 @@ func (a *app) changeSchedule(ctx context.Context, of, name string,
 			case 0:
 				return missing
 			case 1:
-				return do(tx, found[0])
+				if err := do(tx, found[0]); err != nil {
+					return err
+				}
+				return d.Note(ctx, tx, operate.Act{Verb: verb, Target: found[0].of + "_schedule",
+					About: map[string]string{"schedule": name}}, 1)
 			}
 			return usagef("both timers and jobs have a schedule %q: say which by --of timers or --of jobs", name)
 		})

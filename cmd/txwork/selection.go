@@ -14,7 +14,7 @@ import (
 // A selection is the flags that say which rows a command changes if they are not named one by one, and whether it asks
 // first.
 type selection struct {
-	operate.Selection
+	operate.Order
 	all bool // all rows, without a filter
 	asking
 }
@@ -86,8 +86,10 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 		return err
 	}
 	r.selecting = &selected{DryRun: s.dryRun}
-	rows := s.Selection.Before(now)
-	r.selecting.Matched, err = r.db.count(ctx, r.table, rows)
+	o := s.Order
+	o.Action, o.Table, o.Verb, o.Args, o.Before = uuid.New(), r.table.Spec().Table, r.Name, r.Args, now
+	o.Counted, err = r.db.count(ctx, r.table, o.Selection())
+	r.selecting.Matched = o.Counted
 	if err != nil || s.dryRun || r.selecting.Matched == 0 {
 		return err
 	}
@@ -97,12 +99,9 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 	}
 	progress := r.db.app.newTally(r.Done, "rows", int64(r.selecting.Matched))
 	defer progress.end()
-	return r.db.Each(ctx, r.table, rows, func(ids []uuid.UUID) (int, error) {
-		all, err := r.db.Decide(ctx, r.table, r.Verb, ids)
-		n := operate.Changed(all)
+	return r.db.Start(ctx, r.table, o, func(n int) {
 		r.changed += n
 		progress.set(int64(r.changed))
-		return n, err
 	})
 }
 

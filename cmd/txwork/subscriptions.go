@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -187,7 +189,9 @@ func newSubscriptionsAddCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name, s.From = args[0], from.start
 		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
-			err := d.Write(cmd.Context(), func(tx workqueue.Tx) error { return box.Subscribe(cmd.Context(), tx, s) })
+			err := d.Act(cmd.Context(), subscriptionAct("subscribe", s.Name), func(tx workqueue.Tx) (int, error) {
+				return 1, box.Subscribe(cmd.Context(), tx, s)
+			})
 			if err != nil {
 				return err
 			}
@@ -215,9 +219,9 @@ func newSubscriptionPauseCommand(a *app, verb, short, done string,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withLog(cmd.Context(), func(d *database, box *outbox.Outbox) error {
 			var changed bool
-			err := d.Write(cmd.Context(), func(tx workqueue.Tx) (err error) {
+			err := d.Act(cmd.Context(), subscriptionAct(verb, args[0]), func(tx workqueue.Tx) (n int, err error) {
 				changed, err = change(box, cmd.Context(), tx, args[0])
-				return err
+				return one(changed, err)
 			})
 			if err != nil {
 				return err
@@ -260,7 +264,7 @@ func newSubscriptionsChangeCommand(a *app) *cobra.Command {
 	asJSON := jsonFlag(cmd, movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.Name = args[0]
-		return a.moveSubscription(cmd.Context(), s.Name, "changed", asking{yes: true, json: *asJSON},
+		return a.moveSubscription(cmd.Context(), "change", s.Name, "changed", asking{yes: true, json: *asJSON},
 			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
 				return box.ChangeSubscription(cmd.Context(), tx, s)
 			})
@@ -277,7 +281,7 @@ func newSubscriptionsReplayCommand(a *app) *cobra.Command {
 	cmd.MarkFlagRequired("start")
 	k.addFlags(cmd.Flags(), movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.moveSubscription(cmd.Context(), args[0], "moved to "+from.text, k,
+		return a.moveSubscription(cmd.Context(), "replay", args[0], "moved to "+from.text, k,
 			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
 				return box.Replay(cmd.Context(), tx, args[0], from.start)
 			})
@@ -294,7 +298,7 @@ func newSubscriptionsCutCommand(a *app) *cobra.Command {
 	cmd.MarkFlagRequired("older-than")
 	k.addFlags(cmd.Flags(), movedSubscription{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.moveSubscription(cmd.Context(), args[0], "cut", k,
+		return a.moveSubscription(cmd.Context(), "cut", args[0], "cut", k,
 			func(box *outbox.Outbox, tx workqueue.Tx) ([]outbox.Moved, error) {
 				return box.Cut(cmd.Context(), tx, args[0], older.Duration)
 			})
@@ -320,7 +324,7 @@ func (d *database) rehearse(ctx context.Context, do func(workqueue.Tx) error) er
 }
 
 // afterRehearsal does something that cannot be undone: once to count, then it asks, and does it. A dry run only counts.
-func (d *database) afterRehearsal(ctx context.Context, k asking, do func(workqueue.Tx) error,
+func (d *database) afterRehearsal(ctx context.Context, k asking, act operate.Act, do func(workqueue.Tx) error,
 	question func() string) error {
 	if k.dryRun || !k.yes {
 		if err := d.rehearse(ctx, do); err != nil || k.dryRun {
@@ -330,7 +334,12 @@ func (d *database) afterRehearsal(ctx context.Context, k asking, do func(workque
 	if err := d.app.confirm(ctx, k, question()); err != nil {
 		return err
 	}
-	return d.Write(ctx, do)
+	return d.Act(ctx, act, func(tx workqueue.Tx) (int, error) { return 1, do(tx) })
+}
+
+// subscriptionAct is a change of a subscription, for the audit.
+func subscriptionAct(verb, name string) operate.Act {
+	return operate.Act{Verb: verb, Target: postgres.LogTable, About: map[string]string{"subscription": name}}
 }
 
 // done says what was done, or in a dry run would be.
@@ -342,7 +351,7 @@ func (k asking) done(what string) string {
 }
 
 // moveSubscription moves a subscription, and says where its lanes go on and what they lost.
-func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
+func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k asking,
 	move func(*outbox.Outbox, workqueue.Tx) ([]outbox.Moved, error)) error {
 	if err := k.check(); err != nil {
 		return err
@@ -357,7 +366,7 @@ func (a *app) moveSubscription(ctx context.Context, name, done string, k asking,
 			}
 			return err
 		}
-		err := d.afterRehearsal(ctx, k, run, func() string {
+		err := d.afterRehearsal(ctx, k, subscriptionAct(verb, name), run, func() string {
 			return fmt.Sprintf("Move %s of subscription %s, which loses %s?", plural(len(m.Lanes), "lane"), named(name),
 				plural(int(m.Lost), "message"))
 		})
@@ -407,7 +416,7 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 		r.Lanes, r.Live, r.Dead = u.Lanes, u.Live, u.Dead
 		return err
 	}
-	err := d.afterRehearsal(ctx, k, run, func() string {
+	err := d.afterRehearsal(ctx, k, subscriptionAct("unsubscribe", name), run, func() string {
 		return fmt.Sprintf("Remove subscription %s with %d parked messages and %d dead letters for good?", named(name),
 			r.Live, r.Dead)
 	})

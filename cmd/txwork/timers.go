@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -170,15 +171,20 @@ type unchangedTimer struct {
 	Reason string `json:"reason"` // why it was left alone
 }
 
+// maxNamed is how many keys the audit keeps of those that were named together.
+const maxNamed = 20
+
 func (a *app) cancelTimers(ctx context.Context, d *database, t *timers.Timers, keys []string, asJSON bool) error {
 	var cancelled []string
 	unchanged := []unchangedTimer{}
-	err := d.Write(ctx, func(tx workqueue.Tx) (err error) {
+	about := map[string]any{"keys": keys[:min(len(keys), maxNamed)], "named": len(keys)}
+	act := operate.Act{Verb: operate.Cancel.Name, Target: ofTimers, About: about}
+	err := d.Act(ctx, act, func(tx workqueue.Tx) (n int, err error) {
 		if cancelled, err = t.Cancel(ctx, tx, keys...); err != nil {
-			return err
+			return 0, err
 		}
 		unchanged, err = whyNot(ctx, tx, t, keys)
-		return err
+		return len(cancelled), err
 	})
 	if err != nil {
 		return err

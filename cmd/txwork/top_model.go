@@ -397,7 +397,9 @@ func (m *topModel) pause() topCommand {
 		_ func(string)) topChange {
 		c, err := jobs.Open(jobs.Options{Schema: db.Schema, Telemetry: db.app.telemetry()})
 		if err == nil {
-			err = db.Write(ctx, func(tx workqueue.Tx) error { return change(c, ctx, tx, q.Name) })
+			err = db.Act(ctx, queueAct(strings.ToLower(verb), q.Name), func(tx workqueue.Tx) (int, error) {
+				return 1, change(c, ctx, tx, q.Name)
+			})
 		}
 		if err != nil {
 			return failed(err)
@@ -422,10 +424,10 @@ func (m *topModel) redrive() topCommand {
 		if err != nil {
 			return failed(err)
 		}
-		if r.found == 0 {
+		if r.order.Counted == 0 {
 			return say("%s has no dead letters there", table)
 		}
-		question := fmt.Sprintf("Redrive %s of %s?", plural(r.found, "dead letter"),
+		question := fmt.Sprintf("Redrive %s of %s?", plural(r.order.Counted, "dead letter"),
 			aboutOf(f, table))
 		return func(m *topModel) { m.asking = &topAsking{question, r.redrive} }
 	}
@@ -435,8 +437,7 @@ func (m *topModel) redrive() topCommand {
 type foundLetters struct {
 	db    *database
 	table *workqueue.Table
-	rows  operate.Selection
-	found int
+	order operate.Order
 }
 
 func (d *database) findLetters(ctx context.Context, table string, f operate.Filter) (r foundLetters, err error) {
@@ -448,22 +449,20 @@ func (d *database) findLetters(ctx context.Context, table string, f operate.Filt
 	if err != nil {
 		return r, err
 	}
-	s := operate.Selection{Filter: f, Parts: []operate.Listing{operate.DeadLetters}}
-	r = foundLetters{db: d, table: t, rows: s.Before(now)}
-	r.found, err = d.count(ctx, t, r.rows)
+	o := operate.Order{Action: uuid.New(), Table: t.Spec().Table, Verb: operate.Redrive.Name, States: []string{"failed"},
+		Filter: f, Before: now}
+	o.Counted, err = d.count(ctx, t, o.Selection())
+	r = foundLetters{d, t, o}
 	return r, err
 }
 
 // redrive redrives the rows and reports its progress.
 func (r foundLetters) redrive(ctx context.Context, tell func(string)) topChange {
 	changed := 0
-	sofar := func() string { return fmt.Sprintf("%d of %s redriven", changed, plural(r.found, "row")) }
-	err := r.db.Each(ctx, r.table, r.rows, func(ids []uuid.UUID) (int, error) {
-		all, err := r.db.Decide(ctx, r.table, redriving.Verb, ids)
-		n := operate.Changed(all)
+	sofar := func() string { return fmt.Sprintf("%d of %s redriven", changed, plural(r.order.Counted, "row")) }
+	err := r.db.Start(ctx, r.table, r.order, func(n int) {
 		changed += n
 		tell(sofar())
-		return n, err
 	})
 	if err != nil {
 		return say("%s, then: %s", sofar(), explain(err))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
@@ -120,9 +121,9 @@ func (m *topModel) pauseTopic(s topTopic) topCommand {
 		func(ctx context.Context, _ func(string)) topChange {
 			t, err := db.table(ctx, s.Table)
 			if err == nil {
-				err = db.Write(ctx, func(tx workqueue.Tx) error {
-					_, err := change(ctx, tx, t, topics.Key{Lane: s.Lane, Topic: s.Topic})
-					return err
+				k := topics.Key{Lane: s.Lane, Topic: s.Topic}
+				err = db.Act(ctx, topicAct(strings.ToLower(verb), t, k), func(tx workqueue.Tx) (int, error) {
+					return one(change(ctx, tx, t, k))
 				})
 			}
 			if err != nil {

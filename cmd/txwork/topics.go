@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
@@ -131,6 +132,23 @@ func (a *app) printTopics(all []shownTopic, consumers bool) error {
 	return g.flush()
 }
 
+// topicAct is a change of a topic, for the audit.
+func topicAct(verb string, t *workqueue.Table, k topics.Key) operate.Act {
+	about := map[string]string{"topic": k.Topic}
+	if k.Lane != "" {
+		about["consumer"] = k.Lane
+	}
+	return operate.Act{Verb: verb, Target: t.Spec().Table, About: about}
+}
+
+// one is how many rows a change of one thing has changed.
+func one(changed bool, err error) (int, error) {
+	if !changed {
+		return 0, err
+	}
+	return 1, err
+}
+
 // A changedTopic is what pause and resume print.
 type changedTopic struct {
 	Consumer string `json:"consumer,omitempty"` // in the inbox
@@ -152,9 +170,9 @@ func newTopicChangeCommand(a *app, table, usage, verb, short, done string,
 		}
 		return a.withTopics(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
 			var changed bool
-			err := d.Write(cmd.Context(), func(tx workqueue.Tx) (err error) {
+			err := d.Act(cmd.Context(), topicAct(verb, t, k), func(tx workqueue.Tx) (n int, err error) {
 				changed, err = change(cmd.Context(), tx, t, k)
-				return err
+				return one(changed, err)
 			})
 			if err != nil {
 				return err

@@ -47,6 +47,12 @@ func (d *DB) Act(ctx context.Context, a Act, do func(workqueue.Tx) (rows int, er
 	return d.record(ctx, uuid.New(), eventDone, a, do)
 }
 
+// Note writes the row of the audit in the transaction that performs the action, for an action of which the table is not
+// known before.
+func (d *DB) Note(ctx context.Context, tx workqueue.Tx, a Act, rows int) error {
+	return d.note(ctx, tx, uuid.New(), eventDone, a, rows)
+}
+
 // Begin notes an action that takes several transactions. An action that has begun already is [ErrBegun].
 func (d *DB) Begin(ctx context.Context, action uuid.UUID, a Act) error {
 	err := d.event(ctx, action, eventBegun, a)

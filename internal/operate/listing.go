@@ -62,10 +62,10 @@ var Listings = map[string]Listing{
 var Ended = Listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)",
 	order: doneOrder, since: "completed_at"}
 
-// Before returns the rows that the listing had at a time, as far as they are in it still and the index tells, oldest
-// first.
-func (l Listing) Before(t time.Time) Listing {
-	l.where = strings.ReplaceAll(l.where, "now()", moment(t)) + fmt.Sprintf(" AND r.%s <= %s", l.sinceColumn(), moment(t))
+// before returns those of the rows that the listing had at a moment, and has still, that have been in its state since
+// before a time, as far as the index tells, oldest first.
+func (l Listing) before(t, at time.Time) Listing {
+	l.where = strings.ReplaceAll(l.where, "now()", moment(at)) + fmt.Sprintf(" AND r.%s <= %s", l.sinceColumn(), moment(t))
 	l.down = false
 	return l
 }

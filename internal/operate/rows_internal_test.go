@@ -142,7 +142,7 @@ func (f *fixture) compare(filter Filter) {
 	f.ok(err)
 	for name, listing := range map[string]Listing{"ready": Listings["ready"], "waiting": Listings["waiting"],
 		"in progress": Listings["in_progress"], "dead letters": DeadLetters, "ended": Ended} {
-		some := Selection{Filter: filter, Parts: []Listing{listing}}.Before(now.Add(-6 * time.Hour))
+		some := Selection{Filter: filter, Parts: []Listing{listing}}.At(now).Before(now.Add(-6 * time.Hour))
 		want := f.meeting(some.Parts[0], filter)
 		got := []uuid.UUID{}
 		f.ok(f.Each(f.Context(), f.table, some, func(ids []uuid.UUID) (int, error) {

@@ -18,21 +18,21 @@ type Selection struct {
 	Limit int // 0: none
 }
 
-// Before returns those of the selection's rows that were in it at a time, oldest first. A change that counts first and
-// asks applies to these: what comes later was not counted.
+// Before returns those of the selection's rows that have been in their states since before a time, oldest first. A
+// change that counts first and asks applies to these: what comes later was not counted.
 func (s Selection) Before(t time.Time) Selection {
 	if s.at.IsZero() {
 		s.at = t
 	}
 	parts := make([]Listing, len(s.Parts))
 	for i, part := range s.Parts {
-		parts[i] = part.Before(t)
+		parts[i] = part.before(t, s.at)
 	}
 	s.Parts = parts
 	return s
 }
 
-// At has the ages of the filter begin at a time, as those of [Selection.Before] do.
+// At says when the rows are counted, if that is not the time of [Selection.Before].
 func (s Selection) At(t time.Time) Selection {
 	s.at = t
 	return s
