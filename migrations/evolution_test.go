@@ -87,7 +87,7 @@ func TestProtocol(t *testing.T) {
 		}
 	}
 	up(t, m)
-	protocol("1.1 {leader,process,timers,timers_schedule}")
+	protocol("1.1 {audit,leader,process,timers,timers_schedule}")
 	require("1, 1", "")
 	require("1, 0, '{timers, leader}'", "")
 	require("1, 2", "minor", "needs protocol 1.2", "has 1.1", "txwork migrate up")
@@ -105,7 +105,7 @@ func TestProtocol(t *testing.T) {
 		COMMENT ON TABLE timers_schedule IS 'txwork core 3 since 2'; COMMENT ON TABLE leader IS 'txwork leader 2 since 1';
 		CREATE TABLE mine (); COMMENT ON TABLE mine IS 'txwork core 2'; CREATE TABLE app ();
 		COMMENT ON TABLE app IS 'txwork it is not'`)
-	protocol(`1.2 {leader,"leader 2",mine,process,timers,"timers 2","timers 3",timers_schedule}`)
+	protocol(`1.2 {audit,leader,"leader 2",mine,process,timers,"timers 2","timers 3",timers_schedule}`)
 	require("1, 1, '{timers}'", "")
 	require("1, 2, '{timers, timers 3}'", "")
 	require("1, 3", "minor", "needs protocol 1.3", "has 1.2")
@@ -118,6 +118,6 @@ func TestProtocol(t *testing.T) {
 	require("2, 2", "")
 
 	// A schema of which a client is not told its tables has a protocol, too.
-	exec(t, db.Pool, "DROP TABLE timers, timers_schedule, leader, process, mine CASCADE")
+	exec(t, db.Pool, "DROP TABLE timers, timers_schedule, leader, process, audit, mine CASCADE")
 	protocol("2.0 {}")
 }

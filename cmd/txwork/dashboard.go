@@ -42,6 +42,7 @@ func newServeCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.hash, "hash", "", "only print the hash of the standard input's first line for the accounts "+
 		"file: that of a `password` or of a token")
 	flags.BoolVar(&o.HideContent, "hide-content", false, "show payloads and headers to operators only")
+	flags.BoolVar(&o.Actions, "actions", false, "let operators change rows, queues and schedules; needs --accounts-file")
 	flags.DurationVar(&o.Timeout, "timeout", webui.DefaultTimeout, "how long an answer may take")
 	flags.DurationVar(&o.StatementTimeout, "statement-timeout", webui.DefaultStatementTimeout,
 		"how long each statement may take")
@@ -86,6 +87,9 @@ func (a *app) serveDashboard(ctx context.Context, o dashboardOptions) error {
 		}
 		o.Authenticate = accounts.Authenticate
 	} else {
+		if o.Actions {
+			return usagef("--actions needs --accounts-file: the audit records who acts, and only operators may")
+		}
 		if !address.IP.IsLoopback() {
 			return usagef("--listen %s: others can reach this address, and everybody could look: it needs --accounts-file",
 				o.listen)

@@ -130,12 +130,12 @@ func (d *DB) refuseStopped(ctx context.Context, tx workqueue.Tx, action uuid.UUI
 
 // A Progress is how far an action has come, as the audit has it.
 type Progress struct {
-	Audited        // its first row
-	Order    Order // by a filter: what was ordered
-	Changed  int   // rows so far
+	Audited            // its first row
+	Order    Order     // by a filter: what was ordered
+	Changed  int       // rows so far
 	Last     string    // its last event that is not a batch
 	LastAt   time.Time // when anything happened last
-	Reason   string // why it was stopped
+	Reason   string    // why it was stopped
 	Now      time.Time
 	ByFilter bool
 }

@@ -93,6 +93,7 @@ var definers = map[string]string{
 	"_record":       "a trigger; it writes a history, which no other writer may",
 	"_give_slot":    "a trigger; it frees a slot, which no other role may",
 	"_parked_trim":  "workers may not remove messages; it removes what all have passed, after a fixed time",
+	"audit_trim":    "a trigger; it removes what is too old, which no other role may",
 	"jobs_forget":   "a trigger; policies hide the attempts of a job that is deleted",
 }
 

@@ -1,6 +1,7 @@
 package security_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func TestAnOperatorDoesNothingElse(t *testing.T) {
 	f.enqueueEverywhere(f.db.Pool)
 	operator := f.as("operator")
 	for _, table := range f.tables() {
-		if strings.HasSuffix(table, "_topic") || table == "jobs_queue" {
+		if strings.HasSuffix(table, "_topic") || table == "jobs_queue" || table == "audit" {
 			continue // a pause is a row, as are limits
 		}
 		f.refuses(operator, forbidden, "INSERT INTO "+table+" DEFAULT VALUES")
@@ -67,7 +68,7 @@ func TestAnOperatorDoesNothingElse(t *testing.T) {
 			"retry", "locked_until"},
 		"inbox": {"payload", "consumer", "source", "message_id", "body_hash"}, "timers": {"key", "payload", "fire_at"},
 		"jobs":    {"kind", "queue", "priority", "args", "concurrency_key", "progress", "output", "unique_states"},
-		"letters": {"text"}, "leader": {"*"},
+		"letters": {"text"}, "leader": {"*"}, "audit": {"who", "at", "about", "*"},
 	} {
 		for _, column := range columns {
 			if column == "*" {
@@ -76,6 +77,17 @@ func TestAnOperatorDoesNothingElse(t *testing.T) {
 			}
 			f.refuses(operator, forbidden, "UPDATE "+table+" SET "+column+" = "+column)
 		}
+	}
+	const row = "(who, origin, action, event, verb, target, about, rows%s) VALUES ('me', '', gen_random_uuid(), 'done', 'v', " +
+		"'t', '{}', 1%s)"
+	f.exec(operator, "INSERT INTO audit "+fmt.Sprintf(row, "", ""))
+	for column, value := range map[string]string{"id": "1", "at": "now()", "db_user": "'you'"} {
+		f.refuses(operator, forbidden, "INSERT INTO audit "+fmt.Sprintf(row, ", "+column, ", "+value))
+	}
+	for _, role := range []string{"producer", "worker"} {
+		f.refuses(f.as(role), forbidden, "INSERT INTO audit "+fmt.Sprintf(row, "", ""))
+		f.refuses(f.as(role), forbidden, "SELECT FROM audit")
+		f.refuses(f.as(role), forbidden, "DELETE FROM audit")
 	}
 	f.refusesDDL(operator)
 	functions := f.lines("SELECT p.proname::text FROM pg_proc AS p WHERE p.pronamespace = $1::regnamespace AND "+
