@@ -38,6 +38,9 @@ func (b *backlog) watch(ctx context.Context, l *lab) {
 		if n, err := l.unfinished(ctx); err == nil {
 			b.rows.Store(n)
 		}
+		if n, err := l.logLeft(ctx); err == nil {
+			l.logHigh.Store(n > highBacklog)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(countingPause(time.Since(start), backlogEvery)):

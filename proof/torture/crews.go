@@ -38,6 +38,15 @@ func (l *lab) checkCrews(s *shop, r *records) {
 	}
 }
 
+// checkReadings fails a run in which a subscription handled nothing.
+func (l *lab) checkReadings(v LogVerdict) {
+	for name, s := range v.Subscriptions {
+		if s.Messages > idle && s.Handled == 0 {
+			l.fail("of the subscription %s no message was handled", name)
+		}
+	}
+}
+
 func (s *shop) crewReports(r *records) map[string]CrewReport {
 	of := func(crew int) CrewReport { return CrewReport{int(s.enqueued[crew].Load()), r.handled[crew]} }
 	return map[string]CrewReport{"go": of(goCrew), "sql": of(sqlCrew)}

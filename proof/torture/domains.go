@@ -32,13 +32,14 @@ func (o Options) patience() time.Duration {
 	return 3*(lease+reapEvery+retryCap) + 10*time.Second + o.Poll - DefaultPoll
 }
 
-// domains are all four domains, with the settings that producers, workers and reapers share.
+// domains are all four domains and the log, with the settings that producers, workers and reapers share.
 type domains struct {
 	outbox   *outbox.Outbox
 	inbox    *inbox.Inbox
 	timers   *timers.Timers
 	jobs     *jobs.Client
 	registry *jobs.Registry
+	log      *outbox.Outbox
 }
 
 func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) (d *domains, err error) {
@@ -48,6 +49,9 @@ func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) 
 		Schema: schema, Ordering: outbox.PerKey, OnFailure: keyed.Skip, MaxAttempts: attempts, Retry: retry,
 		Telemetry: t,
 	}); err != nil {
+		return nil, err
+	}
+	if d.log, err = openLog(schema, t); err != nil {
 		return nil, err
 	}
 	if d.inbox, err = inbox.Open(inbox.Options{Schema: schema, DedupWindow: dedupYears, MaxAttempts: attempts,
@@ -65,7 +69,8 @@ func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) 
 
 // tables are the tables that the reaper maintains.
 func (d *domains) tables() []*workqueue.Table {
-	return slices.Concat(d.outbox.Tables(), d.inbox.Tables(), d.timers.Tables(), d.jobs.Tables())
+	return slices.Concat(d.outbox.Tables(), d.inbox.Tables(), d.timers.Tables(), d.jobs.Tables(),
+		d.log.Tables())
 }
 
 // Task is the payload of every row. It says how the handler has to behave.
@@ -94,4 +99,5 @@ const (
 	modeHang       = "hang"      // does not return while receivers hang
 	modeExit       = "exit"      // ends the process
 	modeChildPanic = "child"     // panics in a goroutine of its own, which ends the process
+	modeDeaf       = "deaf"      // takes longer than it may, and does not heed its context
 )

@@ -88,6 +88,8 @@ var catalogue = map[string]func() fault{
 	"hung-receivers":       func() fault { return hungReceivers{} },
 	"isolation":            func() fault { return &isolation{} },
 	"locked-tables":        lockedTables,
+	"log-restored":         func() fault { return logRestored{} },
+	"log-verbs":            func() fault { return &logVerbs{} },
 	"lost-reply":           func() fault { return &lostReply{} },
 	"lost-rights":          func() fault { return lostRights{} },
 	"many-keys":            manyKeys,

@@ -105,6 +105,8 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 		return dawdle(ctx, lease+lease/4)
 	case modeHang:
 		return hang(ctx, hungBeside(h.setup.Journal))
+	case modeDeaf:
+		time.Sleep(deafFor)
 	case modeExit:
 		os.Exit(exitCode)
 	case modeChildPanic:

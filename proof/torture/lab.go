@@ -33,6 +33,7 @@ type lab struct {
 	journal *journal
 	shop    *shop       // for faults that write rows
 	pausing atomic.Bool // producers wait
+	logHigh atomic.Bool // subscriptions are far behind
 
 	// Settings of the servers. Faults may add to the first three in configure.
 	settings    map[string]string
@@ -233,7 +234,7 @@ func (l *lab) install(ctx context.Context) error {
 
 // staff starts the crew.
 func (l *lab) staff() {
-	base := setup{URL: l.url, Schema: l.schema, Seed: l.options.Seed, PoolSize: 2 * handlersEach, Poll: l.options.Poll}
+	base := setup{URL: l.url, Schema: l.schema, Seed: l.options.Seed, PoolSize: 3 * handlersEach, Poll: l.options.Poll}
 	for i := range l.options.Workers {
 		base.Role = roleWorker
 		l.crew.add(fmt.Sprintf("worker%d", i+1), l.options.Program, l.dir, base)

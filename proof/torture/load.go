@@ -97,7 +97,7 @@ func (j *reading) handling(l line, at time.Time) {
 	}
 	run := j.open[s]
 	run.End, run.Result = at, l.Result
-	if l.Result == resultOK || l.Result == resultTx {
+	if isLog := strings.HasPrefix(l.Table, logTable); !isLog && (l.Result == resultOK || l.Result == resultTx) {
 		j.handled[crewOf(strings.HasPrefix(l.App, sqlPrefix))][l.Table]++
 	}
 	j.runs[j.owners[s]] = append(j.runs[j.owners[s]], *run)

@@ -70,13 +70,15 @@ func announce(table, name string) announced { return announced{written: written{
 // produce writes one transaction, or delivers one message from outside.
 func (p *producer) produce() {
 	switch n := p.random.IntN(100); {
-	case n < 35:
+	case n < 30:
 		p.transact(p.messages)
-	case n < 60:
+	case n < 45 && !p.lab.logHigh.Load():
+		p.transact(p.logged)
+	case n < 65:
 		p.transact(p.jobs)
-	case n < 80:
+	case n < 82:
 		p.transact(p.timers)
-	case n < 90:
+	case n < 91:
 		p.transact(p.receive)
 	default:
 		p.process()

@@ -35,6 +35,7 @@ type Report struct {
 	DrainedIn       time.Duration          `json:"drained_in"`       // once the faults had stopped
 	Found           []Violation            `json:"found"`            // the first of them
 	Announcers      AnnouncerReport        `json:"announcers"`
+	Log             LogVerdict             `json:"log"`
 	Crews           map[string]CrewReport  `json:"crews"` // go and sql
 	Repeat          string                 `json:"repeat"`
 }
@@ -178,6 +179,11 @@ func (r *Report) Write(w io.Writer) error {
 	for _, name := range slices.Sorted(maps.Keys(r.Crews)) {
 		c := r.Crews[name]
 		fmt.Fprintf(&b, "%s: %d rows enqueued, handled %v\n", name, c.Enqueued, c.Handled)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Log.Subscriptions)) {
+		s := r.Log.Subscriptions[name]
+		fmt.Fprintf(&b, "log, %s: %d messages, %d handled, %d dead letters, %d lost and said so, %d were parked; %d repeats, "+
+			"%d pages dropped\n", name, s.Messages, s.Handled, s.Dead, s.Lost, s.Parked, s.Repeated, s.Dropped)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
 		f := r.Faults[name]

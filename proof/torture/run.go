@@ -214,6 +214,11 @@ func (r *run) drain(ctx context.Context) {
 	for ctx.Err() == nil {
 		asked := time.Now()
 		n, err := r.lab.unfinished(ctx)
+		if err == nil {
+			var more int64
+			more, err = r.lab.logLeft(ctx)
+			n += more
+		}
 		if err == nil && n == 0 {
 			break
 		}
@@ -253,6 +258,10 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the records: %w", err)
 	}
+	log, err := records.log(ctx, r.stalled)
+	if err != nil {
+		return nil, fmt.Errorf("reading the records of the log: %w", err)
+	}
 	v := Check(records.histories(ctx), Facts{
 		Outages: l.outages, Calls: records.calls,
 		Strikes: r.conductor.strikes, Calm: r.calm, Stalled: r.stalled, Poll: l.options.Poll,
@@ -261,9 +270,12 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	if records.err != nil {
 		return nil, fmt.Errorf("reading the audit table: %w", records.err)
 	}
+	ofLog := CheckLog(log, v.report)
 	l.checkCrews(r.shop, records)
+	l.checkReadings(ofLog)
 	l.checkCrashes()
 	report := r.summarise(v)
+	report.Log = ofLog
 	report.Announcers = r.announcers(v, records)
 	report.Crews = r.shop.crewReports(records)
 	return report, report.Err()

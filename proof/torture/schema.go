@@ -47,14 +47,16 @@ func auditedTables(schema string) []audited {
 
 // install creates the library's tables as its users do, the oracle beside them, and what faults need.
 func install(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-	m, err := migrations.New(pool, migrations.Options{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
+	m, err := migrations.New(pool, migrations.Options{Schema: schema, Domains: migrations.Domains(),
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
 	if _, err := m.Up(ctx); err != nil {
 		return err
 	}
-	statements := []string{render("audit.sql", audited{Schema: schema}), render("refuse.sql", audited{Schema: schema})}
+	statements := []string{render("audit.sql", audited{Schema: schema}), render("refuse.sql", audited{Schema: schema}),
+		render("log.sql", audited{Schema: schema})}
 	for _, table := range auditedTables(schema) {
 		statements = append(statements, render("trigger.sql", table))
 	}
@@ -63,5 +65,5 @@ func install(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 			return fmt.Errorf("installing the oracle: %w", err)
 		}
 	}
-	return nil
+	return subscribe(ctx, pool, schema)
 }

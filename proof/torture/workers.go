@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 // handlersEach is how many handlers of a domain a process runs at once.
 const handlersEach = 8
 
-// runWorkers serves all four domains, and their schedules, until ctx is cancelled.
+// runWorkers serves all four domains, their schedules and the log, until ctx is cancelled.
 func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p *pointSet, log *slog.Logger) error {
 	h := &handlers{setup: s, pool: pool, journal: j, points: p}
 	h.unasked.Store(int64(len(auditedTables(s.Schema))))
@@ -46,7 +47,11 @@ func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p 
 		if err != nil {
 			return err
 		}
-		for _, run := range parts {
+		readers, err := h.readers(pool, o, log)
+		if err != nil {
+			return err
+		}
+		for _, run := range slices.Concat(parts, readers) {
 			all.Go(func() error { return run(ctx) })
 		}
 	}
@@ -130,7 +135,15 @@ func (h *handlers) observe(_ context.Context, e workqueue.Event) {
 	}
 }
 
+// audits tells whether a table is one of those whose claims are recorded.
+func (h *handlers) audits(table string) bool {
+	return slices.ContainsFunc(auditedTables(h.setup.Schema), func(a audited) bool { return a.Table == table })
+}
+
 func (h *handlers) fetched(table string, asked, got int) {
+	if !h.audits(table) {
+		return
+	}
 	h.journal.append(line{What: lineClaim, Table: table, App: h.setup.App, Limit: asked, Changed: got})
 	if got > 0 {
 		h.points.reach(pointClaimed)
@@ -138,6 +151,9 @@ func (h *handlers) fetched(table string, asked, got int) {
 }
 
 func (h *handlers) served(table string) {
+	if !h.audits(strings.TrimPrefix(table, h.setup.Schema+".")) {
+		return
+	}
 	if _, before := h.asked.LoadOrStore(table, true); !before && h.unasked.Add(-1) == 0 {
 		h.points.say(report{What: isServing})
 	}

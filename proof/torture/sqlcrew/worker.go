@@ -20,6 +20,7 @@ type Worker struct {
 	Grace          time.Duration // of handlers, when the worker stops
 	Places         int           // handlers of a table
 	InTransactions bool          // no claim or settle is a statement by itself
+	Parked         string        // a subscription of the log, whose parked messages it runs
 
 	// Fetched is called after each fetch that returned rows or an error, before their handlers. Asked is called after
 	// each that returned no error, and Settled when rows were settled.
@@ -56,12 +57,14 @@ type table struct {
 }
 
 // served are all tables, with the columns that name a row and are its payload.
-func served() []*table {
+func served(parked string) []*table {
 	return []*table{
 		{name: "outbox", columns: "id::text, payload", folds: true},
 		{name: "inbox", columns: "message_id, payload", lanes: "consumer => $7::text, "},
 		{name: "timers", columns: "key, payload"},
 		{name: "jobs", columns: "id::text, args", lanes: "priority => '{1,2,3}', ", folds: true},
+		{name: "outbox_log_parked", columns: "message_id::text, payload", lanes: "subscription => '" + parked + "', ",
+			folds: true},
 	}
 }
 
@@ -77,7 +80,7 @@ const (
 // Run works until ctx is cancelled, and then until the handlers have ended.
 func (w *Worker) Run(ctx context.Context) {
 	w.process = 1 + rand.Int64N(1<<48-1)
-	w.tables, w.news = served(), make(chan struct{}, 1)
+	w.tables, w.news = served(w.Parked), make(chan struct{}, 1)
 	w.width = semaphore.NewWeighted(int64(w.Places * len(w.tables)))
 	w.deadline, w.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	defer w.giveUp()
