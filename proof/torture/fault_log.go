@@ -4,12 +4,13 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -81,31 +82,57 @@ func (*logVerbs) move(ctx context.Context, l *lab, box *outbox.Outbox, name stri
 // cutAge is the age beyond which a cut passes messages over.
 const cutAge = time.Second
 
-// logRestored makes the log believe that it is in another cluster: ticks and fetches are refused. Then it is rebased,
-// while producers write, and goes on with what it had in hand.
+// logRestored lets the ids of the log begin again, as in a cluster into which it was restored: its newest messages and
+// ticks have ids that the cluster has yet to give. Ticks are refused, and so are messages that no tick would see. Then
+// it is rebased, and goes on with what it had in hand.
 type logRestored struct{ plain }
 
 func (logRestored) harms() harm { return harmsNobody } // no row
 
-func (logRestored) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, error) {
-	table := l.schema + ".outbox_log"
-	l.hit = time.Now()
-	if err := l.retry(ctx, func(ctx context.Context) error {
-		_, err := l.admin.Exec(ctx, "UPDATE "+table+"_state SET system = system # 1")
-		return err
-	}); err != nil {
+// idsAhead is by how much the ids of the log are raised, before they begin again.
+const idsAhead = 1_000_000
+
+func (f logRestored) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, error) {
+	var before, after int64
+	read := "SELECT shift FROM " + l.schema + ".outbox_log_state"
+	if err := l.admin.QueryRow(ctx, read).Scan(&before); err != nil {
 		return "", err
 	}
-	time.Sleep(episode / 2)
-	_, ticked := l.admin.Exec(ctx, "CALL "+table+"_tick()")
-	if ticked == nil || !strings.Contains(ticked.Error(), "rebase") && !strings.Contains(ticked.Error(), "55000") {
-		l.fail("a log in another cluster ticks, error %v", ticked)
+	if err := f.call(ctx, l, fmt.Sprintf("_shift(%d)", before+idsAhead)); err != nil {
+		return "", err
 	}
-	var shift int64
-	err := l.retry(ctx, func(ctx context.Context) error {
+	time.Sleep(episode / 4)
+	l.hit = time.Now()
+	err := f.call(ctx, l, fmt.Sprintf("_shift(%d)", before))
+	if err == nil {
+		time.Sleep(episode / 4)
+		f.refused(ctx, l, "CALL "+l.schema+".outbox_log_tick()")
+		f.refused(ctx, l, "SELECT "+l.schema+".outbox_log_append('"+topicFree+"', '')")
+	}
+	err = errors.Join(err, f.call(ctx, l, "_rebase()"))
+	if err == nil {
+		err = l.admin.QueryRow(ctx, read).Scan(&after)
+	}
+	if err == nil && after < before+idsAhead/2 { // the cluster has given ids meanwhile
+		l.fail("a rebase raised the ids of the log by %d, and they had been up to %d ahead", after-before, idsAhead)
+	}
+	return fmt.Sprintf("the ids began again and were raised by %d", after-before), err
+}
+
+// call calls a function of the log until it is answered.
+func (logRestored) call(ctx context.Context, l *lab, function string) error {
+	return l.retry(ctx, func(ctx context.Context) error {
 		return pgx.BeginTxFunc(ctx, l.admin, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, "SELECT "+table+"_rebase()").Scan(&shift)
+			_, err := tx.Exec(ctx, "SELECT "+l.schema+".outbox_log"+function)
+			return err
 		})
 	})
-	return fmt.Sprintf("rebased, shift %d", shift), err
+}
+
+// refused fails the run if the log does not refuse a statement.
+func (logRestored) refused(ctx context.Context, l *lab, statement string) {
+	_, err := l.admin.Exec(ctx, statement)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); err == nil || ok && pg.Code != "55000" {
+		l.fail("a log whose ids began again does not refuse %s: error %v", statement, err)
+	}
 }

@@ -41,6 +41,7 @@ func RunMember(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	p.say(report{What: isReady})
 	before := runtime.NumGoroutine()
 	if err := play(ctx, s, p); err != nil {
+		fmt.Fprintln(os.Stderr, err) // whoever calls this may say only that it was interrupted
 		return err
 	}
 	return awaitGoroutines(before)

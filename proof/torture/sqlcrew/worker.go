@@ -63,7 +63,7 @@ func served(parked string) []*table {
 		{name: "inbox", columns: "message_id, payload", lanes: "consumer => $7::text, "},
 		{name: "timers", columns: "key, payload"},
 		{name: "jobs", columns: "id::text, args", lanes: "priority => '{1,2,3}', ", folds: true},
-		{name: "outbox_log_parked", columns: "message_id::text, payload", lanes: "subscription => '" + parked + "', ",
+		{name: "outbox_log_parked", columns: "message_id::text, payload", lanes: "subscription => '{" + parked + "}', ",
 			folds: true},
 	}
 }
