@@ -5,11 +5,13 @@
 //	go run ./proof torture    # all domains under faults, a minute; exit 1 if an invariant was broken
 //	go run ./proof series     # the same at full size, for hours
 //	go run ./proof mutants    # guards taken out one at a time: every one has to be noticed
+//	go run ./proof pictures   # the pictures of the dashboard in docs/pictures
 //
 // Each of them has --help. They run at the root of the repository.
 package main
 
 import (
+	"github.com/txwork/txwork/proof/browser"
 	"github.com/txwork/txwork/proof/mutation"
 	"github.com/txwork/txwork/proof/program"
 	"github.com/txwork/txwork/proof/series"
@@ -24,5 +26,6 @@ func main() {
 			Run: series.Run},
 		program.Chore{Name: "mutants", Short: "guards taken out one at a time, each of which has to be noticed",
 			Run: mutation.Run},
+		program.Chore{Name: "pictures", Short: "the pictures of the dashboard in docs/pictures", Run: browser.Pictures},
 	)
 }

@@ -1,0 +1,34 @@
+package browser
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Every page is right in every look: it fits, and neither the browser nor axe-core has anything to say.
+func TestEveryPage(t *testing.T) {
+	t.Parallel()
+	for _, p := range Pages {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			path, err := p.Of(t.Context(), shop)
+			must(t, err)
+			b := newTab(t, shared)
+			if p.Status != 0 {
+				b.expects(fmt.Sprintf("status of %d", p.Status))
+			}
+			b.open(path, p.Shows)
+			for _, look := range Looks {
+				must(t, look.set(b.ctx))
+				if width := value[int64](b, "document.documentElement.scrollWidth"); width > look.Width {
+					t.Errorf("%s: the page is %d pixels wide, by these:\n%v", look, width, value[[]string](b, fmt.Sprintf(tooWide, look.Width)))
+				}
+				b.accessible(look)
+			}
+		})
+	}
+}
+
+// tooWide lists the elements that leave the window, and are not in one that can be scrolled.
+const tooWide = `[...document.querySelectorAll("body *")].filter(e =>
+	e.getBoundingClientRect().right > %d && !e.parentElement.closest(".scroll, pre")).map(e => e.outerHTML.slice(0, 200))`
