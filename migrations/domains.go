@@ -71,7 +71,7 @@ func lacking(domains []Domain) []Domain {
 
 // reaperWords begin the names of the reaper's objects, and logTable those of the log's. All other names begin with the
 // name of their domain.
-var reaperWords = []string{"leader", "process", "owner", "audit", "protocol", "require"}
+var reaperWords = []string{"leader", "process", "owner", "audit", "history", "protocol", "require"}
 
 const logTable = postgres.LogTable
 

@@ -25,11 +25,12 @@ func newMigratorOf(t *testing.T, pool *pgxpool.Pool, schema string, domains ...m
 }
 
 // tablesOf returns the tables of a schema without those of the migrations themselves, each by its name up to the first
-// underscore. The table process comes and goes with leader.
+// underscore. The tables process and history come and go with leader.
 func tablesOf(t *testing.T, pool *pgxpool.Pool, schema string) []string {
 	t.Helper()
 	return lines(t, pool, `SELECT DISTINCT split_part(relname, '_', 1) FROM pg_class
-		WHERE relnamespace = $1::text::regnamespace AND relkind = 'r' AND relname NOT LIKE 'schema\_%' AND relname NOT IN ('process', 'audit')`, schema)
+		WHERE relnamespace = $1::text::regnamespace AND relkind = 'r' AND relname NOT LIKE 'schema\_%'
+			AND relname !~ '^(process|history|audit)'`, schema)
 }
 
 // A schema that was made with some domains has only their tables, is valid, and keeps these domains in later runs.

@@ -114,6 +114,8 @@ func migratedUnits() []unit {
 		logUnit(), logPositions(), core(logTable + "_parked").withKeys().calls("trim"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
 			Calls: []string{"leader_note"}},
+		{Title: "history: what happened, by minutes and hours", Table: "history",
+			Tables: []string{"history", "history_flush", "history_keep"}, Calls: []string{"history_merge"}},
 		{Title: "process: which processes run, and which protocol they speak", Table: "process",
 			Tables: []string{"process"}, Calls: []string{"owner_token", "process_beat"},
 			Seen: []string{"protocol", "require"}},

@@ -19,7 +19,7 @@ var newer = fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VAL
 
 // downOfReaper drops what the migration 002_reaper makes.
 const downOfReaper = `DROP FUNCTION require, protocol; DROP PROCEDURE process_beat; DROP FUNCTION owner_token; DROP TABLE process;
-	DROP FUNCTION leader_note; DROP TABLE leader`
+	DROP FUNCTION leader_note, history_merge; DROP TABLE leader, history, history_flush, history_keep`
 
 func TestValidate(t *testing.T) {
 	t.Parallel()

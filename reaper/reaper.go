@@ -85,6 +85,8 @@ type reaper struct {
 	looked   bool
 	warned   []string // the tables that it has warned about
 
+	chronicles map[string]*chronicle // by schema
+
 	standby bool     // it has said that it waits for another leader
 	hidden  []string // the tables for which its role does not stand, see elect.sql
 }
@@ -118,16 +120,17 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 		from = o.Runtime
 	}
 	r := &reaper{
-		pool:      from,
-		tables:    tables,
-		options:   o,
-		logger:    o.Logger.With("schema", o.Schema),
-		candidate: newCandidate(from, o),
-		terms:     map[string]int64{},
-		served:    map[string]time.Time{},
-		ends:      map[string]time.Time{},
-		failures:  map[string]int{},
-		back:      map[string]time.Time{},
+		pool:       from,
+		tables:     tables,
+		options:    o,
+		logger:     o.Logger.With("schema", o.Schema),
+		candidate:  newCandidate(from, o),
+		terms:      map[string]int64{},
+		served:     map[string]time.Time{},
+		ends:       map[string]time.Time{},
+		failures:   map[string]int{},
+		back:       map[string]time.Time{},
+		chronicles: map[string]*chronicle{},
 	}
 	for _, table := range tables {
 		r.names = append(r.names, table.Name())
@@ -151,6 +154,7 @@ func (r *reaper) turn(ctx context.Context) (report Report, lost []string, err er
 	report, err = round.run(ctx, r.tables, standings)
 	r.noteRound(ctx, report, round.complete)
 	r.lose(ctx, round.lost)
+	r.keepHistory(ctx, report)
 	r.judge(ctx, report, &round)
 	if err == nil && r.looks() {
 		report.Unserved = r.unserved(ctx)

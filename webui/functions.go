@@ -30,6 +30,7 @@ var functions = template.FuncMap{
 	"evidence": evidence,
 	"query":    query,
 	"bytes":    size,
+	"quantile": percentiles,
 	"states":   func() []stateLabel { return stateLabels },
 }
 

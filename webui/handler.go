@@ -28,6 +28,7 @@ type handler struct {
 func (h *handler) route() {
 	h.mux.HandleFunc("GET /{$}", h.page(overview))
 	h.mux.HandleFunc("GET /queues", h.page(queues))
+	h.mux.HandleFunc("GET /history", h.page(history))
 	h.mux.HandleFunc("GET /schedules", h.page(schedules))
 	h.mux.HandleFunc("GET /dead", h.page(deadLetters))
 	h.mux.HandleFunc("GET /find", h.page(find))

@@ -19,6 +19,7 @@ type overviewPage struct {
 	Skipped  []doctor.Skipped
 	Server   bool // findings about the server as a whole are left out
 	Tables   []tableFigures
+	Lines    []historyLine // of the last hour
 }
 
 // seen reads which tables a page may show, and the figures of all, which may be missing.
@@ -60,6 +61,9 @@ func overview(ctx context.Context, r *request) (view, error) {
 			v.partial = append(v.partial, f.Name)
 		}
 		p.Tables = append(p.Tables, f)
+	}
+	if p.Lines, _, err = r.handler.lines(ctx, tables, "", spans[0]); err != nil {
+		return view{}, err
 	}
 	v.data = p
 	return v, nil

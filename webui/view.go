@@ -19,14 +19,15 @@ var pageFiles embed.FS
 var pages = parsePages()
 
 func parsePages() map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(pageFiles, "pages/layout.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(pageFiles,
+		"pages/layout.html", "pages/charts.html"))
 	names, err := fs.Glob(pageFiles, "pages/*.html")
 	if err != nil {
 		panic(err)
 	}
 	all := map[string]*template.Template{}
 	for _, name := range names {
-		if base := path.Base(name); base != "layout.html" {
+		if base := path.Base(name); base != "layout.html" && base != "charts.html" {
 			all[base] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, name))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
@@ -48,9 +49,10 @@ type engine struct {
 	inFlight inFlight
 	outage   *fault.Outage // of the table
 	dbClock  *dbClock
-	epoch    time.Time     // its monotonic clock starts here
-	beat     atomic.Int64  // when the loop of renewals last turned, by that clock; 0: it does not run
-	cancels  chan struct{} // signals that a running row was cancelled
+	epoch    time.Time       // its monotonic clock starts here
+	beat     atomic.Int64    // when the loop of renewals last turned, by that clock; 0: it does not run
+	counts   *history.Counts // for the table history; nil: nobody asks
+	cancels  chan struct{}   // signals that a running row was cancelled
 
 	// What only a worker has; nil in a drain.
 	flow  *flow.Buffer[*delivery]
@@ -129,10 +131,13 @@ func (e *engine) run(d *delivery) {
 	}
 	start := time.Now()
 	ctx, call := e.table.telemetry.Handle(d.ctx, d.row(), start, e.dbClock.of(start).Sub(d.DueAt))
+	e.countStart(d, start)
 	result := ended
 	defer func() {
 		d.decide(ctx, d.conclude(result))
-		call.End(d.handled())
+		handled := d.handled()
+		e.countRun(d, handled, start)
+		call.End(handled)
 	}()
 	result = d.call(ctx)
 }
@@ -161,6 +166,7 @@ func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (c
 			err = &telemetry.Repeated{Err: err}
 		}
 		changed = len(done.ids)
+		e.countSettled(done.rows)
 		call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
 		return err
 	})

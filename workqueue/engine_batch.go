@@ -100,6 +100,7 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 	defer c.end()
 	if r.calls++; r.calls == 1 {
 		for _, d := range part {
+			r.countStart(d, start)
 			r.table.telemetry.Waited(base, d.labels, r.dbClock.of(start).Sub(d.DueAt))
 		}
 	}
@@ -126,6 +127,7 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 		}
 		d.decide(ctx, d.inOrder(d.conclude(o)))
 		handled[i] = d.handled()
+		r.countRun(d, handled[i], start)
 	}
 	call.End(handled, telemetry.Handled{})
 	return each, all

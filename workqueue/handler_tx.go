@@ -106,6 +106,7 @@ func (d *delivery) settleIn(ctx context.Context, tx begunTx, o *Outcome) error {
 			done = settleResult{}
 		}
 	}
+	d.engine.countSettled(done.rows)
 	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
 	return err
 }

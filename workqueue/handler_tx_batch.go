@@ -137,6 +137,7 @@ func settleBatchIn(ctx context.Context, tx begunTx, rows []*delivery, results []
 	if err != nil {
 		done = settleResult{}
 	}
+	e.countSettled(done.rows)
 	call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
 	for _, s := range batch {
 		if err == nil {

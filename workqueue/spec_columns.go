@@ -172,3 +172,13 @@ func names(columns []Column) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// historyLane is which of a Spec's labels tells the lane of history: the first lane, or the first label.
+func (s Spec) historyLane() int {
+	for i, label := range s.Labels {
+		if len(s.Lanes) > 0 && s.Lanes[0] == label {
+			return i
+		}
+	}
+	return 0
+}

@@ -28,6 +28,7 @@ type Table struct {
 	converters []converter
 	telemetry  *telemetry.Recorder
 	labels     labelColumns
+	counted    int         // which label is the lane of history
 	told       atomic.Bool // that a migration is pending
 }
 
@@ -46,7 +47,7 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 		spec: spec, name: spec.Name(), claimed: spec.claimed(), topics: spec.topicColumns(), view: v,
 		statements: renderStatements(spec), inserts: insertStatements{view: v, fields: v.insertFields()},
 		converters: convertersOf(spec.Columns), telemetry: tel,
-		labels: spec.labelColumns(),
+		labels: spec.labelColumns(), counted: spec.historyLane(),
 	}, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/scope"
 	"github.com/txwork/txwork/workqueue/internal/conn"
@@ -48,9 +49,14 @@ type home struct {
 // A presence is what the runtimes of this process share in a schema.
 type presence struct {
 	tables []*tableWork
-	next   time.Time   // when the next beat is due
-	asked  atomic.Bool // whether the role may call the procedure: it may
-	off    atomic.Bool // it cannot be called
+	next   time.Time     // when the next beat is due
+	off    atomic.Bool   // the procedure cannot be called
+	left   []history.Row // what tables have counted whose workers have ended
+
+	saying  sync.Mutex // while a beat is sent; guards the rest
+	asked   bool       // whether the role may call the procedure: it may
+	mute    bool       // counts are not sent
+	pending *flush
 }
 
 var errNoBeat = errors.New("the schema has no procedure process_beat, or the role may not call it")
@@ -73,6 +79,7 @@ func (t *tableWork) beat(ctx context.Context) {
 	c := t.system.runtime.pool.Config().ConnConfig
 	at := home{c.Host, c.Port, c.Database, t.table.spec.Schema}
 	p := at.join(t)
+	t.presence.Store(p)
 	defer at.leave(t)
 	for {
 		pause, mine := p.turn(time.Now())
@@ -92,8 +99,12 @@ func (h home) join(t *tableWork) *presence {
 	defer presencesMu.Unlock()
 	p := presences[h]
 	if p == nil {
-		p = &presence{next: time.Now().Add(sayAfter)}
+		p = new(presence)
 		presences[h] = p
+	}
+	if len(p.tables) == 0 {
+		p.next = time.Now().Add(sayAfter)
+		p.off.Store(false)
 	}
 	p.tables = append(p.tables, t)
 	return p
@@ -104,9 +115,6 @@ func (h home) leave(t *tableWork) {
 	defer presencesMu.Unlock()
 	p := presences[h]
 	p.tables = slices.DeleteFunc(slices.Clone(p.tables), func(o *tableWork) bool { return o == t })
-	if len(p.tables) == 0 {
-		delete(presences, h)
-	}
 }
 
 // turn tells whether the caller is to beat now, and when to ask again.
@@ -120,9 +128,15 @@ func (p *presence) turn(now time.Time) (pause time.Duration, mine bool) {
 	return sayEvery, !p.off.Load()
 }
 
-// say sends a beat.
+// say sends a beat, unless another table is at it.
 func (p *presence) say(ctx context.Context, t *tableWork) {
-	err := t.system.beat(ctx, t.table.spec.Schema, p)
+	if !p.saying.TryLock() {
+		return
+	}
+	defer p.saying.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, sayLimit)
+	defer cancel()
+	err := p.send(ctx, t)
 	if !errors.Is(err, errNoBeat) && (!postgres.IsOwn(err) || postgres.IsReadOnly(err)) {
 		return // another beat will follow, and an outage is logged by those whose work waits for the database
 	}
@@ -131,33 +145,53 @@ func (p *presence) say(ctx context.Context, t *tableWork) {
 		"of a row", slog.Any("error", err))
 }
 
-func (s *system) beat(ctx context.Context, schema string, p *presence) (err error) {
+// beat takes along what is due once there is a connection.
+func (s *system) beat(ctx context.Context, t *tableWork, p *presence, due func() *flush) (err error) {
 	defer contain.Recover(&err)
-	ctx, cancel := context.WithTimeout(ctx, sayLimit)
-	defer cancel()
 	slot, err := conn.Taker{Slots: s.slots}.Take(ctx)
 	if err != nil {
 		return err
 	}
 	defer slot.Release()
 	return s.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		procedure := quote(schema) + ".process_beat"
-		if !p.asked.Load() { // a call that cannot succeed would be an error in the server's log
-			var callable *bool
-			err := c.QueryRow(ctx, "SELECT has_function_privilege(to_regprocedure($1::text), 'EXECUTE')",
-				procedure+"(bigint, text, text, text, jsonb)").Scan(&callable)
-			if err != nil {
-				return err
-			}
-			if callable == nil || !*callable {
-				return errNoBeat
-			}
-			p.asked.Store(true)
+		schema := quote(t.table.spec.Schema)
+		if err := p.ask(ctx, c, t, schema); err != nil {
+			return err
 		}
-		_, err = c.Exec(ctx, "CALL "+procedure+"($1::bigint, $2::text, $3::text, $4::text, $5::text::jsonb)",
-			processID, processHost(), runtime.Version(), cmp.Or(scope.Version(), "unknown"), p.serves())
+		call, args := "CALL "+schema+".process_beat($1::bigint, $2::text, $3::text, $4::text, $5::text::jsonb", []any{
+			processID, processHost(), runtime.Version(), cmp.Or(scope.Version(), "unknown"), p.serves()}
+		if f := due(); f != nil {
+			call, args = call+", $6::text::jsonb, $7::bigint, $8::boolean", append(args, f.args()...)
+		}
+		_, err := c.Exec(ctx, call+")", args...)
 		return err
 	})
+}
+
+// ask finds out once what the role may do: a call that cannot succeed would be an error in the server's log.
+func (p *presence) ask(ctx context.Context, c *pgxpool.Conn, t *tableWork, schema string) error {
+	if p.asked {
+		return nil
+	}
+	const beats, flushes = ".process_beat(bigint, text, text, text, jsonb)",
+		".process_beat(bigint, text, text, text, jsonb, jsonb, bigint, boolean)"
+	var older, callable, writes *bool
+	if err := c.QueryRow(ctx, `SELECT has_function_privilege(to_regprocedure($1::text), 'EXECUTE'),
+		has_function_privilege(to_regprocedure($2::text), 'EXECUTE'),
+		has_table_privilege(to_regclass($3::text), 'INSERT') AND has_table_privilege(to_regclass($4::text), 'SELECT')`,
+		schema+beats, schema+flushes, schema+".history_flush", schema+".history_keep",
+	).Scan(&older, &callable, &writes); err != nil {
+		return err
+	}
+	is := func(b *bool) bool { return b != nil && *b }
+	if !is(callable) && !is(older) {
+		return errNoBeat
+	}
+	p.asked = true
+	if !is(callable) || !is(writes) {
+		p.muted(t, errNoHistory)
+	}
+	return nil
 }
 
 // processHost names the machine or the container, and the process there.

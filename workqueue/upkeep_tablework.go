@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 )
 
@@ -22,6 +23,9 @@ type tableWork struct {
 	folder *folder // nil where the table has no folds
 
 	announcer *announcer
+
+	counts   history.Counts
+	presence atomic.Pointer[presence] // which flushes the counts
 
 	leads   atomic.Bool   // this process sweeps the table, see upkeep_elect.go
 	follows atomic.Bool   // another process sweeps it
@@ -99,6 +103,7 @@ func (t *tableWork) leave(w *Worker) {
 		}
 	}
 	if stops != nil {
+		t.flushLast()
 		t.outage.End()
 	}
 }

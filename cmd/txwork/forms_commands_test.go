@@ -137,13 +137,16 @@ func (c *cli) everyForm() []jsonRun {
 	message := value[string](c, "SELECT id::text FROM {schema}.outbox_log LIMIT 1")
 	failedJob := value[string](c, "SELECT id::text FROM {schema}.jobs WHERE status = 3 LIMIT 1")
 
+	c.exec(historyOf("jobs"))
+
 	runs := []jsonRun{
 		{line: "outbox pause held"},
 		{line: "top"}, {line: "top", locked: true}, {line: "top", code: exitFailure, nowhere: true},
 		{line: "doctor --fail-on never --statement-timeout 1m --timeout 5m"},
 		{line: "doctor --fail-on never --statement-timeout 1m --timeout 5m", locked: true},
 		{line: "doctor --fail-on nothing", code: exitUsage}, {line: "doctor more", code: exitUsage},
-		{line: "stats"}, {line: "stats --announcers --for 10ms"}, {line: "stats nothing", code: exitFailure},
+		{line: "stats"}, {line: "stats --announcers --for 10ms"}, {line: "stats --since 24h"},
+		{line: "stats --since 1s", code: exitUsage}, {line: "stats nothing", code: exitFailure},
 		{line: "list outbox --status failed --limit 2"}, {line: "list outbox --status bogus", code: exitUsage},
 		{line: "show outbox --payloads " + dead[0].String()}, {line: "show outbox " + uuid.NewString(),
 			code: exitFailure},

@@ -18,14 +18,22 @@ import (
 func newStatsCommand(a *app) *cobra.Command {
 	cmd := newCommand("stats [TABLE]", "Show how many rows the tables have, and how old they are",
 		cobra.MaximumNArgs(1))
-	asJSON := jsonFlag(cmd, counted{}, hearing{})
+	asJSON := jsonFlag(cmd, counted{}, hearing{}, happened{})
 	announcers := cmd.Flags().Bool("announcers", false, "show who notifies workers, and how often")
 	during := cmd.Flags().Duration("for", defaultHearing, "how long --announcers listens")
+	since := cmd.Flags().Duration("since", 0, "show what happened for so long, from the table history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *during <= 0 || !*announcers && cmd.Flags().Changed("for") {
 			return usagef("--for is %v: it must be positive, and is for --announcers", *during)
 		}
+		if cmd.Flags().Changed("since") && (*announcers || *since < minSince || *since > maxSince) {
+			return usagef("--since is %v: it must be between %v and %v, and is not for --announcers", *since, minSince,
+				maxSince)
+		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
+			if *since > 0 {
+				return a.showHappened(cmd.Context(), d, args, *since, *asJSON)
+			}
 			if *announcers {
 				return a.showAnnouncers(cmd.Context(), d, args, *during, *asJSON)
 			}

@@ -52,7 +52,7 @@ var below = []string{"internal/input", "internal/payload", "workqueue", "workque
 	"workqueue/keyed", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // leaves are packages that any package may depend on. They depend on no package of this repository but each other.
-var leaves = []string{"internal/contain", "internal/header", "internal/httpserve", "internal/mark",
+var leaves = []string{"internal/contain", "internal/header", "internal/history", "internal/httpserve", "internal/mark",
 	"internal/netlimit", "internal/outage",
 	"internal/postgres", "internal/scope", "internal/sqltext", "workqueue/dispatch", "workqueue/metrics"}
 

@@ -58,8 +58,10 @@ const (
 
 // The table process after 2,000 beats of 40 processes, and the write-ahead log of one.
 const (
-	beatPages = 10  // measured: 4
-	beatWAL   = 300 // measured: 233
+	beatPages = 10   // measured: 4
+	beatWAL   = 300  // measured: 233
+	flushWAL  = 3800 // measured: 2982, of five lanes
+	mergeWAL  = 900  // measured: 669, of a hundred rows together, for each five
 )
 
 // Statements sent, including BEGIN and COMMIT, and commits as PostgreSQL counts them, which include the preparation of

@@ -15,7 +15,8 @@ import (
 // internals lists functions that only the library and other functions call, by a part of their names.
 var internals = []string{"_claim_by_topic", "_claim_admitted", "_settle_rows", "_each", "_maintain_step",
 	"_key_place", "_key_fold", "_key_next", "_key_fill", "_key_park", "_key_look", "_join_", "jobs_admit",
-	"jobs_spans", "jobs_starts", "jobs_permit", "jobs_take", "jobs_give_start", "jobs_chain_key", "leader_note"}
+	"jobs_spans", "jobs_starts", "jobs_permit", "jobs_take", "jobs_give_start", "jobs_chain_key", "leader_note",
+	"history_merge"}
 
 // nullable lists parameters without a default in which NULL has a meaning: the first step of a fold has no cursor, and
 // a job may complete without an output.

@@ -66,7 +66,7 @@ var touches = []string{"_settle_rows", "_settle", "_ack", "_retry", "_snooze", "
 	"_join_settled", "_free_key", "_check_key", "_chain_key", "_unique_hash",
 	"_record", "_give_slot", "_give_start", "_spans", "_begin", "_strip", "_rearm",
 	"_disarm", "_purge", "_each", "_fold_step", "_fold", "_maintain", "_topics", "_topic_changed", "_enqueue",
-	"_receive", "_set", "owner_token", "process_beat", "audit_trim",
+	"_receive", "_set", "owner_token", "process_beat", "audit_trim", "history_merge",
 	"protocol", "require", "_enqueue_many", "_receive_many", "_set_many", "_start_join", "_start_batch",
 	"_schedule_pause", "_schedule_resume", "_schedule_trigger",
 	"_steps", "_put_step", "_progress", "_output", "_complete", "_get", "_stats"}

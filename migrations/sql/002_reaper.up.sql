@@ -15,11 +15,195 @@ CREATE TABLE "{{schema}}"."leader" (
 
 COMMENT ON TABLE "{{schema}}"."leader" IS 'txwork leader 1; which reaper maintains each table';
 
+-- What happened, by time. Processes flush what they have counted with their beats, one row for each lane, and only
+-- insert. Whichever maintenance runs adds these rows to the history, by minutes and by hours, and deletes them. The lane
+-- is the value of the table's first lane or label, '_OTHER' stands for all beyond the first hundred, and '' for the whole
+-- table. Waits and runs are counts by buckets: the first ends at a millisecond, and the bounds grow by the square root
+-- of two.
+CREATE TABLE "{{schema}}"."history_flush" (
+    table_name text NOT NULL,
+    process bigint NOT NULL,
+    flush bigint NOT NULL,
+    lane text NOT NULL,
+    at timestamptz NOT NULL,
+    done bigint NOT NULL,
+    retried bigint NOT NULL,
+    dead bigint NOT NULL,
+    snoozed bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    lost bigint NOT NULL, -- claims that had expired when the process settled them
+    waits bigint[] NOT NULL,
+    runs bigint[] NOT NULL,
+    PRIMARY KEY (table_name, process, flush, lane)
+);
+
+-- A minute of a table that has no row for the whole table is one in which nobody maintained it.
+CREATE TABLE "{{schema}}"."history" (
+    table_name text NOT NULL,
+    lane text NOT NULL,
+    step integer NOT NULL CONSTRAINT "history_step_check" CHECK (step IN (60, 3600)), -- seconds from at
+    at timestamptz NOT NULL,
+    done bigint NOT NULL DEFAULT 0,
+    retried bigint NOT NULL DEFAULT 0,
+    dead bigint NOT NULL DEFAULT 0,
+    snoozed bigint NOT NULL DEFAULT 0,
+    cancelled bigint NOT NULL DEFAULT 0,
+    lost bigint NOT NULL DEFAULT 0,
+    expired bigint NOT NULL DEFAULT 0, -- leases that a reaper ended; of the whole table only, as are the next three
+    enqueued bigint, -- rows inserted; NULL: not known
+    inserted bigint, -- the counter of the server's statistics, of which enqueued is the difference
+    counted_since timestamptz, -- when those were last reset
+    waits bigint[] NOT NULL DEFAULT '{}',
+    runs bigint[] NOT NULL DEFAULT '{}',
+    PRIMARY KEY (table_name, lane, step, at)
+) WITH (fillfactor = 70);
+
+CREATE INDEX "history_age_idx" ON "{{schema}}"."history" (step, at);
+
+-- Whether there is a history, and how long it is kept. Without a row it is kept as the defaults say.
+CREATE TABLE "{{schema}}"."history_keep" (
+    one boolean PRIMARY KEY DEFAULT true CONSTRAINT "history_keep_one_check" CHECK (one),
+    enabled boolean NOT NULL DEFAULT true,
+    minutes interval NOT NULL DEFAULT '2 days',
+    hours interval NOT NULL DEFAULT '90 days',
+    CONSTRAINT "history_keep_time_check" CHECK (minutes BETWEEN interval '1 hour' AND interval '31 days'
+        AND hours BETWEEN interval '1 day' AND interval '10 years')
+);
+
+-- Adds what processes have flushed for some tables to their history, measures what was enqueued since the last call,
+-- and deletes what is too old: at most max_rows rows of each. It returns how many flushed rows it has added, and NULL if
+-- another session is at it. expired and dead are, for each table, how many leases the caller's reaper has ended since
+-- its last call, and how many of those rows are dead letters.
+--
+-- What is enqueued is the difference of two values of the server's statistics. It is not known after these were reset,
+-- as by a crash of the server, and after a pause of more than five minutes.
+CREATE FUNCTION "{{schema}}"."history_merge"(
+    tables text[], max_rows integer DEFAULT 1000, expired bigint[] DEFAULT '{}', dead bigint[] DEFAULT '{}'
+) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    keep "{{schema}}"."history_keep";
+    merged integer;
+BEGIN
+    IF ($2 BETWEEN 1 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
+            MESSAGE = 'max_rows must be between 1 and 10000',
+            HINT = 'Call the function again for more rows.';
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('"{{schema}}"."history"', 0)) THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO keep FROM "{{schema}}"."history_keep";
+    DELETE FROM "{{schema}}"."history" AS h
+    WHERE h.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM "{{schema}}"."history" AS o
+        WHERE o.step = 60 AND o.at < clock_timestamp() - coalesce(keep.minutes, interval '2 days')
+        LIMIT $2)) OR h.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM "{{schema}}"."history" AS o
+        WHERE o.step = 3600 AND o.at < clock_timestamp() - coalesce(keep.hours, interval '90 days')
+        LIMIT $2));
+    WITH taken AS MATERIALIZED (
+        DELETE FROM "{{schema}}"."history_flush" AS f
+        WHERE f.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM "{{schema}}"."history_flush" AS o WHERE o.table_name = ANY ($1) LIMIT $2))
+        RETURNING f.*
+    ), placed AS MATERIALIZED (
+        SELECT t.table_name, l.lane, s.step, date_bin(s.step * interval '1 second', t.at, 'epoch') AS at,
+            t.done, t.retried, t.dead, t.snoozed, t.cancelled, t.lost, t.waits, t.runs
+        FROM taken AS t
+        CROSS JOIN (VALUES (60), (3600)) AS s (step)
+        CROSS JOIN unnest(CASE t.lane WHEN '' THEN ARRAY[''] ELSE ARRAY['', t.lane] END) AS l (lane)
+    ), lanes AS ( -- the first hundred of each minute and hour keep their names
+        SELECT p.table_name, p.lane, p.step, p.at, p.known
+                OR row_number() OVER (PARTITION BY p.table_name, p.step, p.at, p.known ORDER BY p.n DESC, p.lane)
+                    <= 100 - (SELECT count(*) FROM "{{schema}}"."history" AS h WHERE h.step = p.step AND h.at = p.at
+                        AND h.table_name = p.table_name AND h.lane NOT IN ('', '_OTHER')) AS named
+        FROM (
+            SELECT p.table_name, p.lane, p.step, p.at, sum(p.done + p.retried + p.dead + p.snoozed) AS n,
+                p.lane IN ('', '_OTHER') OR EXISTS (SELECT FROM "{{schema}}"."history" AS h
+                    WHERE (h.table_name, h.lane, h.step, h.at) = (p.table_name, p.lane, p.step, p.at)) AS known
+            FROM placed AS p
+            GROUP BY p.table_name, p.lane, p.step, p.at
+        ) AS p
+    ), named AS MATERIALIZED (
+        SELECT p.table_name, CASE WHEN l.named THEN p.lane ELSE '_OTHER' END AS lane, p.step, p.at,
+            p.done, p.retried, p.dead, p.snoozed, p.cancelled, p.lost, p.waits, p.runs
+        FROM placed AS p
+        JOIN lanes AS l USING (table_name, lane, step, at)
+    ), buckets AS (
+        SELECT b.table_name, b.lane, b.step, b.at,
+            coalesce(array_agg(b.waits ORDER BY b.n) FILTER (WHERE b.waits IS NOT NULL), '{}') AS waits,
+            coalesce(array_agg(b.runs ORDER BY b.n) FILTER (WHERE b.runs IS NOT NULL), '{}') AS runs
+        FROM (
+            SELECT p.table_name, p.lane, p.step, p.at, u.n, sum(u.wait)::bigint AS waits, sum(u.run)::bigint AS runs
+            FROM named AS p
+            CROSS JOIN unnest(p.waits, p.runs) WITH ORDINALITY AS u (wait, run, n)
+            GROUP BY p.table_name, p.lane, p.step, p.at, u.n
+        ) AS b
+        GROUP BY b.table_name, b.lane, b.step, b.at
+    ), added AS (
+        INSERT INTO "{{schema}}"."history" AS h (table_name, lane, step, at, done, retried, dead, snoozed, cancelled, lost,
+            waits, runs)
+        SELECT p.table_name, p.lane, p.step, p.at, sum(p.done), sum(p.retried), sum(p.dead), sum(p.snoozed),
+            sum(p.cancelled), sum(p.lost), coalesce(b.waits, '{}'), coalesce(b.runs, '{}')
+        FROM named AS p
+        LEFT JOIN buckets AS b USING (table_name, lane, step, at)
+        GROUP BY p.table_name, p.lane, p.step, p.at, b.waits, b.runs
+        ON CONFLICT (table_name, lane, step, at) DO UPDATE
+        SET done = h.done + EXCLUDED.done, retried = h.retried + EXCLUDED.retried, dead = h.dead + EXCLUDED.dead,
+            snoozed = h.snoozed + EXCLUDED.snoozed, cancelled = h.cancelled + EXCLUDED.cancelled,
+            lost = h.lost + EXCLUDED.lost,
+            waits = ARRAY(SELECT coalesce(u.a, 0) + coalesce(u.b, 0)
+                FROM unnest(h.waits, EXCLUDED.waits) WITH ORDINALITY AS u (a, b, n) ORDER BY u.n),
+            runs = ARRAY(SELECT coalesce(u.a, 0) + coalesce(u.b, 0)
+                FROM unnest(h.runs, EXCLUDED.runs) WITH ORDINALITY AS u (a, b, n) ORDER BY u.n)
+    )
+    SELECT count(*) INTO merged FROM taken;
+    IF NOT keep.enabled THEN
+        RETURN merged;
+    END IF;
+    WITH counted AS MATERIALIZED (
+        SELECT t.name, coalesce(t.expired, 0) AS expired, coalesce(t.dead, 0) AS dead,
+            pg_stat_get_tuples_inserted(c.oid) AS inserted,
+            pg_stat_get_db_stat_reset_time(d.oid) AS since, clock_timestamp() AS at
+        FROM unnest($1, $3, $4) AS t (name, expired, dead)
+        JOIN pg_class AS c ON c.relname = t.name AND c.relnamespace = '"{{schema}}"'::regnamespace
+        JOIN pg_database AS d ON d.datname = current_database()
+    )
+    INSERT INTO "{{schema}}"."history" AS h (table_name, lane, step, at, expired, dead, enqueued, inserted, counted_since)
+    SELECT t.name, '', s.step, date_bin(s.step * interval '1 second', t.at, 'epoch'), t.expired, t.dead,
+        CASE WHEN l.inserted <= t.inserted AND l.counted_since IS NOT DISTINCT FROM t.since
+            AND l.at > t.at - interval '6 minutes' THEN t.inserted - l.inserted END,
+        t.inserted, t.since
+    FROM counted AS t
+    CROSS JOIN (VALUES (60), (3600)) AS s (step)
+    LEFT JOIN LATERAL (
+        SELECT o.inserted, o.counted_since, o.at
+        FROM "{{schema}}"."history" AS o
+        WHERE o.table_name = t.name AND o.lane = '' AND o.step = 60 AND o.inserted IS NOT NULL
+        ORDER BY o.at DESC
+        LIMIT 1
+    ) AS l ON true
+    ON CONFLICT (table_name, lane, step, at) DO UPDATE
+    SET expired = h.expired + EXCLUDED.expired, dead = h.dead + EXCLUDED.dead,
+        enqueued = coalesce(h.enqueued + EXCLUDED.enqueued, h.enqueued, EXCLUDED.enqueued),
+        inserted = EXCLUDED.inserted, counted_since = EXCLUDED.counted_since;
+    RETURN merged;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."history_merge"(text[], integer, bigint[], bigint[]) FROM PUBLIC;
+
 -- Notes that a table has just been maintained by somebody who was not elected, such as txwork reap and the procedures
 -- …_maintain, and what was left undone: what looks for tables without maintenance looks here. A lease that lasts stays,
 -- and so do the term and the holder: whoever led last may be in the middle of a batch, which its term fences. Nobody is
 -- waited for: a row that is locked is that of a reaper at work. The term of a table that nobody was ever elected for is
--- 0. A role from which row-level security hides rows of the table has not maintained all of it, and is refused.
+-- 0. A role from which row-level security hides rows of the table has not maintained all of it, and is refused. It also
+-- adds to the history of the table what processes have counted; should that fail, the note counts nevertheless.
 CREATE FUNCTION "{{schema}}"."leader_note"(table_name text, problem text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -46,6 +230,13 @@ BEGIN
     INSERT INTO "{{schema}}"."leader" (name, term, holder, expires_at, granted_at, problem)
     VALUES ($1, 0, '00000000-0000-0000-0000-000000000000', clock_timestamp(), clock_timestamp(), nullif($2, ''))
     ON CONFLICT (name) DO NOTHING;
+    IF split_part($1, '.', 1) = '{{schema}}' THEN
+        BEGIN
+            PERFORM "{{schema}}"."history_merge"(ARRAY[split_part($1, '.', 2)], 10000);
+        EXCEPTION WHEN others THEN
+            RAISE WARNING 'the history of % is not up to date: %', $1, SQLERRM;
+        END;
+    END IF;
 END
 $txwork$;
 
@@ -60,7 +251,8 @@ CREATE TABLE "{{schema}}"."process" (
     language text NOT NULL,
     version text NOT NULL, -- of the library
     serves jsonb NOT NULL, -- an array; of a worker in Go, an object for each of its workers
-    beat_at timestamptz NOT NULL
+    beat_at timestamptz NOT NULL,
+    flushed bigint NOT NULL DEFAULT 0 -- the number of the last flush whose counts are stored
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE "{{schema}}"."process" IS 'txwork process 1; which processes run';
@@ -86,8 +278,14 @@ REVOKE ALL ON FUNCTION "{{schema}}"."owner_token"(bigint) FROM PUBLIC;
 -- three beats is gone; the beats of others remove its row. It commits, so that it leaves no lock and changes no setting
 -- of the caller's. So it cannot be called in a transaction, and it sets its search_path itself. Its own row comes first,
 -- so that two processes never wait for each other. A beat that a crash of the server takes is sent again.
+--
+-- counts are what the process has counted since its last flush, if there is something: an array of objects with table,
+-- lane, done, retried, dead, snoozed, cancelled, lost, waits and runs, see history_flush. flush is their number, which
+-- grows with each call, and again says that they were sent before and the answer was lost. Counts that are stored are
+-- not stored again, nor if that cannot be known, because the process' row was removed meanwhile.
 CREATE PROCEDURE "{{schema}}"."process_beat"(
-    process bigint, host text, language text, version text, serves jsonb DEFAULT '[]'
+    process bigint, host text, language text, version text, serves jsonb DEFAULT '[]',
+    counts jsonb DEFAULT NULL, flush bigint DEFAULT NULL, again boolean DEFAULT false
 )
 LANGUAGE plpgsql
 AS $txwork$
@@ -96,7 +294,9 @@ BEGIN
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     SET LOCAL search_path = pg_catalog, pg_temp;
-    SET LOCAL synchronous_commit = off;
+    IF $6 IS NULL THEN -- counts would not be sent again
+        SET LOCAL synchronous_commit = off;
+    END IF;
     SET LOCAL lock_timeout = '1s';
     IF ($1 BETWEEN 1 AND 281474976710655) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'process',
@@ -123,11 +323,34 @@ BEGIN
             MESSAGE = 'serves must be a JSON array of at most 16384 bytes',
             HINT = 'Name the tables, queues and topics that the process serves, and leave out what is too much.';
     END IF;
-    INSERT INTO "{{schema}}"."process" AS p (id, host, language, version, serves, beat_at)
-    VALUES ($1, $2, $3, $4, $5, clock_timestamp())
+    IF ($6 IS NULL OR jsonb_typeof($6) = 'array' AND jsonb_array_length($6) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'counts',
+            MESSAGE = 'counts must be a JSON array of at most 10000 objects',
+            HINT = 'Leave it out if nothing was counted.';
+    END IF;
+    IF ($6 IS NULL OR $7 > 0) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'flush',
+            MESSAGE = 'flush must be at least 1',
+            HINT = 'Number the calls with counts from 1.';
+    END IF;
+    INSERT INTO "{{schema}}"."process" AS p (id, host, language, version, serves, beat_at, flushed)
+    VALUES ($1, $2, $3, $4, $5, clock_timestamp(), CASE WHEN $8 THEN $7 ELSE 0 END)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, language = EXCLUDED.language, version = EXCLUDED.version, beat_at = EXCLUDED.beat_at,
         serves = CASE WHEN p.serves = EXCLUDED.serves THEN p.serves ELSE EXCLUDED.serves END; -- long: not stored anew
+    IF $6 IS NOT NULL THEN
+        IF $7 > (SELECT p.flushed FROM "{{schema}}"."process" AS p WHERE p.id = $1)
+            AND NOT EXISTS (SELECT FROM "{{schema}}"."history_keep" AS k WHERE NOT k.enabled) THEN
+            UPDATE "{{schema}}"."process" AS p SET flushed = $7 WHERE p.id = $1;
+            INSERT INTO "{{schema}}"."history_flush" (process, flush, at, table_name, lane, done, retried, dead, snoozed,
+                cancelled, lost, waits, runs)
+            SELECT $1, $7, clock_timestamp(), c."table", coalesce(c.lane, ''), coalesce(c.done, 0), coalesce(c.retried, 0),
+                coalesce(c.dead, 0), coalesce(c.snoozed, 0), coalesce(c.cancelled, 0), coalesce(c.lost, 0),
+                coalesce(c.waits, '{}'), coalesce(c.runs, '{}')
+            FROM jsonb_to_recordset($6) AS c ("table" text, lane text, done bigint, retried bigint, dead bigint,
+                snoozed bigint, cancelled bigint, lost bigint, waits bigint[], runs bigint[]);
+        END IF;
+    END IF;
     DELETE FROM "{{schema}}"."process" AS p
     WHERE p.ctid = ANY (ARRAY(
         SELECT o.ctid
@@ -139,7 +362,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."process_beat"(bigint, text, text, text, jsonb, jsonb, bigint, boolean) FROM PUBLIC;
 
 -- What operators did, a row for each action; of an action by a filter one for its beginning, each batch, and its end. It
 -- is written in the transaction that performs the action. When, and by which role, the server says: operators may not

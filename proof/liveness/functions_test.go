@@ -45,7 +45,7 @@ func TestFunctions(t *testing.T) {
 // elsewhere are functions that no program calls in a transaction of its own, or whose holders are in [TestMaintenance].
 var elsewhere = regexp.MustCompile(`_(claim_by_topic|claim_admitted|settle_rows|policies|each|fold_step|maintain_step` +
 	`|admit|spans|starts|permit|take|give_start|chain_key|unique_hash|(key|join)_[a-z]+|purge|reap_expired|strip` +
-	`|slot_sweep)$|^leader_note$` +
+	`|slot_sweep)$|^leader_note$|^history_merge$` +
 	// as of other tables
 	`|^[a-z]+_schedule_(fetch|settle|ack|retry|release|snooze|wait_until|fail|extend|complete|run_now|reschedule|redrive` +
 	`|cancel|discard|delete|stats)$`)

@@ -177,6 +177,11 @@ func (w *world) populate() (finish func()) {
 	_, _, err := w.alarms.On(w.Pool).CreateAlarm(ctx, alarms.New{OwnerDID: "populated", UserID: "populated",
 		Kind: alarms.KindOnce, Delay: time.Hour, WakeMessage: "later"})
 	w.ok(err)
+	for _, sql := range []string{"history_keep DEFAULT VALUES", "history_flush SELECT 'no table', 1, 1, '', now(), 1, 0, 0, " +
+		"0, 0, 0, '{}', '{}'"} {
+		_, err = w.Pool.Exec(ctx, "INSERT INTO "+w.Schema+"."+sql)
+		w.ok(err)
+	}
 	_, err = reaper.RunOnce(ctx, w.Pool, w.tables(), reaper.Options{Schema: w.Schema, Logger: logger()})
 	w.ok(err)
 	w.start()

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/survey"
+)
+
+const (
+	// minSince is the step of history, and sinceMinutes up to when it is read by minutes.
+	minSince, sinceMinutes = time.Minute, 3 * time.Hour
+	maxSince               = 10 * 365 * 24 * time.Hour
+)
+
+// happened is what stats prints with --since.
+type happened struct {
+	Since  time.Time       `json:"since"`  // the begin of the first minute or hour that is counted
+	Tables []happenedTable `json:"tables"` // and their lanes, those of which nothing is known left out
+}
+
+// A happenedTable is the history of a table or of a lane of it, with percentiles that are up to 41 % too high.
+type happenedTable struct {
+	Table     string   `json:"table"`
+	Lane      string   `json:"lane,omitempty"` // missing for the whole table; _OTHER: those beyond the first hundred
+	Enqueued  *int64   `json:"enqueued"`       // null if not known
+	Done      int64    `json:"done"`
+	Retried   int64    `json:"retried"`
+	Dead      int64    `json:"dead"`
+	Snoozed   int64    `json:"snoozed"`
+	Cancelled int64    `json:"cancelled"`
+	Lost      int64    `json:"lost"`             // leases that had expired when their worker settled
+	Expired   int64    `json:"expired"`          // leases that a reaper ended
+	Wait50    *float64 `json:"wait_p50_seconds"` // half of the rows waited for no longer; null if none did
+	Wait95    *float64 `json:"wait_p95_seconds"`
+	Run50     *float64 `json:"run_p50_seconds"`
+	Run95     *float64 `json:"run_p95_seconds"`
+}
+
+// happened reads the history of the tables that are named, or of all.
+func (d *database) happened(ctx context.Context, names []string, since time.Duration) (happened, error) {
+	h := happened{Tables: []happenedTable{}}
+	tables, err := d.tables(ctx, names...)
+	if err != nil {
+		return h, err
+	}
+	r := survey.HistoryRange{Length: since, Step: since, Hours: since > sinceMinutes, Now: true}
+	for _, t := range tables {
+		r.Tables = append(r.Tables, t.Spec().Table)
+	}
+	lines, cut, err := survey.History(ctx, survey.Reader{From: d.Pool, Limit: operate.ReadLimit}, d.Schema, r)
+	if err == nil && cut {
+		err = fmt.Errorf("there is more history than is read at once: name a table, or a shorter --since")
+	}
+	for _, l := range lines {
+		h.Since = l.All.At
+		h.Tables = append(h.Tables, happenedTable{l.Table, l.Lane, l.All.Enqueued, l.All.Done, l.All.Retried, l.All.Dead,
+			l.All.Snoozed, l.All.Cancelled, l.All.Lost, l.All.Expired, percentile(l.All.Wait(0.5)),
+			percentile(l.All.Wait(0.95)), percentile(l.All.Run(0.5)), percentile(l.All.Run(0.95))})
+	}
+	return h, err
+}
+
+func (a *app) showHappened(ctx context.Context, d *database, names []string, since time.Duration, asJSON bool) error {
+	h, err := d.happened(ctx, names, since)
+	if err != nil {
+		return explain(err)
+	}
+	if asJSON {
+		return a.printJSON(h)
+	}
+	return a.printHappened(h)
+}
+
+func percentile(d time.Duration, some bool) *float64 {
+	if !some {
+		return nil
+	}
+	s := d.Seconds()
+	return &s
+}
+
+func (a *app) printHappened(h happened) error {
+	if len(h.Tables) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "No history of this time: workers write it every 30 seconds, and maintenance "+
+			"keeps it.")
+		return err
+	}
+	g := newGrid(a.stdout, "TABLE", "LANE", "ENQUEUED", "DONE", "RETRIED", "DEAD", "SNOOZED", "CANCELLED", "LOST",
+		"EXPIRED", "WAIT P50", "P95", "RUN P50", "P95")
+	for _, t := range h.Tables {
+		enqueued := "-"
+		if t.Enqueued != nil {
+			enqueued = fmt.Sprint(*t.Enqueued)
+		}
+		g.add(t.Table, t.Lane, enqueued, fmt.Sprint(t.Done), fmt.Sprint(t.Retried), fmt.Sprint(t.Dead),
+			fmt.Sprint(t.Snoozed), fmt.Sprint(t.Cancelled), fmt.Sprint(t.Lost), fmt.Sprint(t.Expired),
+			took(t.Wait50), took(t.Wait95), took(t.Run50), took(t.Run95))
+	}
+	if err := g.flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.stdout, "Since %s.\n", h.Since.UTC().Format(time.RFC3339))
+	return err
+}
+
+// took is a percentile: the end of the bucket that it is in.
+func took(s *float64) string {
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprint(time.Duration(*s * float64(time.Second)).Round(time.Millisecond))
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// historyOf is a history of a table: seven rows of two queues, five minutes ago, and three an hour before.
+func historyOf(table string) string {
+	return `INSERT INTO {schema}.history_flush SELECT '` + table + `', 1, n, q, now() - ago * interval '1 minute', done, 1, 0, 0, 0,
+			0, '{0,0,0,0,2}', '{3}'
+		FROM (VALUES (1, 'default', 5, 4), (2, 'mail', 5, 3), (3, 'mail', 65, 3)) AS f (n, q, ago, done);
+		SELECT {schema}.history_merge('{` + table + `}', 10, '{2}', '{1}')`
+}
+
+func TestStatsSince(t *testing.T) {
+	t.Parallel()
+	c := newCommand(t)
+	c.exec(historyOf("jobs"))
+	for since, want := range map[string][]string{
+		"30m": {"jobs", "-", "7", "2", "1", "0", "0", "0", "2", "4ms", "4ms", "1ms", "1ms"},
+		"2h":  {"jobs", "-", "10", "3", "1", "0", "0", "0", "2", "4ms", "4ms", "1ms", "1ms"},
+		"24h": {"jobs", "-", "10", "3", "1", "0", "0", "0", "2", "4ms", "4ms", "1ms", "1ms"},
+	} {
+		out := c.mustRun("stats", "--since", since)
+		found := false
+		for line := range strings.Lines(out) {
+			found = found || strings.Join(strings.Fields(line), " ") == strings.Join(want, " ")
+		}
+		if !found || !strings.Contains(out, "mail") || !strings.Contains(out, "Since 20") {
+			t.Errorf("--since %s:\n%s\nwant the line %v", since, out, want)
+		}
+	}
+	if out := c.mustRun("stats", "outbox", "--since", "24h"); !strings.Contains(out, "No history") {
+		t.Errorf("without any:\n%s", out)
+	}
+	c.exec("DROP TABLE {schema}.history")
+	if out := c.mustRun("stats", "--since", "24h"); !strings.Contains(out, "No history") {
+		t.Errorf("without the table:\n%s", out)
+	}
+}

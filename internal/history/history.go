@@ -1,0 +1,172 @@
+// Package history is what a process counts of its rows, in the form in which the table history keeps it: by lane, and
+// waits and runs by buckets that can be added.
+package history
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// MaxLanes is how many lanes of a table are counted apart. Other stands for the rest.
+	MaxLanes = 100
+	Other    = "_OTHER"
+
+	buckets = 64 // the last but one ends after 18 days
+)
+
+// bounds are where buckets end. They double every two buckets, so a percentile is at most 41 % too high.
+var bounds = func() (all [buckets - 1]time.Duration) {
+	for i := range all {
+		all[i] = time.Duration(float64(time.Millisecond) * math.Pow(2, float64(i)/2))
+	}
+	return all
+}()
+
+func bucket(d time.Duration) int {
+	i, _ := slices.BinarySearch(bounds[:], d)
+	return i
+}
+
+// Percentile returns the end of the bucket in which the share q of what was counted ends, such as 0.95. It is false if
+// nothing was counted.
+func Percentile(counts []int64, q float64) (time.Duration, bool) {
+	var all, seen int64
+	for _, n := range counts {
+		all += n
+	}
+	if all == 0 {
+		return 0, false
+	}
+	rank := int64(math.Ceil(q * float64(all)))
+	for i, n := range counts {
+		if seen += n; seen >= max(rank, 1) {
+			return bounds[min(i, len(bounds)-1)], true
+		}
+	}
+	return 0, false
+}
+
+// Add adds counts by buckets.
+func Add(to, more []int64) []int64 {
+	for len(to) < len(more) {
+		to = append(to, 0)
+	}
+	for i, n := range more {
+		to[i] += n
+	}
+	return to
+}
+
+// An Outcome is what became of a row that was settled.
+type Outcome int
+
+const (
+	Done Outcome = iota
+	Retried
+	Dead
+	Snoozed
+	Cancelled
+	Lost
+	outcomes
+)
+
+// Counts are those of a table. Nil counts nothing.
+type Counts struct {
+	mu    sync.RWMutex
+	lanes map[string]*lane
+}
+
+type lane struct {
+	outcomes    [outcomes]atomic.Int64
+	waits, runs [buckets]atomic.Int64
+}
+
+// Settled counts a row.
+func (c *Counts) Settled(lane string, o Outcome) {
+	if c != nil {
+		c.lane(lane).outcomes[o].Add(1)
+	}
+}
+
+// Waited counts for how long a row could have been claimed before its handler began.
+func (c *Counts) Waited(lane string, d time.Duration) {
+	if c != nil {
+		c.lane(lane).waits[bucket(d)].Add(1)
+	}
+}
+
+// Ran counts for how long the handler of a row ran.
+func (c *Counts) Ran(lane string, d time.Duration) {
+	if c != nil {
+		c.lane(lane).runs[bucket(d)].Add(1)
+	}
+}
+
+func (c *Counts) lane(name string) *lane {
+	c.mu.RLock()
+	l := c.lanes[name]
+	c.mu.RUnlock()
+	if l != nil {
+		return l
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lanes == nil {
+		c.lanes = map[string]*lane{}
+	}
+	if c.lanes[name] == nil && len(c.lanes) >= MaxLanes {
+		name = Other
+	}
+	if c.lanes[name] == nil {
+		c.lanes[name] = new(lane)
+	}
+	return c.lanes[name]
+}
+
+// A Row is what was counted of a lane, as it is sent.
+type Row struct {
+	Table     string  `json:"table"`
+	Lane      string  `json:"lane"`
+	Done      int64   `json:"done,omitempty"`
+	Retried   int64   `json:"retried,omitempty"`
+	Dead      int64   `json:"dead,omitempty"`
+	Snoozed   int64   `json:"snoozed,omitempty"`
+	Cancelled int64   `json:"cancelled,omitempty"`
+	Lost      int64   `json:"lost,omitempty"`
+	Waits     []int64 `json:"waits,omitempty"`
+	Runs      []int64 `json:"runs,omitempty"`
+}
+
+// Take returns what was counted since it was last called, without lanes that counted nothing.
+func (c *Counts) Take(table string) (rows []Row) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for name, l := range c.lanes {
+		r := Row{Table: table, Lane: name, Waits: take(&l.waits), Runs: take(&l.runs)}
+		some := len(r.Waits)+len(r.Runs) > 0
+		for o, to := range []*int64{&r.Done, &r.Retried, &r.Dead, &r.Snoozed, &r.Cancelled, &r.Lost} {
+			*to = l.outcomes[o].Swap(0)
+			some = some || *to > 0
+		}
+		if some {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// take returns the counts up to the last that is not 0.
+func take(counts *[buckets]atomic.Int64) []int64 {
+	var all [buckets]int64
+	used := 0
+	for i := range counts {
+		if all[i] = counts[i].Swap(0); all[i] > 0 {
+			used = i + 1
+		}
+	}
+	return slices.Clone(all[:used])
+}

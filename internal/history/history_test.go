@@ -1,0 +1,100 @@
+package history_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/history"
+)
+
+// A percentile is at least what was counted, and at most 41 % more.
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	var c history.Counts
+	for ms := range 10_000 {
+		c.Ran("q", time.Duration(ms+1)*time.Millisecond)
+	}
+	runs := c.Take("jobs")[0].Runs
+	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: 5 * time.Second,
+		0.95: 9500 * time.Millisecond, 1: 10 * time.Second} {
+		got, some := history.Percentile(runs, q)
+		if !some || got < want || got > want*142/100 {
+			t.Errorf("p%v is %v, want %v to 41 %% more", q*100, got, want)
+		}
+	}
+	if _, some := history.Percentile(nil, 0.5); some {
+		t.Error("a percentile of nothing")
+	}
+	for _, d := range []time.Duration{-time.Hour, 0, 100 * 365 * 24 * time.Hour} {
+		c.Waited("q", d)
+	}
+	waits := c.Take("jobs")[0].Waits
+	if waits[0] != 2 || waits[63] != 1 {
+		t.Errorf("%v, want that two are in the first bucket and one in the last", waits)
+	}
+	if most, _ := history.Percentile(waits, 1); most < 15*24*time.Hour {
+		t.Errorf("the last bound is %v", most)
+	}
+}
+
+// What is counted while another goroutine takes is taken once, and lanes beyond the bound are counted together.
+func TestTake(t *testing.T) {
+	t.Parallel()
+	var c history.Counts
+	var work sync.WaitGroup
+	for lane := range 150 {
+		work.Go(func() {
+			for range 100 {
+				c.Settled(fmt.Sprint("q", lane), history.Done)
+				c.Waited(fmt.Sprint("q", lane), time.Second)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { work.Wait(); close(done) }()
+	var all, waits int64
+	lanes := map[string]bool{}
+	for last := false; ; {
+		for _, r := range c.Take("jobs") {
+			all, lanes[r.Lane] = all+r.Done, true
+			for _, n := range r.Waits {
+				waits += n
+			}
+		}
+		if last {
+			break
+		}
+		select {
+		case <-done:
+			last = true
+		default:
+		}
+	}
+	if all != 15_000 || waits != all || len(lanes) != history.MaxLanes+1 || !lanes[history.Other] {
+		t.Errorf("%d rows and %d waits of %d lanes", all, waits, len(lanes))
+	}
+	if rows := c.Take("jobs"); len(rows) > 0 {
+		t.Errorf("%v was counted, want nothing", rows)
+	}
+}
+
+func TestCountingAllocatesNothing(t *testing.T) {
+	var c history.Counts
+	count := func() {
+		c.Settled("q", history.Done)
+		c.Waited("q", time.Second)
+		c.Ran("q", time.Second)
+	}
+	count()
+	if n := testing.AllocsPerRun(1000, count); n > 0 {
+		t.Errorf("counting a row allocates %v times", n)
+	}
+	var none *history.Counts
+	none.Settled("q", history.Done)
+	if got := history.Add([]int64{1, 2}, []int64{1, 1, 1}); !slices.Equal(got, []int64{2, 3, 1}) {
+		t.Errorf("the sum is %v", got)
+	}
+}

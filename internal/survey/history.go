@@ -1,0 +1,122 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/history"
+)
+
+// A HistoryRange is which history to read.
+type HistoryRange struct {
+	Tables []string // without their schema
+	Lane   *string  // nil: all lanes
+	Length time.Duration
+	Step   time.Duration // whole minutes; the points of a range are so far apart
+	Hours  bool          // read hours instead of minutes
+	Now    bool          // also the last step, which is not complete
+}
+
+// A HistoryPoint is what happened in one step, as far as somebody maintained the table.
+type HistoryPoint struct {
+	At                                                     time.Time
+	Known                                                  bool // otherwise this is a gap
+	Done, Retried, Dead, Snoozed, Cancelled, Lost, Expired int64
+	Enqueued                                               *int64 // nil: not known
+	Waits, Runs                                            []int64
+}
+
+// A HistoryLine is the points of a lane, the oldest first, and all of them in one.
+type HistoryLine struct {
+	Table, Lane string // the lane is empty for the whole table
+	Points      []HistoryPoint
+	All         HistoryPoint // At is the begin of the range
+}
+
+// A historyRow is one of the table, the first of which has no table.
+type historyRow struct {
+	Upto                                                   time.Time
+	Table, Lane                                            *string
+	At                                                     *time.Time
+	Done, Retried, Dead, Snoozed, Cancelled, Lost, Expired int64
+	Enqueued                                               *int64
+	Waits, Runs                                            []int64
+}
+
+// History reads the lines of a range, by table and lane, those of whole tables first. There is none if the schema has
+// no history, or the role may not read it. cut tells that the oldest rows were left out.
+func History(ctx context.Context, r Reader, schema string, h HistoryRange) (lines []HistoryLine, cut bool, err error) {
+	table := pgx.Identifier{schema, "history"}.Sanitize()
+	readable, err := Rows[struct{ Is *bool }](ctx, r, "SELECT has_table_privilege(to_regclass($1::text), 'SELECT')", table)
+	if err != nil || readable[0].Is == nil || !*readable[0].Is {
+		return nil, false, err
+	}
+	stored := time.Minute
+	if h.Hours {
+		stored = time.Hour
+	}
+	all, err := rows[historyRow](ctx, r, "history", table, h.Tables, h.Lane, int(h.Length.Seconds()), int(h.Step.Seconds()),
+		h.Now, int(stored.Seconds()))
+	if err != nil || len(all) == 0 {
+		return nil, false, err
+	}
+	return h.lines(all), len(all) > 20_000, nil
+}
+
+func (h HistoryRange) lines(all []historyRow) []HistoryLine {
+	from := all[0].Upto.Add(-h.Length)
+	type key struct{ table, lane string }
+	lines := map[key]*HistoryLine{}
+	for _, row := range all {
+		if row.Table == nil {
+			continue
+		}
+		k, at := key{*row.Table, *row.Lane}, int(row.At.Sub(from)/h.Step)
+		line := lines[k]
+		if line == nil {
+			line = &HistoryLine{Table: k.table, Lane: k.lane, All: HistoryPoint{At: from, Known: true}}
+			for t := from; t.Before(all[0].Upto); t = t.Add(h.Step) {
+				line.Points = append(line.Points, HistoryPoint{At: t})
+			}
+			lines[k] = line
+		}
+		line.Points[at].add(row)
+		line.All.add(row)
+	}
+	result := make([]HistoryLine, 0, len(lines))
+	for k, line := range lines {
+		if whole := lines[key{k.table, ""}]; whole != nil { // what happened in no lane is known, too
+			for i := range line.Points {
+				line.Points[i].Known = whole.Points[i].Known
+			}
+		}
+		result = append(result, *line)
+	}
+	slices.SortFunc(result, func(a, b HistoryLine) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Lane, b.Lane))
+	})
+	return result
+}
+
+func (p *HistoryPoint) add(row historyRow) {
+	p.Known = true
+	p.Done, p.Retried, p.Dead = p.Done+row.Done, p.Retried+row.Retried, p.Dead+row.Dead
+	p.Snoozed, p.Cancelled, p.Lost = p.Snoozed+row.Snoozed, p.Cancelled+row.Cancelled, p.Lost+row.Lost
+	p.Expired += row.Expired
+	if row.Enqueued != nil {
+		n := *row.Enqueued
+		if p.Enqueued != nil {
+			n += *p.Enqueued
+		}
+		p.Enqueued = &n
+	}
+	p.Waits, p.Runs = history.Add(p.Waits, row.Waits), history.Add(p.Runs, row.Runs)
+}
+
+// Wait is the end of the bucket in which the share q of the waits ends, such as 0.95, and Run that of the runs.
+func (p HistoryPoint) Wait(q float64) (time.Duration, bool) { return history.Percentile(p.Waits, q) }
+func (p HistoryPoint) Run(q float64) (time.Duration, bool)  { return history.Percentile(p.Runs, q) }
