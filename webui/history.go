@@ -98,28 +98,26 @@ type chartGap struct{ X, Width string }
 
 const chartWidth, chartHeight = 600, 120
 
-// A series is a value for each point; false where there is none.
+// A value is one of a point; false if there is none.
+type value func(survey.HistoryPoint) (v float64, some bool)
+
+// A series is a value for each point.
 type series struct {
 	class, label string
-	of           func(survey.HistoryPoint) (float64, bool)
+	of           value
 }
 
-func count(of func(survey.HistoryPoint) int64) func(survey.HistoryPoint) (float64, bool) {
+func count(of func(survey.HistoryPoint) int64) value {
 	return func(p survey.HistoryPoint) (float64, bool) { return float64(of(p)), p.Known }
-}
-
-func seconds(of func(survey.HistoryPoint) (time.Duration, bool)) func(survey.HistoryPoint) (float64, bool) {
-	return func(p survey.HistoryPoint) (float64, bool) {
-		d, some := of(p)
-		return d.Seconds(), some
-	}
 }
 
 // charts are those of a line. A percentile is the end of the bucket that it is in.
 func charts(points []survey.HistoryPoint) []chart {
-	percentile := func(q float64, of func(survey.HistoryPoint, float64) (time.Duration, bool)) func(survey.HistoryPoint) (
-		float64, bool) {
-		return seconds(func(p survey.HistoryPoint) (time.Duration, bool) { return of(p, q) })
+	percentile := func(q float64, of func(survey.HistoryPoint, float64) (time.Duration, bool)) value {
+		return func(p survey.HistoryPoint) (float64, bool) {
+			d, some := of(p, q)
+			return d.Seconds(), some
+		}
 	}
 	rows := func(n float64) string { return number(int64(n), false) }
 	took := func(s float64) string { return short(time.Duration(s * float64(time.Second))) }

@@ -56,9 +56,10 @@ func (d *database) happened(ctx context.Context, names []string, since time.Dura
 	}
 	for _, l := range lines {
 		h.Since = l.All.At
-		h.Tables = append(h.Tables, happenedTable{l.Table, l.Lane, l.All.Enqueued, l.All.Done, l.All.Retried, l.All.Dead,
-			l.All.Snoozed, l.All.Cancelled, l.All.Lost, l.All.Expired, percentile(l.All.Wait(0.5)),
-			percentile(l.All.Wait(0.95)), percentile(l.All.Run(0.5)), percentile(l.All.Run(0.95))})
+		all := l.All
+		h.Tables = append(h.Tables, happenedTable{l.Table, l.Lane, all.Enqueued, all.Done, all.Retried, all.Dead, all.Snoozed,
+			all.Cancelled, all.Lost, all.Expired, percentile(all.Wait(0.5)), percentile(all.Wait(0.95)),
+			percentile(all.Run(0.5)), percentile(all.Run(0.95))})
 	}
 	return h, err
 }

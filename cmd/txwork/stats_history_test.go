@@ -15,14 +15,14 @@ func historyOf(table string) string {
 
 func TestStatsSince(t *testing.T) {
 	t.Parallel()
-	c := newCommand(t)
+	c := newMigratedCLI(t)
 	c.exec(historyOf("jobs"))
 	for since, want := range map[string][]string{
 		"30m": {"jobs", "-", "7", "2", "1", "0", "0", "0", "2", "4ms", "4ms", "1ms", "1ms"},
 		"2h":  {"jobs", "-", "10", "3", "1", "0", "0", "0", "2", "4ms", "4ms", "1ms", "1ms"},
 		"24h": {"jobs", "-", "10", "3", "1", "0", "0", "0", "2", "4ms", "4ms", "1ms", "1ms"},
 	} {
-		out := c.mustRun("stats", "--since", since)
+		out := c.run("stats", "--since", since).ok().stdout
 		found := false
 		for line := range strings.Lines(out) {
 			found = found || strings.Join(strings.Fields(line), " ") == strings.Join(want, " ")
@@ -31,11 +31,11 @@ func TestStatsSince(t *testing.T) {
 			t.Errorf("--since %s:\n%s\nwant the line %v", since, out, want)
 		}
 	}
-	if out := c.mustRun("stats", "outbox", "--since", "24h"); !strings.Contains(out, "No history") {
+	if out := c.run("stats", "outbox", "--since", "24h").ok().stdout; !strings.Contains(out, "No history") {
 		t.Errorf("without any:\n%s", out)
 	}
 	c.exec("DROP TABLE {schema}.history")
-	if out := c.mustRun("stats", "--since", "24h"); !strings.Contains(out, "No history") {
+	if out := c.run("stats", "--since", "24h").ok().stdout; !strings.Contains(out, "No history") {
 		t.Errorf("without the table:\n%s", out)
 	}
 }

@@ -59,8 +59,8 @@ func History(ctx context.Context, r Reader, schema string, h HistoryRange) (line
 	if h.Hours {
 		stored = time.Hour
 	}
-	all, err := rows[historyRow](ctx, r, "history", table, h.Tables, h.Lane, int(h.Length.Seconds()), int(h.Step.Seconds()),
-		h.Now, int(stored.Seconds()))
+	all, err := rows[historyRow](ctx, r, "history", table, h.Tables, h.Lane, int64(h.Length.Seconds()),
+		int64(h.Step.Seconds()), h.Now, int(stored.Seconds()))
 	if err != nil || len(all) == 0 {
 		return nil, false, err
 	}
