@@ -24,19 +24,19 @@ type happened struct {
 // A happenedTable is the history of a table or of a lane of it, with percentiles that are up to 41 % too high.
 type happenedTable struct {
 	Table     string   `json:"table"`
-	Lane      string   `json:"lane,omitempty"` // missing for the whole table; _OTHER: those beyond the first hundred
-	Enqueued  *int64   `json:"enqueued"`       // null if not known
-	Done      int64    `json:"done"`
-	Retried   int64    `json:"retried"`
-	Dead      int64    `json:"dead"`
-	Snoozed   int64    `json:"snoozed"`
-	Cancelled int64    `json:"cancelled"`
+	Lane      string   `json:"lane,omitempty"`   // missing for the whole table; _OTHER: those beyond the first hundred
+	Enqueued  *int64   `json:"enqueued"`         // null if not known
+	Done      int64    `json:"done"`             // handled with success
+	Retried   int64    `json:"retried"`          // failed, and attempted again
+	Dead      int64    `json:"dead"`             // failed for good
+	Snoozed   int64    `json:"snoozed"`          // put back for later
+	Cancelled int64    `json:"cancelled"`        // ended by a cancel
 	Lost      int64    `json:"lost"`             // leases that had expired when their worker settled
 	Expired   int64    `json:"expired"`          // leases that a reaper ended
 	Wait50    *float64 `json:"wait_p50_seconds"` // half of the rows waited for no longer; null if none did
-	Wait95    *float64 `json:"wait_p95_seconds"`
-	Run50     *float64 `json:"run_p50_seconds"`
-	Run95     *float64 `json:"run_p95_seconds"`
+	Wait95    *float64 `json:"wait_p95_seconds"` // 95 % waited for no longer
+	Run50     *float64 `json:"run_p50_seconds"`  // half of the handlers ran for no longer
+	Run95     *float64 `json:"run_p95_seconds"`  // 95 % of them
 }
 
 // happened reads the history of the tables that are named, or of all.
