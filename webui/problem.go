@@ -90,10 +90,10 @@ func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 		return problem{status: http.StatusNotFound, Title: "The row is not there",
 			Detail: gone.Error() + ": it was never written, or it has been deleted, as rows are when their retention " +
 				"ends.", Advice: "Look for it in the lists."}, true
-	case errors.As(err, &audit) && audit.Advice() != "":
+	case errors.As(err, &audit) && audit.Advice != "":
 		return problem{status: http.StatusServiceUnavailable, Title: "The audit cannot record this",
 			Detail: "Nothing is changed here that the audit does not record. Nothing was changed.",
-			Advice: "Whoever runs this dashboard: " + postgres.Visible(audit.Advice()) + "."}, true
+			Advice: "Whoever runs this dashboard: " + postgres.Visible(audit.Advice) + "."}, true
 	case errors.Is(err, workqueue.ErrSchemaVersion):
 		return problem{status: http.StatusServiceUnavailable, Title: "The table does not fit this version",
 			Detail: postgres.Visible(err.Error()), Advice: "Do what the message says, and reload the page."}, true

@@ -446,6 +446,12 @@ var advices = []advised{
 	{says: "run %smigrate up --domain", when: "of a claim", make: situation(having(migrations.Jobs), (*cli).claims)},
 	{says: "run %smigrate up --domain", when: "of a function",
 		make: situation(without("DROP FUNCTION {schema}.outbox_key_fold"), (*cli).folds)},
+	{says: "run %smigrate up --domain", when: "of the audit", make: situation(without("DROP TABLE {schema}.audit"),
+		func(c *cli) call { return c.tells("outbox", "pause", "t") })},
+	{says: ", then GRANT %s TO", when: "to an operator whom the audit does not know",
+		make: weak([]migrations.Domain{migrations.Outbox}, func(c *cli) call { return c.tells("outbox", "pause", "t") },
+			"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}; "+
+				"REVOKE ALL ON {schema}.audit FROM {role}")},
 	{says: "run %smigrate up --domain", when: "of leaders", make: situation(newCLI, (*cli).readsLeaders)},
 	{says: "run %smigrate up --domain", when: "of a command", make: situation(having(migrations.Jobs),
 		func(c *cli) call { return c.tells("timers", "list") })},

@@ -114,7 +114,7 @@ func (d *DB) note(ctx context.Context, tx workqueue.Tx, action uuid.UUID, event 
 		noted(cmp.Or(d.Actor.Who, "unknown"), maxActor), noted(d.Actor.Origin, maxActor), action, event, a.Verb, a.Target,
 		strings.ReplaceAll(string(about), `\u0000`, `\ufffd`), rows)
 	if err != nil {
-		return AuditError{d.Schema, err}
+		return AuditError{err: err}
 	}
 	return nil
 }
@@ -131,9 +131,9 @@ func noted(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// An AuditError says that an action was not performed because the audit cannot record it, and what to do.
+// An AuditError says that an action was not performed because the audit cannot record it.
 type AuditError struct {
-	schema string
+	Advice string // what to do; empty if only the error of the database may say that
 	err    error
 }
 
@@ -142,22 +142,28 @@ func (e AuditError) Unwrap() error { return e.err }
 
 func (e AuditError) Error() string {
 	text := "nothing was changed, because the audit cannot record it"
-	if advice := e.Advice(); advice != "" {
-		text += ": " + advice
+	if e.Advice != "" {
+		text += ": " + e.Advice
 	}
 	return text + ": " + e.err.Error()
 }
 
-// Advice says what to do; it is empty if only the error of the database does.
-func (e AuditError) Advice() string {
+// advised adds what to do to an error of the audit.
+func (d *DB) advised(ctx context.Context, err error) error {
+	var e AuditError
+	if !errors.As(err, &e) {
+		return err
+	}
 	switch postgres.State(e.err) {
 	case "42P01", "42703": // undefined table, column
-		return "the schema has no table " + AuditTable + " of this version: " + postgres.Migrate(e.schema, AuditTable)
+		e.Advice = postgres.Migrate(d.Schema, AuditTable)
 	case "42501": // insufficient_privilege
-		return "the role may not write to table " + AuditTable + ": act as a member of txwork_operator, to which 'txwork roles' " +
-			"grants that"
+		var g postgres.Grantee
+		if d.Pool.QueryRow(ctx, postgres.SelectGrantee, "operator", d.Schema).Scan(g.Fields()...) == nil {
+			e.Advice = g.Grant("operator", d.Schema)
+		}
 	}
-	return ""
+	return e
 }
 
 // An AuditFilter narrows down the audit. An empty field excludes nothing.

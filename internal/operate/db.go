@@ -64,10 +64,15 @@ func (d *DB) reader() survey.Reader {
 	return survey.Reader{From: d.Pool, Limit: cmp.Or(d.Limit, ReadLimit)}
 }
 
-// Write runs do in a transaction. It asks for READ COMMITTED because the guards of the library rely on it. An
+// Write runs do in a transaction. An error of the audit says what to do.
+func (d *DB) Write(ctx context.Context, do func(workqueue.Tx) error) error {
+	return d.advised(ctx, d.write(ctx, do))
+}
+
+// write runs do in a transaction. It asks for READ COMMITTED because the guards of the library rely on it. An
 // interruption rolls back what has not been committed, but waits for a commit that is under way, so that the report
 // matches what was done.
-func (d *DB) Write(ctx context.Context, do func(workqueue.Tx) error) error {
+func (d *DB) write(ctx context.Context, do func(workqueue.Tx) error) error {
 	tx, err := d.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return err

@@ -120,7 +120,7 @@ func (d *DB) refuseStopped(ctx context.Context, tx workqueue.Tx, action uuid.UUI
 		"ORDER BY action DESC, id DESC LIMIT 1"
 	event := ""
 	if err := tx.Query(ctx, func(scan func(...any) error) error { return scan(&event) }, query, action); err != nil {
-		return AuditError{d.Schema, err}
+		return AuditError{err: err}
 	}
 	if event == eventStopped {
 		return errStopped
