@@ -191,7 +191,7 @@ type Audited struct {
 
 // An AuditPage is a page of the audit, the latest first.
 type AuditPage struct {
-	Rows       []Audited  `json:"rows"`
+	Rows       []Audited  `json:"rows"`                  // the latest first
 	Next       int64      `json:"next,omitempty"`        // for --after; missing on the last page
 	Searched   int        `json:"searched,omitempty"`    // rows that were searched, if the page ended there before it was full
 	SearchedTo *time.Time `json:"searched_to,omitempty"` // the time of the last of them

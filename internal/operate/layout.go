@@ -26,6 +26,13 @@ func (c Column) payload() bool {
 	return c.Name == "payload" || slices.Contains([]string{"bytea", "json", "jsonb", "xml"}, c.Type)
 }
 
+// sized are the types whose values have few bytes.
+var sized = []string{"uuid", "boolean", "smallint", "integer", "bigint", "real", "double precision", "date", "interval",
+	"timestamp with time zone", "timestamp without time zone", "time without time zone", "inet", "cidr"}
+
+// unbounded tells whether a value may be long, and is no plain text: an array, for example.
+func (c Column) unbounded() bool { return !slices.Contains(sized, c.Type) }
+
 // coreColumns are the columns that every domain table has.
 var coreColumns = []string{
 	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "waiting", "locked_until", "owner_token",
@@ -80,6 +87,14 @@ func (l Layout) plainJSON() string {
 	names := make([]string, len(l.Plain))
 	for i, c := range l.Plain {
 		names[i] = "r." + c.Quoted()
+		switch {
+		case c.Type == "text" || strings.HasPrefix(c.Type, "character"):
+			names[i] = bounded(names[i], maxText) + " AS " + c.Quoted()
+		case c.unbounded():
+			whole := names[i] + "::text"
+			names[i] = fmt.Sprintf("CASE WHEN octet_length(%s) > %d THEN to_json(%s) ELSE to_json(%s) END AS %s", whole, maxText,
+				bounded(whole, maxText), names[i], c.Quoted())
+		}
 	}
 	return fmt.Sprintf("(SELECT row_to_json(d)::text FROM (SELECT %s) AS d)", strings.Join(names, ", "))
 }

@@ -18,7 +18,7 @@ type Shown struct {
 	Table string `db:"-" json:"table"` // with its schema
 	Row
 	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"` // token of the claim that holds the row, or held it last
-	Headers    Document   `db:"headers" json:"headers"`                   // by name, such as traceparent; what is no object is under the empty name
+	Headers    Document   `db:"headers" json:"headers"`                   // by name, such as traceparent; what is no object, or too long, is under the empty name
 	Retry      *Document  `db:"retry" json:"retry,omitempty"`             // the row's own backoff
 	Held       *Hold      `db:"-" json:"held,omitempty"`                  // what keeps it from starting: a pause of its queue or topic, or the rows of its topic that run
 	Process    *Holder    `db:"-" json:"process,omitempty"`               // in progress: the process that runs it, if that says that it runs
@@ -52,9 +52,11 @@ func (d *DB) Show(ctx context.Context, t *workqueue.Table, id uuid.UUID, content
 			return err
 		}
 		query := fmt.Sprintf("SELECT %s, r.owner_token, CASE WHEN r.headers IS NULL THEN '{}' "+
+			"WHEN octet_length(r.headers::text) > %d THEN jsonb_build_object('', %s) "+
 			"WHEN jsonb_typeof(r.headers) = 'object' THEN r.headers ELSE jsonb_build_object('', r.headers) END::text "+
 			"AS headers, r.retry::text AS retry, %s AS columns FROM %s AS r WHERE r.id = $1",
-			coreFields, layout.plainJSON(), layout.Table)
+			coreFields, maxHeaders, bounded("r.headers::text", maxHeaders),
+			layout.plainJSON(), layout.Table)
 		found, err := structs[Shown](ctx, tx, query, id)
 		if err != nil {
 			return err

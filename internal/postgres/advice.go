@@ -33,7 +33,7 @@ func ResumeTopic(schema, table, lane, topic string) (args []string, statement st
 
 // domains are the domains of the migrations, by the first word of the names of their objects.
 var domains = map[string]string{"outbox": "outbox", "inbox": "inbox", "timers": "timers", "alarms": "alarms",
-	"jobs": "jobs", "leader": "reaper", "audit": "reaper"}
+	"jobs": "jobs", "leader": "reaper"}
 
 // LogTable is the table of an outbox that is a log, and begins the names of all other objects of the domain log, which
 // a schema has only if it was named.
@@ -53,7 +53,7 @@ func DomainOf(table string) string {
 	switch {
 	case !slices.Contains(migrated, table):
 		return ""
-	case table == "process":
+	case table == "process", table == "audit":
 		return "reaper"
 	case IsLog(table):
 		return logDomain
