@@ -120,6 +120,16 @@ func (h handlersOf) Fetch(ctx context.Context, limit int, fetch func(context.Con
 		})
 }
 
+// Settle implements [log.Handlers].
+func (h handlersOf) Settle(ctx context.Context, passed []log.Passed,
+	settle func(context.Context) (held bool, err error)) error {
+	rows := make([]workqueue.ExternalSettled, len(passed))
+	for i, p := range passed {
+		rows[i] = workqueue.ExternalSettled{Row: rowOf(p.Read), Labels: h.labels(p.Read), ExternalEnd: p.End}
+	}
+	return h.External.Settle(ctx, rows, settle)
+}
+
 func rowOf(m *log.Read) workqueue.Row {
 	return workqueue.Row{ID: m.ID, DueAt: m.CreatedAt, CreatedAt: m.CreatedAt, Attempt: 1,
 		MaxAttempts: log.MaxAttempts, Headers: m.Headers}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue/internal/conn"
@@ -44,6 +45,57 @@ func (x *External[T]) Fetch(ctx context.Context, limit int, labels func(i int) [
 	}
 	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
 	return err
+}
+
+// An ExternalSettled is a message that a settle passes, with what became of it.
+type ExternalSettled struct {
+	Row
+	Labels []string
+	ExternalEnd
+}
+
+// Settle tells telemetry of a settle, which says whether it held: if not, the messages are lost, and nothing has
+// changed.
+func (x *External[T]) Settle(ctx context.Context, rows []ExternalSettled,
+	settle func(context.Context) (held bool, err error)) error {
+	ctx, call := x.engine.table.telemetry.Start(ctx, telemetry.Settle, len(rows))
+	held, err := settle(ctx)
+	e := telemetry.Event{IDs: []uuid.UUID{}, Err: err}
+	if err == nil {
+		e.Rows = externalSettled{rows, held}
+	}
+	for i := 0; held && i < len(rows); i++ {
+		e.IDs = append(e.IDs, rows[i].ID)
+	}
+	call.End(e)
+	return err
+}
+
+// externalSettled implement [telemetry.Rows].
+type externalSettled struct {
+	rows []ExternalSettled
+	held bool
+}
+
+func (s externalSettled) Len() int { return len(s.rows) }
+
+func (s externalSettled) Row(i int) telemetry.Row {
+	r := &s.rows[i]
+	row := telemetry.Row{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Headers: r.Headers,
+		State: int16(Done), Outcome: string(r.Outcome), Error: r.Error, Delay: -1}
+	copy(row.Labels[:], r.Labels)
+	switch {
+	case !s.held:
+		row.State, row.Outcome = int16(Ready), telemetry.OutcomeLost
+	case r.Outcome == RowCancelled:
+		row.State = int16(Failed)
+	case r.Outcome != RowAcked:
+		row.State, row.Delay = int16(Ready), r.Delay
+	}
+	if r.Outcome == RowAbandoned && s.held {
+		row.Reason = telemetry.Failed
+	}
+	return row
 }
 
 // An ExternalRow is a message on its way through an [External].

@@ -26,6 +26,31 @@ type message struct {
 	unit   *unit    // that has it
 	ended  bool     // handled, or to be parked
 	failed *Failure
+	last   workqueue.ExternalEnd // of its handler
+}
+
+// A Passed is a message that a settle passes, and what became of it.
+type Passed struct {
+	*Read
+	End workqueue.ExternalEnd
+}
+
+// passed is what has become of the message. One that is parked because of others, or to be ended by who runs parked
+// messages, is left to those.
+func (m *message) passed() Passed {
+	end := m.last
+	switch {
+	case m.failed == nil && end.Outcome != workqueue.RowAcked && end.Outcome != workqueue.RowCancelled,
+		m.failed != nil && m.failed.Outcome == "fail":
+		end = workqueue.ExternalEnd{Outcome: workqueue.RowLeft, Error: end.Error}
+	case m.failed != nil && m.failed.Outcome == "snooze":
+		end = workqueue.ExternalEnd{Outcome: workqueue.RowSnoozed, Delay: time.Duration(m.failed.Delay),
+			Error: m.failed.Error}
+	case m.failed != nil:
+		end = workqueue.ExternalEnd{Outcome: workqueue.RowAbandoned, Delay: time.Duration(m.failed.Delay),
+			Error: m.failed.Error}
+	}
+	return Passed{m.Read, end}
 }
 
 // A page is what the relay has in hand of a lane. Its messages are handled at once, those of a key one after the other.
@@ -247,12 +272,14 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 		}
 		upto = p.messages[end-1].Seq
 	}
-	failed := p.failures(end)
+	failed, passed := p.passed(end)
 	start := time.Now()
-	err := p.insist(ctx, func(ctx context.Context) (err error) {
-		start = time.Now()
-		result, err = p.reader.Settle(ctx, p.token, upto, failed)
-		return err
+	err := p.insist(ctx, func(ctx context.Context) error {
+		return p.handlers.Settle(ctx, passed, func(ctx context.Context) (held bool, err error) {
+			start = time.Now()
+			result, err = p.reader.Settle(ctx, p.token, upto, failed)
+			return result != Lost, err
+		})
 	})
 	switch {
 	case err == nil:
@@ -280,17 +307,18 @@ func (p *page) settle(ctx context.Context, end int) (result string) {
 	return result
 }
 
-// failures are those of the messages that a settle passes.
-func (p *page) failures(end int) (failed []Failure) {
+// passed are the messages that a settle passes, and the failures among them.
+func (p *page) passed(end int) (failed []Failure, passed []Passed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := p.settled; i < end; i++ {
+		passed = append(passed, p.messages[i].passed())
 		f := p.messages[i].failed
 		if f != nil && (len(failed) == 0 || failed[len(failed)-1].Seq != f.Seq) {
 			failed = append(failed, *f)
 		}
 	}
-	return failed
+	return failed, passed
 }
 
 // passEnded moves on to the first message that has not ended, and wakes run if all that may be handed out have.

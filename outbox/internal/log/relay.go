@@ -29,6 +29,8 @@ type Handlers interface {
 	Database
 	// Fetch tells telemetry of a fetch.
 	Fetch(ctx context.Context, limit int, fetch func(context.Context) ([]Read, error)) error
+	// Settle tells telemetry of a settle, and what becomes of the messages that it passes.
+	Settle(ctx context.Context, passed []Passed, settle func(context.Context) (held bool, err error)) error
 	// Take makes a message ready. Its place is in the page.
 	Take(place int, m *Read) *workqueue.ExternalRow
 	Unit(waiting []*workqueue.ExternalRow) int

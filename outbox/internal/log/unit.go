@@ -125,7 +125,7 @@ func (p *page) end(u *unit, place int, end workqueue.ExternalEnd) {
 		return
 	}
 	defer p.passEnded()
-	p.messages[place].unit = nil
+	p.messages[place].unit, p.messages[place].last = nil, end
 	f := Failure{Error: end.Error, Delay: Seconds(end.Delay)}
 	switch end.Outcome {
 	case workqueue.RowUnavailable, workqueue.RowReleased: // the message has not ended

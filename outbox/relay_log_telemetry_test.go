@@ -1,0 +1,108 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// What becomes of a log's messages is told by spans, metrics and events, as of rows.
+func TestSettlesOfALogAreTold(t *testing.T) {
+	t.Parallel()
+	spans, reader := tracetest.NewSpanRecorder(), metric.NewManualReader()
+	var mu sync.Mutex
+	events := map[string]int{} // settled rows, by table and outcome
+	f := newLog(t, func(o *outbox.Options) {
+		o.Telemetry.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		o.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+		o.Telemetry.Observer = func(_ context.Context, e workqueue.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Operation == "settle" && e.Err == nil {
+				for _, r := range e.Rows {
+					events[e.Table+" "+r.Labels["subscription"]+" "+string(r.Outcome)]++
+				}
+			}
+		}
+	})
+	f.subscribe("s", 1)
+	f.enqueue(outbox.Message{Topic: "good"}, outbox.Message{Topic: "bad", Key: "k"},
+		outbox.Message{Topic: "good", Key: "k"}, outbox.Message{Topic: "hopeless"}, outbox.Message{Topic: "late"})
+	var snoozed atomic.Bool
+	run := f.subscriber("s", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+			switch {
+			case m.Topic == "bad" && m.Attempt == 1:
+				return workqueue.RetryAfter(0, errors.New("bad"))
+			case m.Topic == "hopeless":
+				return workqueue.Permanent(errors.New("hopeless"))
+			case m.Topic == "late" && !snoozed.Swap(true):
+				return workqueue.Snooze(0)
+			}
+			return nil
+		})
+	})
+	f.until("all is settled", func() bool { return f.drained("s") })
+	if err := run.end(); err != nil {
+		t.Error(err)
+	}
+
+	log, parked := f.table+" s ", f.table+"_parked s "
+	want := map[string]int{log + "ack": 1, log + "abandon": 1, log + "leave": 2, log + "snooze": 1, parked + "ack": 3,
+		parked + "fail": 1}
+	mu.Lock()
+	defer mu.Unlock()
+	if !maps.Equal(events, want) {
+		t.Errorf("the events are %v, want %v", events, want)
+	}
+	isSettle := func(s sdktrace.ReadOnlySpan) bool { return s.Name() == "settle "+f.table }
+	if !slices.ContainsFunc(spans.Ended(), isSettle) {
+		t.Error("a settle of the log has no span")
+	}
+	if got, want := settledOf(t, reader, f.table), map[string]int64{"ack": 1, "abandon": 1, "leave": 2,
+		"snooze": 1}; !maps.Equal(got, want) {
+		t.Errorf("the counters are %v, want %v", got, want)
+	}
+}
+
+// settledOf reads how many messages of a table were settled, by outcome.
+func settledOf(t *testing.T, reader metric.Reader, table string) map[string]int64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			sum, is := m.Data.(metricdata.Sum[int64])
+			if !is || !strings.HasSuffix(m.Name, "settled") {
+				continue
+			}
+			for _, p := range sum.DataPoints {
+				of := map[string]string{}
+				for _, a := range p.Attributes.ToSlice() {
+					of[string(a.Key)] = a.Value.Emit()
+				}
+				if slices.Contains(slices.Collect(maps.Values(of)), table) {
+					got[fmt.Sprint(of["txwork.outcome"])] += p.Value
+				}
+			}
+		}
+	}
+	return got
+}
