@@ -11,6 +11,7 @@ var (
 	fating     = beside("workqueue", "TestLostLeases|TestLeasesLost|TestSuspect|TestPoison|TestDrainRunsSuspects")
 	leading    = beside("reaper", "TestElection|TestStale|TestTerm|TestOneLeads")
 	separating = beside("internal/security", "TestSideTables|TestWhatConcludes|TestTenantsFinish")
+	inRuns     = beside("workqueue", "Run")
 	scheduling = test("workqueue/periodic", "TestAChangeWhileADead")
 )
 
@@ -34,6 +35,19 @@ var sqlEdits = []edit{
 	{name: "a fold releases rows that are aside", file: "workqueue/internal/aside/aside.go",
 		old: `return condition + " AND " + column(row) + " IS NULL"`, new: "return condition",
 		suites: topical},
+	{name: "a run has rows that are not due", file: "workqueue/sql/run.sql",
+		old: "w.status = 0 AND w.due_at <= now() AND", new: "w.status = 0 AND", suites: inRuns},
+	{name: "a run begins behind a row that was overtaken", file: "workqueue/sql/run.sql",
+		old: "          AND w.key_seq >= known.place\n        ORDER BY", new: "          AND w.key_seq > h.key_seq\n        ORDER BY",
+		suites: inRuns},
+	{name: "a run is taken beside another one of its key", file: "workqueue/sql/run.sql",
+		old: "WHERE other.is IS NULL AND w.concurrency_key", new: "WHERE w.concurrency_key", suites: inRuns},
+	{name: "a run goes on behind a row that does not fit", file: "workqueue/sql/run.sql",
+		old: "    WHERE p.taken\n", new: "", suites: inRuns},
+	{name: "rows of a run are done behind one that is not", file: "workqueue/sql/settle_run.sql",
+		old: "p.done AND p.so_far AS done", new: "p.done AS done", suites: inRuns},
+	{name: "rows of a run that go back can be claimed", file: "workqueue/sql/settle_run.sql",
+		old: "waiting = t.cancelled_at IS NULL", new: "waiting = false", suites: inRuns},
 	{name: "a reaped row keeps its token", file: "workqueue/sql/reap_expired.sql",
 		old: "        owner_token = NULL,\n", new: "", suites: core("lease")},
 	{name: "rows are named although the role lacks a right", file: "workqueue/sql/each.sql",
