@@ -45,6 +45,75 @@ func TestCheckOrder(t *testing.T) {
 	rejects(t, "I8", verdict(Facts{}, both[0], both[1]))
 }
 
+// aRun returns rows of one key that are claimed as a run and settled in one transaction.
+func aRun(n int) []*story {
+	rows := ordered(n)
+	at := dawn.Add(time.Minute)
+	for i, s := range rows {
+		s.seq, s.clock = int64(100+i), at.Add(time.Duration(i)*time.Millisecond)
+		if i > 0 {
+			s.state.Waiting, s.Changes[0].New.Waiting = true, true
+		}
+		s.claim(app1, "run")
+		s.state.Waiting, s.Changes[1].New.Waiting = false, false
+	}
+	for i, s := range rows {
+		s.clock = at.Add(time.Second)
+		s.run(app1, modePlain, resultOK)
+		s.seq = int64(200 + n - i) // a statement may update them in any order
+		s.ack(app1, 0)
+		s.Changes[len(s.Changes)-1].XID = 300
+	}
+	return rows
+}
+
+// The rows of an ordered key that are in progress have one token and are a prefix, and they end as one.
+func TestCheckRunOfAKey(t *testing.T) {
+	t.Parallel()
+	heads := Facts{Calls: []ClaimCall{{Table: "outbox", App: app1, Limit: 1, Delivered: 1}}}
+	if v := verdict(heads, aRun(3)...); len(v.Violations) > 0 {
+		t.Errorf("a run: %v\n%v", v.Violations[0], v.Violations[0].History)
+	}
+	for name, c := range map[string]struct {
+		rows  int
+		plant func(rows []*story)
+	}{
+		"another token": {3, func(rows []*story) { retoken(rows[1], "other") }},
+		"without the head": {3, func(rows []*story) {
+			rows[0].Changes[0].New.Waiting = true
+		}},
+		"a row is left out":  {3, func(rows []*story) { retoken(rows[1], "later"); resequence(rows[1], 500) }},
+		"the head had ended": {2, func(rows []*story) { resequence(rows[1], 500) }},
+		"the last ends before the first": {2, func(rows []*story) {
+			rows[1].Changes[2].XID, rows[1].Changes[2].Seq = 150, 150
+		}},
+	} {
+		rows := aRun(c.rows)
+		c.plant(rows)
+		if v := verdict(Facts{}, rows...); v.Counts["I8"] == 0 {
+			t.Errorf("%s: found %v, want I8", name, v.Counts)
+		}
+	}
+}
+
+// retoken gives the claim of a row another token.
+func retoken(s *story, token string) {
+	for i := range s.Changes[1:] {
+		c := &s.Changes[1+i]
+		c.New.Token = token
+		if c.OldToken != "" {
+			c.OldToken = token
+		}
+	}
+}
+
+// resequence lets all after the insert happen later.
+func resequence(s *story, from int64) {
+	for i := range s.Changes[1:] {
+		s.Changes[1+i].Seq = from + int64(i)
+	}
+}
+
 // ranTooEarly makes the second row fail an attempt before the first has begun. They still end in order.
 func ranTooEarly(rows []*story) {
 	rows[1].seq = 10

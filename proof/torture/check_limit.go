@@ -36,6 +36,9 @@ func newLimits(calls []ClaimCall) *limits {
 
 func (l *limits) add(w *walk) {
 	for _, c := range w.claims {
+		if c.waited { // its run was taken after the claim
+			continue
+		}
 		t := l.took[c.token]
 		if t == nil {
 			t = &taken{owner: w.h.Table + " " + c.app, token: c.token, first: w.h}

@@ -355,7 +355,8 @@ func (c *logCheck) text(id string, m *LogMessage) []string {
 }
 
 func (m Move) String() string {
-	return fmt.Sprintf("%s lane %d behind tick %d, batch up to %d, done %d, page up to %d, claims %d, token %s until %s by %s",
+	return fmt.Sprintf("%s lane %d behind tick %d, batch up to %d, done %d, page up to %d, claims %d, token %s until %s "+
+		"by %s",
 		m.At.Format(clockLayout), m.Lane, m.Tick, m.Upto, m.Done, m.Page, m.Attempts, short(m.Token),
 		m.Until.Format(clockLayout), m.App)
 }

@@ -121,6 +121,7 @@ func (w *walk) checkBack(c claim) {
 	case c.run == nil && !c.givenBack && w.h.Table != "inbox": // the inbox begins its transaction first, which may fail
 		w.broken("I6", "attempt %d of %s counts, and no handler ran", c.attempt, c.app)
 	case c.run == nil:
+	case c.waited && c.givenBack: // in its run, one before it was lost
 	case w.h.Table != "inbox" && c.run.done(c.ended):
 		w.broken("I4", "the handler of attempt %d by %s was done, and the row went back", c.attempt, c.app)
 	case c.givenBack && c.run.failedBy(c.ended):

@@ -45,6 +45,7 @@ type claim struct {
 	exhausted     bool  // no attempts were left, or a cancel was requested
 	rearmed       bool  // the timer was set anew during the claim
 	givenBack     bool  // its attempt was given back
+	waited        bool  // it took the row as part of a run
 	run           *Handling
 }
 
@@ -171,7 +172,7 @@ func (w *walk) claim(c Change) {
 	switch s := c.New; {
 	case s.Token == "" || w.tokens[s.Token]:
 		w.broken("I3", "the claim #%d has no token of its own", c.Seq)
-	case w.now.Waiting:
+	case w.now.Waiting && w.h.Key == "":
 		w.broken("I8", "the claim #%d took a row that waits", c.Seq)
 	case s.Attempts != w.now.Attempts+1:
 		w.broken("I6", "the claim #%d counted from %d to %d", c.Seq, w.now.Attempts, s.Attempts)
@@ -189,7 +190,8 @@ func (w *walk) claim(c Change) {
 	}
 	w.tokens[c.New.Token] = true
 	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At,
-		committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased()})
+		committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased(),
+		waited: w.now.Waiting})
 }
 
 // claimed is the time of a claim by the server's clock: the beginning of the transaction, or in the SQL functions,

@@ -16,6 +16,12 @@
 // the checks hold over both. The report says what each crew did, and a run in which one did nothing fails. Folding,
 // sweeping, announcing and scheduling are Go's; workers by SQL fold, too.
 //
+// # A log
+//
+// Beside the rows there is an outbox that is a log, with subscriptions whose handlers behave well, refuse messages or
+// hang. One is read by SQL only, and one is made in the middle, replayed and cut. [CheckLog] reconciles each message
+// with each subscription.
+//
 // # Holders
 //
 // Some faults hold something instead of ending it: an application leaves a transaction open, a session freezes in the

@@ -41,12 +41,7 @@ func (f *logVerbs) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 		f.made = true
 		return "made " + s.Name, do(func(tx workqueue.Tx) error { return box.Subscribe(ctx, tx, s.Subscription) })
 	case !s.late && random.IntN(2) == 0:
-		detail := "paused " + s.Name
-		if err := do(func(tx workqueue.Tx) error { _, err := box.PauseSubscription(ctx, tx, s.Name); return err }); err != nil {
-			return detail, err
-		}
-		time.Sleep(episode / 2)
-		return detail, do(func(tx workqueue.Tx) error { _, err := box.ResumeSubscription(ctx, tx, s.Name); return err })
+		return "paused " + s.Name, f.pause(ctx, box, s.Name, do)
 	case !s.late:
 		same := outbox.Subscription{Name: s.Name, Topics: s.Topics}
 		return "changed " + s.Name, do(func(tx workqueue.Tx) error {
@@ -54,11 +49,26 @@ func (f *logVerbs) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 			return err
 		})
 	}
-	return f.move(ctx, l, box, s.Name, do)
+	return f.move(ctx, box, s.Name, do)
+}
+
+func (*logVerbs) pause(ctx context.Context, box *outbox.Outbox, name string,
+	do func(func(workqueue.Tx) error) error) error {
+	err := do(func(tx workqueue.Tx) error {
+		_, err := box.PauseSubscription(ctx, tx, name)
+		return err
+	})
+	if err == nil {
+		time.Sleep(episode / 2)
+	}
+	return errors.Join(err, do(func(tx workqueue.Tx) error {
+		_, err := box.ResumeSubscription(ctx, tx, name)
+		return err
+	}))
 }
 
 // move replays a subscription from the beginning and cuts it a moment later, while it is behind.
-func (*logVerbs) move(ctx context.Context, l *lab, box *outbox.Outbox, name string,
+func (*logVerbs) move(ctx context.Context, box *outbox.Outbox, name string,
 	do func(func(workqueue.Tx) error) error) (string, error) {
 	if err := do(func(tx workqueue.Tx) error {
 		_, err := box.Replay(ctx, tx, name, outbox.Beginning)

@@ -18,7 +18,8 @@ type lostRights struct{ private }
 
 // used are tables of which a worker needs one for only a part of its work.
 var used = []string{"outbox", "outbox_key_note", "outbox_key_state", "outbox_join_note", "outbox_join_member", "timers",
-	"timers_schedule", "jobs", "jobs_key_note", "jobs_key_state", "jobs_join", "jobs_schedule", "jobs_slot"}
+	"timers_schedule", "jobs", "jobs_key_note", "jobs_key_state", "jobs_join", "jobs_schedule", "jobs_slot",
+	"outbox_log", "outbox_log_tick", "outbox_log_subscription", "outbox_log_position", "outbox_log_parked"}
 
 func (lostRights) role(l *lab) string { return l.schema + "_weak" }
 

@@ -236,11 +236,11 @@ func (l *lab) install(ctx context.Context) error {
 func (l *lab) staff() {
 	base := setup{URL: l.url, Schema: l.schema, Seed: l.options.Seed, PoolSize: 3 * handlersEach, Poll: l.options.Poll}
 	for i := range l.options.Workers {
-		base.Role = roleWorker
+		base.Role, base.Batches = roleWorker, i%2 == 0
 		l.crew.add(fmt.Sprintf("worker%d", i+1), l.options.Program, l.dir, base)
 	}
 	for i := range l.options.SQLWorkers {
-		base.Role = roleSQLWorker
+		base.Role, base.Batches = roleSQLWorker, false
 		l.crew.add(fmt.Sprintf("sql%d", i+1), l.options.Program, l.dir, base)
 	}
 	for i := range 2 {

@@ -4,6 +4,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -139,7 +140,8 @@ func (h *handlers) read(ctx context.Context, pool *pgxpool.Pool, box *outbox.Out
 		if err != nil {
 			return err
 		}
-		if err = relay.Run(ctx); err != nil && ctx.Err() != nil {
+		err = relay.Run(ctx)
+		if err != nil && ctx.Err() != nil && !errors.Is(err, outbox.ErrUnknownSubscription) {
 			return err
 		}
 		_ = dawdle(ctx, lease/4)
@@ -160,18 +162,20 @@ func (h *handlers) relay(pool *pgxpool.Pool, box *outbox.Outbox, r subscribed,
 		relay.HandleAll(one)
 		return relay, nil
 	}
-	relay.HandleAllBatch(workqueue.BatchOptions{}, func(ctx context.Context, batch []*outbox.Delivery) ([]error, error) {
+	all := func(ctx context.Context, batch []*outbox.Delivery) ([]error, error) {
 		results := make([]error, len(batch))
 		for i, m := range batch {
 			results[i] = one(ctx, m)
 		}
 		return results, nil
-	})
+	}
+	relay.HandleAllBatch(workqueue.BatchOptions{}, all)
 	return relay, nil
 }
 
 // logged handles a message of the log, or one that was parked.
-func (h *handlers) logged(ctx context.Context, r subscribed, name string, hasKey bool, attempt int, payload []byte) error {
+func (h *handlers) logged(ctx context.Context, r subscribed, name string, hasKey bool, attempt int,
+	payload []byte) error {
 	return h.handle(ctx, delivery{table: logTable + " " + r.Name, name: name, attempt: attempt,
 		task: Task{r.behaves(hasKey), decode(payload).Name}})
 }

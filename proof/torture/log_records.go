@@ -87,9 +87,10 @@ func (r *records) readMoves(ctx context.Context, of map[string]*SubscriptionReco
 	var name string
 	var m Move
 	var until *time.Time
-	return r.each(ctx, `SELECT subscription, lane, app, at, coalesce(token::text, ''), until, done, coalesce(page, 0), tick,
-		coalesce(upto, 0), attempts FROM @.log_moved ORDER BY n`,
-		[]any{&name, &m.Lane, &m.App, &m.At, &m.Token, &until, &m.Done, &m.Page, &m.Tick, &m.Upto, &m.Attempts}, func() {
+	return r.each(ctx, `SELECT subscription, lane, app, at, coalesce(token::text, ''), until, done, coalesce(page, 0),
+		tick, coalesce(upto, 0), attempts FROM @.log_moved ORDER BY n`,
+		[]any{&name, &m.Lane, &m.App, &m.At, &m.Token, &until, &m.Done, &m.Page, &m.Tick, &m.Upto, &m.Attempts},
+		func() {
 			m.Until = timeOrZero(until)
 			of[name].Moves = append(of[name].Moves, m)
 		})

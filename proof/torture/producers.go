@@ -72,9 +72,9 @@ func (p *producer) produce() {
 	switch n := p.random.IntN(100); {
 	case n < 30:
 		p.transact(p.messages)
-	case n < 45 && !p.lab.logHigh.Load():
+	case n < 50 && !p.lab.logHigh.Load():
 		p.transact(p.logged)
-	case n < 65:
+	case n < 67:
 		p.transact(p.jobs)
 	case n < 82:
 		p.transact(p.timers)

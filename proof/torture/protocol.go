@@ -29,6 +29,7 @@ type setup struct {
 	LoseReplies bool              `json:"lose_replies,omitempty"` // to COMMIT, now and then
 	// what the process is in the middle of when a session of it freezes
 	Freeze    string `json:"freeze,omitempty"`
+	Batches   bool   `json:"batches,omitempty"`    // messages of the outbox are handled in batches, so in runs of a key
 	HoldConns bool   `json:"hold_conns,omitempty"` // handlers hold a connection of the pool while they work
 }
 

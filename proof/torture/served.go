@@ -22,10 +22,10 @@ const unserved = lease
 const afterKill = lease + unserved + reapEvery
 
 // maintained are the tables that a reaper leads and that lose rows to killed workers.
-var maintained = []string{"outbox", "inbox", "timers", "jobs"}
+var maintained = []string{"outbox", "inbox", "timers", "jobs", "outbox_log_parked"}
 
-// awaitServed waits until the holder no longer leads the table, and no lease is left that expired a while ago, nor any
-// note that was due then. If that takes too long, the run has failed.
+// awaitServed waits until the holder no longer leads the table, and no lease is left that expired a while ago, of a row
+// or a lane of the log, nor any note that was due then. If that takes too long, the run has failed.
 func (l *lab) awaitServed(ctx context.Context, table, holder string) error {
 	parts := []string{"SELECT name || ' is led by a process that cannot serve it' FROM " + l.schema + ".leader " +
 		"WHERE name = $2 AND holder::text = $3 AND expires_at > clock_timestamp()"}
@@ -33,10 +33,13 @@ func (l *lab) awaitServed(ctx context.Context, table, holder string) error {
 		parts = append(parts, fmt.Sprintf("SELECT '%[2]s: lease of ' || id FROM %[1]s.%[2]s WHERE status = 1 AND "+
 			"locked_until < clock_timestamp() - $1::bigint * interval '1 microsecond'", l.schema, table))
 	}
-	for _, table := range []string{"outbox_key_note", "outbox_join_note", "jobs_key_note", "jobs_join_note"} {
+	for _, table := range []string{"outbox_key_note", "outbox_join_note", "jobs_key_note", "jobs_join_note",
+		"outbox_log_parked_key_note"} {
 		parts = append(parts, fmt.Sprintf("SELECT '%[2]s: note of ' || at FROM %[1]s.%[2]s WHERE at < "+
 			"clock_timestamp() - $1::bigint * interval '1 microsecond'", l.schema, table))
 	}
+	parts = append(parts, "SELECT 'outbox_log: lane ' || lane || ' of ' || subscription FROM "+l.schema+
+		".outbox_log_position WHERE locked_until < clock_timestamp() - $1::bigint * interval '1 microsecond'")
 	query := strings.Join(parts, " UNION ALL ")
 	for {
 		rows, err := l.admin.Query(ctx, query, unserved.Microseconds(), l.schema+"."+table, holder)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -66,6 +67,9 @@ func (h *handlers) parts(pool *pgxpool.Pool, d *domains, registry *jobs.Registry
 		return nil, err
 	}
 	relay.HandleAll(h.message)
+	if h.setup.Batches {
+		relay.HandleBatch(topic, workqueue.BatchOptions{Limit: handlersEach}, h.messages)
+	}
 	consume, err := inbox.NewWorker(pool, d.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o})
 	if err != nil {
 		return nil, err
@@ -161,6 +165,32 @@ func (h *handlers) served(table string) {
 
 func (h *handlers) message(ctx context.Context, m *outbox.Delivery) error {
 	return told(h.handle(ctx, delivery{"outbox", m.ID.String(), m.Attempt, decode(m.Payload), m.Tx}))
+}
+
+// messages handles a batch one by one. Behind one that fails it leaves out the rest of its key, which goes back. A
+// batch that panics would be handled again, in halves.
+func (h *handlers) messages(ctx context.Context, batch []*outbox.Delivery) ([]error, error) {
+	results, failed := make([]error, len(batch)), map[string]bool{}
+	for i, m := range batch {
+		if !failed[m.Key] {
+			results[i] = h.alone(ctx, m)
+			failed[m.Key] = m.Key != "" && results[i] != nil
+		} else {
+			results[i] = errBehind
+		}
+	}
+	return results, nil
+}
+
+var errBehind = errors.New("behind one that failed")
+
+func (h *handlers) alone(ctx context.Context, m *outbox.Delivery) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return h.message(ctx, m)
 }
 
 func (h *handlers) received(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/proof/torture/sqlcrew"
 )
 
-// runSQLWorker serves all four domains and the log by the SQL functions until ctx is cancelled, with the handlers and the journal
-// of the other workers.
+// runSQLWorker serves all four domains and the log by the SQL functions until ctx is cancelled, with the handlers and
+// the journal of the other workers.
 func runSQLWorker(ctx context.Context, s setup, config *pgx.ConnConfig, j *journal, p *pointSet) error {
 	h := &handlers{setup: s, journal: j, points: p}
 	h.unasked.Store(int64(len(auditedTables(s.Schema))))
