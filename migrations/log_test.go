@@ -74,7 +74,8 @@ func TestMendingALogKeepsItsShift(t *testing.T) {
 	for _, harm := range []string{
 		"ALTER TABLE outbox_log DROP CONSTRAINT outbox_log_own_xid", "ALTER TABLE outbox_log ALTER COLUMN xid DROP DEFAULT",
 		"DROP TRIGGER outbox_log_guard ON outbox_log", "ALTER TABLE outbox_log ALTER COLUMN xid SET DEFAULT 1",
-		"DROP TABLE outbox_log_state",
+		"DROP TABLE outbox_log_state", "ALTER TABLE outbox_log_dedup ALTER COLUMN xid DROP DEFAULT",
+		"DROP TABLE outbox_log_dedup",
 	} {
 		exec(t, db.Pool, harm)
 		found, err := m.Differences(t.Context())
@@ -88,6 +89,11 @@ func TestMendingALogKeepsItsShift(t *testing.T) {
 		exec(t, db.Pool, "INSERT INTO outbox_log (topic, payload) VALUES ('t', '')")
 		if n := value[int](t, db.Pool, "SELECT count(*) FROM outbox_log WHERE xid <= 98765432109"); n > 0 {
 			t.Errorf("%s: ids began again", harm)
+		}
+		exec(t, db.Pool, "INSERT INTO outbox_log_dedup (topic, dedup_key, id) "+
+			"VALUES ('t', gen_random_uuid(), gen_random_uuid())")
+		if n := value[int](t, db.Pool, "SELECT count(*) FROM outbox_log_dedup WHERE xid <= 98765432109"); n > 0 {
+			t.Errorf("%s: ids of dedup keys began again", harm)
 		}
 		if !value[bool](t, db.Pool, "SELECT count(*) = 1 AND min(shift) = 98765432109 FROM outbox_log_state") {
 			t.Errorf("%s: the state has another shift, or none", harm)
@@ -113,6 +119,7 @@ func TestRolesOfALog(t *testing.T) {
 		}))
 	}
 	write := []string{"SELECT outbox_log_append('t', '', 'key')",
+		"SELECT outbox_log_append('t', '', dedup_key => 'once')", "SELECT outbox_log_append('t', '', dedup_key => 'once')",
 		"INSERT INTO outbox_log (id, topic, key, headers, payload) VALUES (gen_random_uuid(), 't', 'k', NULL, '')"}
 	decide := []string{"SELECT outbox_log_subscribe('v', lanes => 2)", "SELECT outbox_log_pause('v')",
 		"SELECT outbox_log_resume('v')", "SELECT outbox_log_change('v', '{t}', NULL, 3)",
@@ -132,7 +139,8 @@ func TestRolesOfALog(t *testing.T) {
 		"UPDATE outbox_log_state SET shift = 0", "UPDATE outbox_log_subscription SET name = 'x'"}
 	change := []string{"UPDATE outbox_log SET topic = 'u'", "DELETE FROM outbox_log", "TRUNCATE outbox_log",
 		"CALL outbox_log_trim()", "SELECT outbox_log_outlived('0', 1)",
-		"SELECT outbox_log_rebase()", "SELECT outbox_log_shift(1)"}
+		"SELECT outbox_log_rebase()", "SELECT outbox_log_shift(1)", "UPDATE outbox_log_dedup SET id = id",
+		"DELETE FROM outbox_log_dedup"}
 	for _, c := range []struct {
 		role          string
 		may, mayNever []string
@@ -214,7 +222,8 @@ func enqueueLogged(t *testing.T, pool *pgxpool.Pool, schema string) {
 		t.Fatal(err)
 	}
 	keyless, keyed := outbox.Message{Topic: "t"}, outbox.Message{Topic: "t", Key: "k"}
-	for _, msgs := range [][]outbox.Message{{keyless}, {keyed}, {keyless, keyed}} {
+	once := outbox.Message{Topic: "t", DedupKey: "of a program"}
+	for _, msgs := range [][]outbox.Message{{keyless}, {keyed}, {keyless, keyed}, {once}, {keyed, once}} {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			_, err := box.EnqueueMany(t.Context(), workqueue.Pgx(tx), msgs...)
 			return err

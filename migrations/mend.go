@@ -79,7 +79,7 @@ func (m mender) create(o object) []string {
 // alter returns the statements that correct one fact of an object.
 func (m mender) alter(want, have object, fact string) []string {
 	needed := want.Facts[fact]
-	if m.shifted(want) || want.Parent == logTable && want.Name == "xid" && fact == "default" {
+	if m.shifted(want) || strings.HasPrefix(want.Parent, logTable) && want.Name == "xid" && fact == "default" {
 		return m.shift()
 	}
 	switch want.Kind + " " + fact {
@@ -180,20 +180,34 @@ func (m mender) createTable(o object) []string {
 	if o.Facts[coreVersion]+o.Facts[version] != "" {
 		statements = append(statements, m.comment(o)...)
 	}
-	if o.Name == logTable+"_state" {
+	switch o.Name {
+	case logTable + "_state":
 		statements = append(statements, m.restate())
+	case logTable + "_dedup":
+		statements = append(statements, m.reshift(o))
 	}
 	return statements
 }
 
-// restate writes the row of a log's state, which was lost with its table: without it, no tick is made. The log has the
-// shift in a default, too.
+// restate writes the row of a log's state, which was lost with its table: without it, no tick is made.
 func (m mender) restate() string {
-	return fmt.Sprintf(`INSERT INTO %s (shift) SELECT coalesce((
+	return fmt.Sprintf("INSERT INTO %s (shift) SELECT %s;", m.name(logTable+"_state"), m.shiftInDefault())
+}
+
+// reshift sets the shift in the default of xid of a table that was made anew.
+func (m mender) reshift(o object) string {
+	alter := fmt.Sprintf("ALTER TABLE %s ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %%s)",
+		strings.ReplaceAll(m.name(o.Name), "%", "%%"))
+	return fmt.Sprintf("DO $txwork$ BEGIN EXECUTE format(%s, %s); END $txwork$;", postgres.Literal(alter),
+		m.shiftInDefault())
+}
+
+// shiftInDefault is the shift as a default of the log has it, in which it stands beside the row of the state.
+func (m mender) shiftInDefault() string {
+	return fmt.Sprintf(`coalesce((
     SELECT substring(pg_get_expr(d.adbin, d.adrelid) FROM '[+] ''?([0-9]+)')::bigint
     FROM pg_attrdef AS d JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
-    WHERE d.adrelid = to_regclass(%s) AND a.attname = 'xid'), 0);`,
-		m.name(logTable+"_state"), postgres.Literal(m.name(logTable)))
+    WHERE d.adrelid = to_regclass(%s) AND a.attname = 'xid'), 0)`, postgres.Literal(m.name(logTable)))
 }
 
 // identify sets the replica identity of a table without a primary key, by which subscribers find deleted rows.

@@ -135,8 +135,9 @@ func logUnit() unit {
 	for n := range 8 {
 		u = u.with(fmt.Sprint(n))
 	}
+	u = u.with("dedup")
 	u.Writers = u.named([]string{"append"})
-	return u.runs("guard", "shift", "trim", "trim_slot", "outlived", "rebase")
+	return u.runs("guard", "shift", "trim", "trim_slot", "trim_dedup", "least", "outlived", "rebase")
 }
 
 // logPositions is the state of the log's subscriptions.

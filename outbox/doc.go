@@ -94,7 +94,8 @@
 //
 // A key is taken for as long as its row exists: until the message is delivered or cancelled, and then for
 // [Options].Retention. A dead letter keeps its key until it is purged. With [Options].DeleteDone the key is free as
-// soon as the message is delivered. A key needs to be unique within its topic only.
+// soon as the message is delivered. In a log it is free when all subscriptions have passed the message, after a week at
+// the earliest. A key needs to be unique within its topic only.
 //
 // # Failure
 //

@@ -45,13 +45,16 @@ func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqu
 		}
 	}
 	var keys []string
+	once := false // some have a dedup key
 	for i := range b.msgs {
 		if key := b.msgs[i].Key; o.ordering == PerKey && key != "" {
 			keys = append(keys, key)
 		}
+		once = once || b.msgs[i].DedupKey != ""
 	}
 	queue := o.messages.In(tx)
-	if len(b.msgs) > 1 && len(keys) > 0 {
+	takesTurn := len(b.msgs) == 1 && len(keys) == 1 && !once
+	if len(keys) > 0 && !takesTurn {
 		if err := o.log.Lock(ctx, queue, keys); err != nil {
 			return nil, err
 		}
@@ -60,13 +63,14 @@ func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqu
 	for chunk := range input.Chunks(b.rows, input.RowSize) {
 		first := len(enqueued)
 		written, err := o.messages.InsertBy(ctx, chunk, func(ctx context.Context, ids []uuid.UUID,
-			headers []*string) error {
+			headers []*string) ([]workqueue.Enqueued, error) {
 			all := make([]log.Message, len(ids))
 			for i := range all {
 				m := &b.msgs[first+i]
-				all[i] = log.Message{ID: ids[i], Topic: m.Topic, Key: m.Key, Headers: headers[i], Payload: m.Payload}
+				all[i] = log.Message{ID: ids[i], Topic: m.Topic, Key: m.Key, Headers: headers[i], Payload: m.Payload,
+					DedupKey: m.DedupKey}
 			}
-			return o.log.Append(ctx, queue, len(b.msgs) == 1 && len(keys) == 1, all)
+			return o.log.Append(ctx, queue, takesTurn, all)
 		})
 		if err != nil {
 			return nil, err

@@ -19,11 +19,12 @@ const (
 	// messages are kept until all have passed them.
 	//
 	// Its tables are made by `txwork migrate up --domain log`, which is the domain migrations.Log: a schema has them
-	// only where they are named. Enqueue is the same, with the order of a key. What a log cannot do is refused by name:
-	// joins, pauses of topics, dedup keys, and times, attempts and backoffs of single messages.
+	// only where they are named. Enqueue is the same, with dedup keys and the order of a key. What a log cannot do is
+	// refused by name: joins, pauses of topics, and times, attempts and backoffs of single messages.
 	//
-	// Two things differ without an error. Ids are not unique: a message with the [Message].ID of an earlier one is
-	// written, too. And in each subscription, whatever the [Ordering], a message that failed holds up those behind it
+	// Three things differ without an error. Ids are not unique: a message with the [Message].ID of an earlier one is
+	// written, too. A dedup key is free again when all subscriptions have passed its message, a week after it was
+	// committed at the earliest. And in each subscription, whatever the [Ordering], a message that failed holds up those behind it
 	// with the same [Message].Key, and a dead letter blocks the key until it is redriven or deleted, or
 	// [Outbox.Unblock] gives it up.
 	//
@@ -93,8 +94,6 @@ func (m *Message) checkLogged() error {
 		return onLog("max attempts")
 	case m.Retry != workqueue.Retry{}:
 		return onLog("retry")
-	case m.DedupKey != "":
-		return onLog("dedup key")
 	}
 	return nil
 }

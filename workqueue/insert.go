@@ -125,9 +125,10 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, 
 }
 
 // InsertBy is [Table.Insert] for rows that are stored elsewhere, such as in a log: it checks them, gives them ids, and
-// tells of them, and write stores them. The headers are as Insert would store them, nil for NULL.
+// tells of them, and write stores them and returns what became of each. The headers are as Insert would store them, nil
+// for NULL.
 func (t *Table) InsertBy(ctx context.Context, rows []NewRow, write func(ctx context.Context, ids []uuid.UUID,
-	headers []*string) error) ([]Enqueued, error) {
+	headers []*string) ([]Enqueued, error)) ([]Enqueued, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
@@ -142,16 +143,18 @@ func (t *Table) InsertBy(ctx context.Context, rows []NewRow, write func(ctx cont
 		h, err = header.Encode(rows[i].Headers, trace)
 		headers[i] = conn.OptionalText(h)
 	}
-	if err == nil {
-		err = write(ctx, batch.ids, headers)
-	}
-	e := telemetry.Event{Err: err}
 	var inserted []Enqueued
 	if err == nil {
-		for _, id := range batch.ids {
-			inserted = append(inserted, Enqueued{ID: id})
+		inserted, err = write(ctx, batch.ids, headers)
+	}
+	e := telemetry.Event{Err: err}
+	if err == nil {
+		e.Rows = &sentRows{labels: t.labels.written, rows: rows, inserted: inserted}
+		for _, row := range inserted {
+			if !row.Duplicate {
+				e.IDs = append(e.IDs, row.ID)
+			}
 		}
-		e.IDs, e.Rows = batch.ids, &sentRows{labels: t.labels.written, rows: rows, inserted: inserted}
 	}
 	call.End(e)
 	return inserted, err

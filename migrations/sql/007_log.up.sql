@@ -3671,6 +3671,19 @@ CREATE TABLE "{{schema}}"."outbox_log_loss" (
     PRIMARY KEY (subscription, lane, at)
 );
 
+-- The dedup keys of topics, and the ids of the messages that have them. xid is the transaction's that wrote the message,
+-- plus the shift: a key is free again when all have passed the message, see {{schema}}.outbox_log_trim_dedup.
+CREATE TABLE "{{schema}}"."outbox_log_dedup" (
+    topic text NOT NULL,
+    dedup_key text NOT NULL,
+    id uuid NOT NULL,
+    xid bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (topic, dedup_key)
+);
+
+CREATE INDEX "outbox_log_dedup_xid_idx" ON "{{schema}}"."outbox_log_dedup" (xid);
+
 -- Parked messages that keep others of their key from being handed out.
 CREATE INDEX "outbox_log_parked_blocks_idx" ON "{{schema}}"."outbox_log_parked" (subscription, concurrency_key)
     WHERE (completed_at IS NULL OR failed_at IS NOT NULL AND cancelled_at IS NULL AND key_policy > 0);
@@ -3708,7 +3721,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_guard"() FROM PUBLIC;
 
--- Sets the shift: in the default of xid, in the rules that no row may be copied or invented, and in the guard. The
+-- Sets the shift: in the defaults of xid, in the rules that no row may be copied or invented, and in the guard. The
 -- rules are not validated, since they hold of a row only while it is written. Logical replication and restores write as
 -- session_replication_role = replica, or before the rules are there.
 CREATE FUNCTION "{{schema}}"."outbox_log_shift"(shift bigint) RETURNS void
@@ -3724,6 +3737,8 @@ BEGIN
             OR current_setting(''session_replication_role'') = ''replica'') NOT VALID,
         ADD CONSTRAINT "outbox_log_own_seq" CHECK (current_setting(''session_replication_role'') = ''replica''
             OR seq = currval(''"{{schema}}"."outbox_log_seq"'')) NOT VALID', shift);
+    EXECUTE format('ALTER TABLE "{{schema}}"."outbox_log_dedup"
+        ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %s)', shift);
     EXECUTE format('CREATE OR REPLACE TRIGGER "outbox_log_guard" AFTER INSERT ON "{{schema}}"."outbox_log"
         FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L)', shift::text);
     UPDATE "{{schema}}"."outbox_log_state" AS s SET shift = $1;
@@ -3740,14 +3755,21 @@ SELECT "{{schema}}"."outbox_log_shift"(0);
 -- Writes a message. The writers of a key take turns, and each draws its number under their lock: so the messages of a
 -- key are in the order of their commits, by number and by tick. Who writes by INSERT or COPY takes that lock in an
 -- earlier statement; without it, messages of a key are delivered in any order.
+--
+-- A dedup key that the topic has is waited for until its writer has ended. If that has committed, nothing is written, and
+-- the id is that of its message. A key may be removed between its refusal and the look at it: then it is tried again.
 CREATE FUNCTION "{{schema}}"."outbox_log_append"(
-    topic text, payload bytea, key text DEFAULT NULL, headers jsonb DEFAULT NULL, id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
+    topic text, payload bytea, key text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    INOUT id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid
-) RETURNS uuid
+        'hex')::uuid, dedup_key text DEFAULT NULL, OUT duplicate boolean
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+#variable_conflict use_column
+DECLARE
+    own CONSTANT uuid := $5;
 BEGIN
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
@@ -3769,19 +3791,39 @@ BEGIN
             MESSAGE = 'id must not be NULL',
             HINT = 'Leave it out for a new one.';
     END IF;
+    IF (octet_length(coalesce($6, '')) <= 255) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'dedup_key',
+            MESSAGE = 'dedup_key must have at most 255 bytes',
+            HINT = 'NULL is none.';
+    END IF;
     IF nullif($3, '') IS NOT NULL THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log ' || $3, 1));
     END IF;
-    INSERT INTO "{{schema}}"."outbox_log" (id, topic, key, headers, payload) VALUES ($5, $1, nullif($3, ''), $4, $2);
-    IF NOT FOUND THEN
+    duplicate := false;
+    IF nullif($6, '') IS NOT NULL THEN
+        duplicate := true;
+        FOR attempt IN 1..10 LOOP
+            INSERT INTO "{{schema}}"."outbox_log_dedup" (topic, dedup_key, id) VALUES ($1, $6, own) ON CONFLICT DO NOTHING;
+            duplicate := NOT FOUND;
+            EXIT WHEN NOT duplicate;
+            SELECT d.id INTO id FROM "{{schema}}"."outbox_log_dedup" AS d WHERE d.topic = $1 AND d.dedup_key = $6;
+            IF FOUND THEN
+                RETURN;
+            END IF;
+            id := own;
+        END LOOP;
+    END IF;
+    IF NOT duplicate THEN
+        INSERT INTO "{{schema}}"."outbox_log" (id, topic, key, headers, payload) VALUES (own, $1, nullif($3, ''), $4, $2);
+    END IF;
+    IF duplicate OR NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = '{{schema}}.outbox_log took a message and stored none: does a trigger, a rule or a policy suppress it?';
     END IF;
-    RETURN $5;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid, text) FROM PUBLIC;
 
 -- The transaction of the procedure tick. It takes the lock of the tickers, and the snapshot in a later statement: so a
 -- tick has seen all that an earlier tick has. It stores a tick if a message has come that the newest tick has not seen
@@ -4517,6 +4559,65 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_outlived"(interval, integer) FROM PUBLIC;
 
+-- What all positions and a tick have seen: that of the one that has seen the least, since ticks are ordered. NULL: nothing.
+CREATE FUNCTION "{{schema}}"."outbox_log_least"(old "{{schema}}"."outbox_log_seen") RETURNS "{{schema}}"."outbox_log_seen"
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+    SELECT l.seen
+    FROM (SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p UNION ALL SELECT $1) AS l (seen)
+    ORDER BY (l.seen).n NULLS FIRST LIMIT 1
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_least"("{{schema}}"."outbox_log_seen") FROM PUBLIC;
+
+-- Frees dedup keys whose messages all positions and a tick have seen, and says how many.
+CREATE FUNCTION "{{schema}}"."outbox_log_trim_dedup"(old "{{schema}}"."outbox_log_seen", most integer) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    least "{{schema}}"."outbox_log_seen";
+    freed integer;
+BEGIN
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_tick"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_subscription"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_position"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_parked"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a trim needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    SELECT l.* INTO own.least FROM "{{schema}}"."outbox_log_least"($1) AS l;
+    WITH passed AS MATERIALIZED (
+        SELECT d.topic, d.dedup_key FROM "{{schema}}"."outbox_log_dedup" AS d
+        WHERE d.xid < own.least.high AND d.xid <> ALL (own.least.open)
+        ORDER BY d.xid LIMIT $2 FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM "{{schema}}"."outbox_log_dedup" AS d USING passed AS p WHERE d.topic = p.topic AND d.dedup_key = p.dedup_key;
+    GET DIAGNOSTICS freed = ROW_COUNT;
+    RETURN freed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_dedup"("{{schema}}"."outbox_log_seen", integer) FROM PUBLIC;
+
 -- Empties a slot if all positions and a tick have seen its messages. What has seen the least decides: what it has seen,
 -- all have. Transactions that are open elsewhere keep nothing.
 --
@@ -4553,9 +4654,7 @@ BEGIN
             HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
     FOR step IN 1..2 LOOP
-        SELECT (l.seen).* INTO own.least
-        FROM (SELECT p.seen FROM "{{schema}}"."outbox_log_position" AS p UNION ALL SELECT $2) AS l (seen)
-        ORDER BY (l.seen).n NULLS FIRST LIMIT 1;
+        SELECT l.* INTO own.least FROM "{{schema}}"."outbox_log_least"($2) AS l;
         EXECUTE format('SELECT max(m.xid) < $1 AND NOT EXISTS (SELECT FROM %1$s AS m WHERE m.xid = ANY ($2))
             FROM %1$s AS m', $1)
         INTO own.is_passed USING own.least.high, own.least.open;
@@ -4577,7 +4676,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed. It commits after each slot, so that no caller keeps its locks, and cannot pin a
+-- than the retention, have passed, and frees their dedup keys. It commits after each slot and each 10000 keys, so that no caller keeps its locks, and cannot pin a
 -- search_path: every name is qualified, and no operator is used.
 CREATE PROCEDURE "{{schema}}"."outbox_log_trim"(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
@@ -4602,6 +4701,11 @@ BEGIN
             SELECT emptied OPERATOR(pg_catalog.+) 1 INTO emptied;
         END IF;
     END LOOP;
+    LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+        EXIT WHEN "{{schema}}"."outbox_log_trim_dedup"(old, 10000) OPERATOR(pg_catalog.=) 0;
+    END LOOP;
     COMMIT;
 END
 $txwork$;
@@ -4611,7 +4715,7 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM P
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
--- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It runs
+-- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told to. It runs
 -- with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove nothing
 -- that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
@@ -4626,6 +4730,7 @@ AS $txwork$
 DECLARE
     slot regclass;
     old "{{schema}}"."outbox_log_seen";
+    freed integer;
 BEGIN
     IF ($1 BETWEEN 1 AND 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'max_rows',
@@ -4640,15 +4745,21 @@ BEGIN
         PERFORM "{{schema}}"."outbox_log_tick_step"();
     END IF;
     SELECT o.* INTO own.old FROM "{{schema}}"."outbox_log_outlived"('7 days', $1) AS o;
+    SELECT "{{schema}}"."outbox_log_trim_dedup"(own.old, $1) INTO own.freed;
+    IF own.freed > 0 THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+    END IF;
     FOREACH slot IN ARRAY ARRAY['"{{schema}}"."outbox_log_0"', '"{{schema}}"."outbox_log_1"', '"{{schema}}"."outbox_log_2"', '"{{schema}}"."outbox_log_3"', '"{{schema}}"."outbox_log_4"', '"{{schema}}"."outbox_log_5"', '"{{schema}}"."outbox_log_6"', '"{{schema}}"."outbox_log_7"']::regclass[] LOOP
         IF "{{schema}}"."outbox_log_trim_slot"(slot, own.old) THEN
             PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
         true);
-            RETURN 1;
+            RETURN freed + 1;
         END IF;
     END LOOP;
-    RETURN 0;
+    RETURN freed;
 END
 $txwork$;
 

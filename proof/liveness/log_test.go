@@ -18,7 +18,7 @@ import (
 func logCalls() (all []called) {
 	const fetch = "$S.outbox_log_fetch('held', p.token, '1 minute', 1)"
 	for _, sql := range [][]string{
-		{"$S.outbox_log_append('t', 'x', 'key of a client')"}, {"CALL $S.outbox_log_tick()"}, {"CALL $S.outbox_log_trim()"},
+		{"$S.outbox_log_append('t', 'x', 'key of a client', dedup_key => 'of a client')"}, {"CALL $S.outbox_log_tick()"}, {"CALL $S.outbox_log_trim()"},
 		{fetch}, {fetch, "$S.outbox_log_extend('held', p.token, '1 minute')"},
 		{fetch, "$S.outbox_log_release('held', p.token)"},
 		{fetch, "$S.outbox_log_settle('held', p.token, (SELECT q.page FROM $S.outbox_log_position AS q " +
@@ -36,7 +36,7 @@ func logCalls() (all []called) {
 
 // ofOwners are functions that others call, or only the owner of the tables. Those of parked messages are as of other
 // tables; their trim keeps tickers waiting, and bounds how long its caller may be idle to a second.
-var ofOwners = regexp.MustCompile(`_log_(shift|tick_step|outlived|trim_slot|move|rebase)$|_log_parked_`)
+var ofOwners = regexp.MustCompile(`_log_(shift|tick_step|outlived|trim_slot|trim_dedup|least|move|rebase)$|_log_parked_`)
 
 // Whoever holds a function of a log keeps no other subscription, and no producer, waiting.
 func TestFunctionsOfALog(t *testing.T) {

@@ -65,6 +65,9 @@ const (
 	// again for each page, since numbers are not in the order of the index.
 	batchSize = 5000
 	maxTicks  = 200
+
+	maxKeys     = 10_000 // dedup keys that are freed in one transaction
+	maxVanished = 10
 )
 
 // A view is the data of the templates.
@@ -107,6 +110,11 @@ func (view) QualifiedTurns() string {
 		" / ", " OPERATOR(pg_catalog./) ")
 	return operators.Replace(sqltext.Qualified(sqltext.MaxTurns))
 }
+
+// MaxKeys is how many dedup keys trim frees in a transaction, and MaxVanished how often in succession the holder of a
+// dedup key may vanish.
+func (view) MaxKeys() int     { return maxKeys }
+func (view) MaxVanished() int { return maxVanished }
 
 func (view) MaxTicks() int { return maxTicks }
 func (view) MaxError() int { return maxError }

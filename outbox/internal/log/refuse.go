@@ -21,6 +21,8 @@ func (view) RefusesMessage() string {
 		sqltext.RefuseUnless(fmt.Sprintf("octet_length(coalesce($3, '')) <= %d", MaxKey), "key",
 			fmt.Sprintf("must have at most %d bytes", MaxKey), "NULL is no key."),
 		sqltext.Given("$5", "id", "Leave it out for a new one."),
+		sqltext.RefuseUnless(fmt.Sprintf("octet_length(coalesce($6, '')) <= %d", MaxDedupKey), "dedup_key",
+			fmt.Sprintf("must have at most %d bytes", MaxDedupKey), "NULL is none."),
 	}, "\n    ")
 }
 

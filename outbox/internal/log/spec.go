@@ -12,9 +12,10 @@ import (
 
 // Limits of a message, which are those of a row of the outbox.
 const (
-	MaxTopic   = topics.MaxLength
-	MaxKey     = 255
-	MaxPayload = 1 << 20
+	MaxTopic    = topics.MaxLength
+	MaxKey      = 255
+	MaxDedupKey = 255
+	MaxPayload  = 1 << 20
 )
 
 // MaxAttempts is how often a message is attempted, in the log and as a parked row together: as often as an outbox

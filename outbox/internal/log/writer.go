@@ -22,17 +22,20 @@ type Message struct {
 	Topic, Key string
 	Headers    *string // encoded; nil: none
 	Payload    []byte
+	DedupKey   string
 }
 
 // A Session runs statements in a transaction.
 type Session interface {
 	Exec(ctx context.Context, sql string, args ...any) (int64, error)
+	Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args ...any) error
 }
 
 // A Writer writes messages to the log of a schema.
 type Writer struct {
 	name                  string // of the log, for messages
 	one, turn, many, lock string
+	once, find            string // with dedup keys
 }
 
 // NewWriter makes the writer of a schema. An empty one is [workqueue.DefaultSchema].
@@ -40,7 +43,8 @@ func NewWriter(schema string) *Writer {
 	v := view{schema: cmp.Or(schema, workqueue.DefaultSchema)}
 	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
 	return &Writer{name: v.Name(), one: statement("append_one"), turn: statement("append_turn"),
-		many: statement("append_many"), lock: sqltext.LockKeys(v.WriterLock("u.key"))}
+		many: statement("append_many"), lock: sqltext.LockKeys(v.WriterLock("u.key")),
+		once: statement("append_once"), find: statement("find_dedup")}
 }
 
 // Lock takes the locks of the writers of keys, in one order, until the transaction ends.
@@ -54,15 +58,31 @@ func (w *Writer) Lock(ctx context.Context, s Session, keys []string) error {
 	return err
 }
 
-// Append writes messages in their order. A single one that takes turns takes the lock of its key's writers itself;
-// those of others are held already.
-func (w *Writer) Append(ctx context.Context, s Session, takesTurns bool, messages []Message) error {
-	n, err := w.append(ctx, s, takesTurns, messages)
-	if err == nil && n != int64(len(messages)) {
-		return fmt.Errorf("txwork: %s took %d messages and stored %d: does a trigger or a rule of the table suppress "+
-			"them?", w.name, len(messages), n)
+// Append writes messages in their order, and says what became of each. A single one that takes turns, and has no dedup
+// key, takes the lock of its key's writers itself; those of others are held already.
+func (w *Writer) Append(ctx context.Context, s Session, takesTurns bool, messages []Message) ([]workqueue.Enqueued,
+	error) {
+	enqueued := make([]workqueue.Enqueued, len(messages))
+	for i, m := range messages {
+		enqueued[i].ID = m.ID
 	}
-	return err
+	if slices.ContainsFunc(messages, func(m Message) bool { return m.DedupKey != "" }) {
+		return enqueued, w.appendOnce(ctx, s, messages, enqueued)
+	}
+	n, err := w.append(ctx, s, takesTurns, messages)
+	if err == nil {
+		err = w.stored(len(messages), n)
+	}
+	return enqueued, err
+}
+
+// stored is the error if the table has not stored all that it took.
+func (w *Writer) stored(took int, stored int64) error {
+	if int64(took) == stored {
+		return nil
+	}
+	return fmt.Errorf("txwork: %s took %d messages and stored %d: does a trigger or a rule of the table suppress them?",
+		w.name, took, stored)
 }
 
 // append returns how many messages the table has stored.
@@ -74,13 +94,18 @@ func (w *Writer) append(ctx context.Context, s Session, takesTurns bool, message
 		}
 		return s.Exec(ctx, statement, m.ID, m.Topic, m.Key, m.Headers, given(m.Payload))
 	}
+	return s.Exec(ctx, w.many, columns(messages)...)
+}
+
+// columns are the arguments of a statement that writes several messages.
+func columns(messages []Message) []any {
 	ids := make([]uuid.UUID, len(messages))
 	topics, keys := make([]string, len(messages)), make([]string, len(messages))
 	headers, payloads := make([]*string, len(messages)), make([]any, len(messages))
 	for i, m := range messages {
 		ids[i], topics[i], keys[i], headers[i], payloads[i] = m.ID, m.Topic, m.Key, m.Headers, given(m.Payload)
 	}
-	return s.Exec(ctx, w.many, ids, topics, keys, headers, payloads)
+	return []any{ids, topics, keys, headers, payloads}
 }
 
 // given is a payload of which nil is an empty one.

@@ -96,6 +96,19 @@ CREATE TABLE {{.Named "loss"}} (
     PRIMARY KEY (subscription, lane, at)
 );
 
+-- The dedup keys of topics, and the ids of the messages that have them. xid is the transaction's that wrote the message,
+-- plus the shift: a key is free again when all have passed the message, see {{.Name}}_trim_dedup.
+CREATE TABLE {{.Named "dedup"}} (
+    topic text NOT NULL,
+    dedup_key text NOT NULL,
+    id uuid NOT NULL,
+    xid bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (topic, dedup_key)
+);
+
+CREATE INDEX {{.Own "dedup_xid_idx"}} ON {{.Named "dedup"}} (xid);
+
 -- Parked messages that keep others of their key from being handed out.
 CREATE INDEX {{.Own "parked_blocks_idx"}} ON {{.Parked}} (subscription, concurrency_key)
     WHERE {{.Blocks ""}};
@@ -133,7 +146,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "guard"}}() FROM PUBLIC;
 
--- Sets the shift: in the default of xid, in the rules that no row may be copied or invented, and in the guard. The
+-- Sets the shift: in the defaults of xid, in the rules that no row may be copied or invented, and in the guard. The
 -- rules are not validated, since they hold of a row only while it is written. Logical replication and restores write as
 -- session_replication_role = replica, or before the rules are there.
 CREATE FUNCTION {{.Named "shift"}}(shift bigint) RETURNS void
@@ -149,6 +162,8 @@ BEGIN
             OR current_setting(''session_replication_role'') = ''replica'') NOT VALID,
         ADD CONSTRAINT {{.Own "own_seq"}} CHECK (current_setting(''session_replication_role'') = ''replica''
             OR seq = currval(''{{.Named "seq"}}'')) NOT VALID', shift);
+    EXECUTE format('ALTER TABLE {{.Named "dedup"}}
+        ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %s)', shift);
     EXECUTE format('CREATE OR REPLACE TRIGGER {{.Own "guard"}} AFTER INSERT ON {{.Log}}
         FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L)', shift::text);
     UPDATE {{.Named "state"}} AS s SET shift = $1;

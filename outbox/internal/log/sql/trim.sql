@@ -25,6 +25,45 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "outlived"}}(interval, integer) FROM PUBLIC;
 
+-- What all positions and a tick have seen: that of the one that has seen the least, since ticks are ordered. NULL: nothing.
+CREATE FUNCTION {{.Named "least"}}(old {{.Named "seen"}}) RETURNS {{.Named "seen"}}
+LANGUAGE sql STABLE
+{{.Settings}}
+AS $txwork$
+    SELECT l.seen
+    FROM (SELECT p.seen FROM {{.Named "position"}} AS p UNION ALL SELECT $1) AS l (seen)
+    ORDER BY (l.seen).n NULLS FIRST LIMIT 1
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "least"}}({{.Named "seen"}}) FROM PUBLIC;
+
+-- Frees dedup keys whose messages all positions and a tick have seen, and says how many.
+CREATE FUNCTION {{.Named "trim_dedup"}}(old {{.Named "seen"}}, most integer) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    least {{.Named "seen"}};
+    freed integer;
+BEGIN
+    {{.SeesAll}}
+    {{.RefusesSession "a trim"}}
+    SELECT l.* INTO own.least FROM {{.Named "least"}}($1) AS l;
+    WITH passed AS MATERIALIZED (
+        SELECT d.topic, d.dedup_key FROM {{.Named "dedup"}} AS d
+        WHERE d.xid < own.least.high AND d.xid <> ALL (own.least.open)
+        ORDER BY d.xid LIMIT $2 FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM {{.Named "dedup"}} AS d USING passed AS p WHERE d.topic = p.topic AND d.dedup_key = p.dedup_key;
+    GET DIAGNOSTICS freed = ROW_COUNT;
+    RETURN freed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Named "trim_dedup"}}({{.Named "seen"}}, integer) FROM PUBLIC;
+
 -- Empties a slot if all positions and a tick have seen its messages. What has seen the least decides: what it has seen,
 -- all have. Transactions that are open elsewhere keep nothing.
 --
@@ -44,9 +83,7 @@ BEGIN
     {{.SeesAll}}
     {{.RefusesSession "a trim"}}
     FOR step IN 1..2 LOOP
-        SELECT (l.seen).* INTO own.least
-        FROM (SELECT p.seen FROM {{.Named "position"}} AS p UNION ALL SELECT $2) AS l (seen)
-        ORDER BY (l.seen).n NULLS FIRST LIMIT 1;
+        SELECT l.* INTO own.least FROM {{.Named "least"}}($2) AS l;
         EXECUTE format('SELECT max(m.xid) < $1 AND NOT EXISTS (SELECT FROM %1$s AS m WHERE m.xid = ANY ($2))
             FROM %1$s AS m', $1)
         INTO own.is_passed USING own.least.high, own.least.open;
@@ -68,7 +105,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}}) FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed. It commits after each slot, so that no caller keeps its locks, and cannot pin a
+-- than the retention, have passed, and frees their dedup keys. It commits after each slot and each {{.MaxKeys}} keys, so that no caller keeps its locks, and cannot pin a
 -- search_path: every name is qualified, and no operator is used.
 CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '{{.Retention}}', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
@@ -94,6 +131,11 @@ BEGIN
             SELECT emptied OPERATOR(pg_catalog.+) 1 INTO emptied;
         END IF;
     END LOOP;
+    LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+        EXIT WHEN {{.Named "trim_dedup"}}(old, {{.MaxKeys}}) OPERATOR(pg_catalog.=) 0;
+    END LOOP;
     COMMIT;
 END
 $txwork$;
@@ -103,7 +145,7 @@ REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
--- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks as it is told to. It runs
+-- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told to. It runs
 -- with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove nothing
 -- that is younger.
 CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
@@ -115,6 +157,7 @@ AS $txwork$
 DECLARE
     slot regclass;
     old {{.Named "seen"}};
+    freed integer;
 BEGIN
     {{.RefusesRows "$1"}}
     IF current_setting('transaction_isolation') = 'read committed' AND pg_current_xact_id_if_assigned() IS NULL
@@ -123,14 +166,18 @@ BEGIN
         PERFORM {{.Named "tick_step"}}();
     END IF;
     SELECT o.* INTO own.old FROM {{.Named "outlived"}}('{{.Retention}}', $1) AS o;
+    SELECT {{.Named "trim_dedup"}}(own.old, $1) INTO own.freed;
+    IF own.freed > 0 THEN
+        {{.IdleBound "interval '1 second'"}}
+    END IF;
     FOREACH slot IN ARRAY ARRAY[
         {{- range $i, $n := .EachSlot}}{{if $i}}, {{end}}'{{$.Slot $n}}'{{end}}]::regclass[] LOOP
         IF {{.Named "trim_slot"}}(slot, own.old) THEN
             {{.IdleBound "interval '1 second'"}}
-            RETURN 1;
+            RETURN freed + 1;
         END IF;
     END LOOP;
-    RETURN 0;
+    RETURN freed;
 END
 $txwork$;
 
