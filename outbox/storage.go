@@ -24,8 +24,8 @@ const (
 	//
 	// Three things differ without an error. Ids are not unique: a message with the [Message].ID of an earlier one is
 	// written, too. A dedup key is free again when all subscriptions have passed its message, a week after it was
-	// committed at the earliest. And in each subscription, whatever the [Ordering], a message that failed holds up those behind it
-	// with the same [Message].Key, and a dead letter blocks the key until it is redriven or deleted, or
+	// committed at the earliest. And in each subscription, whatever the [Ordering], a message that failed holds up
+	// those behind it with the same [Message].Key, and a dead letter blocks the key until it is redriven or deleted, or
 	// [Outbox.Unblock] gives it up.
 	//
 	// A [Relay] reads one subscription, see [RelayOptions]. So do the SQL functions of the log.

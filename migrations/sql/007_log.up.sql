@@ -3671,8 +3671,8 @@ CREATE TABLE "{{schema}}"."outbox_log_loss" (
     PRIMARY KEY (subscription, lane, at)
 );
 
--- The dedup keys of topics, and the ids of the messages that have them. xid is the transaction's that wrote the message,
--- plus the shift: a key is free again when all have passed the message, see {{schema}}.outbox_log_trim_dedup.
+-- The dedup keys of topics, and the ids of the messages that have them. xid is the transaction that wrote the message,
+-- plus the shift. A key is free again when all have passed the message, see trim_dedup.
 CREATE TABLE "{{schema}}"."outbox_log_dedup" (
     topic text NOT NULL,
     dedup_key text NOT NULL,
@@ -3756,8 +3756,8 @@ SELECT "{{schema}}"."outbox_log_shift"(0);
 -- key are in the order of their commits, by number and by tick. Who writes by INSERT or COPY takes that lock in an
 -- earlier statement; without it, messages of a key are delivered in any order.
 --
--- A dedup key that the topic has is waited for until its writer has ended. If that has committed, nothing is written, and
--- the id is that of its message. A key may be removed between its refusal and the look at it: then it is tried again.
+-- A dedup key that the topic has is waited for until its writer has ended. If that has committed, nothing is written,
+-- and the id is that of its message. A key may be freed between its refusal and the look at it: then it is tried again.
 CREATE FUNCTION "{{schema}}"."outbox_log_append"(
     topic text, payload bytea, key text DEFAULT NULL, headers jsonb DEFAULT NULL,
     INOUT id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
@@ -4559,7 +4559,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_outlived"(interval, integer) FROM PUBLIC;
 
--- What all positions and a tick have seen: that of the one that has seen the least, since ticks are ordered. NULL: nothing.
+-- What all positions and a tick have seen: that of the one that has seen the least, since ticks are ordered. NULL: it
+-- has seen nothing.
 CREATE FUNCTION "{{schema}}"."outbox_log_least"(old "{{schema}}"."outbox_log_seen") RETURNS "{{schema}}"."outbox_log_seen"
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -4676,8 +4677,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_trim_slot"(regclass, "{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed, and frees their dedup keys. It commits after each slot and each 10000 keys, so that no caller keeps its locks, and cannot pin a
--- search_path: every name is qualified, and no operator is used.
+-- than the retention, have passed, and frees their dedup keys. It commits after each slot and each 10000
+-- keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE "{{schema}}"."outbox_log_trim"(retention interval DEFAULT '7 days', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
@@ -4715,9 +4716,9 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM P
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
--- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told to. It runs
--- with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove nothing
--- that is younger.
+-- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told
+-- to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
+-- nothing that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp

@@ -64,7 +64,7 @@ func TestWhoSeesAPartIsRefused(t *testing.T) {
 	}
 }
 
-// A producer needs to insert, and the number that it draws, and for dedup keys to see which are taken: nothing of ticks, positions and subscriptions.
+// A producer needs to insert, and the number that it draws: nothing of ticks, positions and subscriptions.
 func TestWhatAProducerNeeds(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)

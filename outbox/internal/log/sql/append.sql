@@ -2,8 +2,8 @@
 -- key are in the order of their commits, by number and by tick. Who writes by INSERT or COPY takes that lock in an
 -- earlier statement; without it, messages of a key are delivered in any order.
 --
--- A dedup key that the topic has is waited for until its writer has ended. If that has committed, nothing is written, and
--- the id is that of its message. A key may be removed between its refusal and the look at it: then it is tried again.
+-- A dedup key that the topic has is waited for until its writer has ended. If that has committed, nothing is written,
+-- and the id is that of its message. A key may be freed between its refusal and the look at it: then it is tried again.
 CREATE FUNCTION {{.Named "append"}}(
     topic text, payload bytea, key text DEFAULT NULL, headers jsonb DEFAULT NULL,
     INOUT id uuid DEFAULT {{.NewID}}, dedup_key text DEFAULT NULL, OUT duplicate boolean

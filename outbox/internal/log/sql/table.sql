@@ -96,8 +96,8 @@ CREATE TABLE {{.Named "loss"}} (
     PRIMARY KEY (subscription, lane, at)
 );
 
--- The dedup keys of topics, and the ids of the messages that have them. xid is the transaction's that wrote the message,
--- plus the shift: a key is free again when all have passed the message, see {{.Name}}_trim_dedup.
+-- The dedup keys of topics, and the ids of the messages that have them. xid is the transaction that wrote the message,
+-- plus the shift. A key is free again when all have passed the message, see trim_dedup.
 CREATE TABLE {{.Named "dedup"}} (
     topic text NOT NULL,
     dedup_key text NOT NULL,

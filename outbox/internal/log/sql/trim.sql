@@ -25,7 +25,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "outlived"}}(interval, integer) FROM PUBLIC;
 
--- What all positions and a tick have seen: that of the one that has seen the least, since ticks are ordered. NULL: nothing.
+-- What all positions and a tick have seen: that of the one that has seen the least, since ticks are ordered. NULL: it
+-- has seen nothing.
 CREATE FUNCTION {{.Named "least"}}(old {{.Named "seen"}}) RETURNS {{.Named "seen"}}
 LANGUAGE sql STABLE
 {{.Settings}}
@@ -105,8 +106,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "trim_slot"}}(regclass, {{.Named "seen"}}) FROM PUBLIC;
 
 -- Ticks, so that a log without consumers has ticks, too. Empties the slots that all positions, and a tick that is older
--- than the retention, have passed, and frees their dedup keys. It commits after each slot and each {{.MaxKeys}} keys, so that no caller keeps its locks, and cannot pin a
--- search_path: every name is qualified, and no operator is used.
+-- than the retention, have passed, and frees their dedup keys. It commits after each slot and each {{.MaxKeys}}
+-- keys, so that no caller keeps its locks, and cannot pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE {{.Named "trim"}}(retention interval DEFAULT '{{.Retention}}', INOUT emptied integer DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
@@ -145,9 +146,9 @@ REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
--- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told to. It runs
--- with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove nothing
--- that is younger.
+-- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told
+-- to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
+-- nothing that is younger.
 CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
