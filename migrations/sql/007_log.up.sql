@@ -4717,8 +4717,8 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM P
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
 -- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told
--- to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so they remove
--- nothing that is younger.
+-- to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so that they
+-- remove nothing that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
