@@ -109,8 +109,9 @@ func TestAnOperatorChangesARow(t *testing.T) {
 		before, after string
 		form          url.Values
 	}{
-		"redrive":    {"status = 3, attempts = 1, completed_at = now(), failed_at = now()", "status = 0", nil},
-		"discard":    {"status = 3, attempts = 1, completed_at = now(), failed_at = now()", "cancelled_at IS NOT NULL AND last_error LIKE '%why%'", url.Values{"reason": {"why"}}},
+		"redrive": {"status = 3, attempts = 1, completed_at = now(), failed_at = now()", "status = 0", nil},
+		"discard": {"status = 3, attempts = 1, completed_at = now(), failed_at = now()",
+			"cancelled_at IS NOT NULL AND last_error LIKE '%why%'", url.Values{"reason": {"why"}}},
 		"delete":     {"status = 2, attempts = 1, completed_at = now()", "false", nil},
 		"cancel":     {"status = 0", "cancelled_at IS NOT NULL AND last_error LIKE '%by ann on the dashboard'", nil},
 		"run_now":    {"due_at = now() + interval '1 day'", "due_at <= now()", nil},
@@ -293,7 +294,8 @@ func TestAnActionAndItsAuditAreOne(t *testing.T) {
 	}
 	form := s.confirm("/t/outbox/failed/redrive")
 	s.post("/t/outbox/failed/redrive", form)
-	if body := s.ended(form.Get("action")); !strings.Contains(body, "Stopped.") || !strings.Contains(body, "violates check constraint") {
+	if body := s.ended(form.Get("action")); !strings.Contains(body, "Stopped.") ||
+		!strings.Contains(body, "violates check constraint") {
 		t.Errorf("the page does not say why:\n%s", content(body))
 	}
 	s.is("ann begun redrive outbox 0, ann stopped redrive outbox 0", audited)
@@ -344,13 +346,14 @@ func TestFormsThatNobodyFilledIn(t *testing.T) {
 		form url.Values
 		want int
 	}{
-		"no order":        {"/t/outbox/failed/redrive", nil, 400},
-		"no id":           {"/t/outbox/failed/redrive", url.Values{"order": form["order"]}, 400},
-		"no time":         {"/t/outbox/failed/redrive", order(`{"states": ["failed"]}`), 400},
-		"another state":   {"/t/outbox/failed/redrive", order(`{"states": ["ready"], "before": "2040-01-01T00:00:00Z"}`), 400},
-		"no state":        {"/t/outbox/failed/redrive", order(`{"states": ["x"], "before": "2040-01-01T00:00:00Z"}`), 400},
-		"another verb":    {"/t/outbox/failed/drop", form, 404},
-		"another column":  {"/t/outbox/failed/redrive", order(`{"states": ["failed"], "filter": {"kind": "x"}, "before": "2040-01-01T00:00:00Z"}`), 303},
+		"no order":      {"/t/outbox/failed/redrive", nil, 400},
+		"no id":         {"/t/outbox/failed/redrive", url.Values{"order": form["order"]}, 400},
+		"no time":       {"/t/outbox/failed/redrive", order(`{"states": ["failed"]}`), 400},
+		"another state": {"/t/outbox/failed/redrive", order(`{"states": ["ready"], "before": "2040-01-01T00:00:00Z"}`), 400},
+		"no state":      {"/t/outbox/failed/redrive", order(`{"states": ["x"], "before": "2040-01-01T00:00:00Z"}`), 400},
+		"another verb":  {"/t/outbox/failed/drop", form, 404},
+		"another column": {"/t/outbox/failed/redrive",
+			order(`{"states": ["failed"], "filter": {"kind": "x"}, "before": "2040-01-01T00:00:00Z"}`), 303},
 		"a long form":     {"/t/outbox/failed/redrive", order(strings.Repeat("x", 100_000)), 400},
 		"no time to move": {"/t/outbox/row/" + id + "/reschedule", url.Values{"at": {"soon"}}, 400},
 		"no row":          {"/t/outbox/row/" + uuid.NewString() + "/redrive", nil, 409},

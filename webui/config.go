@@ -41,8 +41,8 @@ type Config struct {
 	// HideContent shows payloads and headers to operators only. Viewers see their sizes.
 	HideContent bool
 
-	// Actions lets users with the role [Operator] change rows, queues, topics and schedules: pages have buttons, and there
-	// are routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in the table
+	// Actions lets users with the role [Operator] change rows and what else pages have buttons for. Only then are there
+	// routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in the table
 	// audit, together with their names.
 	Actions bool
 

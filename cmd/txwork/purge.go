@@ -101,8 +101,8 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 		if err := a.confirm(ctx, o.asking, question); err != nil {
 			return err
 		}
-		act := operate.Act{Verb: "purge", Target: t.Spec().Table, About: purgedAbout{o.done.text(), o.failed.text(), o.filter,
-			found.rows()}}
+		act := operate.Act{Verb: "purge", Target: t.Spec().Table,
+			About: purgedAbout{o.done.String(), o.failed.String(), o.filter, found.rows()}}
 		action := uuid.New()
 		if err = d.Begin(ctx, action, act); err == nil {
 			err = a.purgeParts(ctx, d, t, o, action, act, parts, &p, found.rows())
@@ -229,9 +229,6 @@ func (g *age) String() string {
 	}
 	return g.Duration.String()
 }
-
-// text is the age for the audit, empty if it was not given.
-func (g age) text() string { return g.String() }
 
 // Type implements pflag.Value.
 func (g *age) Type() string { return "age" }

@@ -129,8 +129,8 @@ type changedQueue struct {
 }
 
 func (a *app) changeQueue(
-	ctx context.Context, act operate.Act, queue, done string, asJSON bool, change func(*jobs.Client, context.Context, workqueue.Tx,
-		string) error,
+	ctx context.Context, act operate.Act, queue, done string, asJSON bool,
+	change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
 ) error {
 	return a.withJobs(ctx, func(d *database, c *jobs.Client) error {
 		known := false

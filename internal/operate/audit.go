@@ -206,8 +206,8 @@ func (d *DB) Audit(ctx context.Context, f AuditFilter, before int64, limit int) 
 	err = d.Read(ctx, func(tx pgx.Tx) error {
 		p.Rows, err = structs[Audited](ctx, tx, `
 			SELECT id, at, who, db_user, origin, action, event, verb, target, about::text AS about, rows FROM `+window+`
-			WHERE at >= $2::timestamptz AND ($3::text = '' OR who = $3) AND ($4::text = '' OR verb = $4) AND ($5::text = '' OR target = $5)
-			  AND ($6::uuid IS NULL OR action = $6) AND ($7::text[] IS NULL OR target = ANY ($7))
+			WHERE at >= $2::timestamptz AND ($3::text = '' OR who = $3) AND ($4::text = '' OR verb = $4)
+			  AND ($5::text = '' OR target = $5) AND ($6::uuid IS NULL OR action = $6) AND ($7::text[] IS NULL OR target = ANY ($7))
 			ORDER BY id DESC LIMIT $8`, before, f.Since, f.Who, f.Verb, f.Table,
 			uuid.NullUUID{UUID: f.Action, Valid: f.Action != uuid.Nil}, f.Tables, limit+1)
 		if err != nil {

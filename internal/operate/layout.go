@@ -92,8 +92,8 @@ func (l Layout) plainJSON() string {
 			names[i] = bounded(names[i], maxText) + " AS " + c.Quoted()
 		case c.unbounded():
 			whole := names[i] + "::text"
-			names[i] = fmt.Sprintf("CASE WHEN octet_length(%s) > %d THEN to_json(%s) ELSE to_json(%s) END AS %s", whole, maxText,
-				bounded(whole, maxText), names[i], c.Quoted())
+			names[i] = fmt.Sprintf("CASE WHEN octet_length(%s) > %d THEN to_json(%s) ELSE to_json(%s) END AS %s",
+				whole, maxText, bounded(whole, maxText), names[i], c.Quoted())
 		}
 	}
 	return fmt.Sprintf("(SELECT row_to_json(d)::text FROM (SELECT %s) AS d)", strings.Join(names, ", "))

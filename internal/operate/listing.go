@@ -65,7 +65,8 @@ var Ended = Listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL 
 // before returns those of the rows that the listing had at a moment, and has still, that have been in its state since
 // before a time, as far as the index tells, oldest first.
 func (l Listing) before(t, at time.Time) Listing {
-	l.where = strings.ReplaceAll(l.where, "now()", moment(at)) + fmt.Sprintf(" AND r.%s <= %s", l.sinceColumn(), moment(t))
+	l.where = strings.ReplaceAll(l.where, "now()", moment(at)) +
+		fmt.Sprintf(" AND r.%s <= %s", l.sinceColumn(), moment(t))
 	l.down = false
 	return l
 }

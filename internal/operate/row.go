@@ -34,7 +34,8 @@ type Row struct {
 
 // coreFields selects the core's columns that Row has.
 var coreFields = `r.id, r.status, r.attempts, r.max_attempts, r.waiting, r.due_at, r.created_at, r.locked_until,
-	r.completed_at, r.failed_at, r.cancelled_at, ` + bounded("r.last_error", maxText) + ` AS last_error, ` + runningFields
+	r.completed_at, r.failed_at, r.cancelled_at, ` + bounded("r.last_error", maxText) + " AS last_error, " +
+	runningFields
 
 const (
 	maxText    = 8 << 10  // bytes of a text that are read, as many as the library stores of one
@@ -44,8 +45,8 @@ const (
 // bounded selects a text that somebody may have written past the library, however long it is. Its end says what is
 // missing.
 func bounded(text string, most int) string {
-	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN left(%[1]s, %[2]d) || '… (' || octet_length(%[1]s) || ' bytes)' "+
-		"ELSE %[1]s END", text, most)
+	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d "+
+		"THEN left(%[1]s, %[2]d) || '… (' || octet_length(%[1]s) || ' bytes)' ELSE %[1]s END", text, most)
 }
 
 // runningFields selects what renewals and the reaper have recorded.

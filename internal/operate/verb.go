@@ -34,7 +34,8 @@ var (
 	Redrive = Verb{Name: "redrive", Done: "redriven", States: []string{"failed", "cancelled"}}
 	Cancel  = Verb{Name: "cancel", Done: "cancelled", States: append(slices.Clone(LiveStates), "expired"),
 		settled: []string{"in_progress", "cancelled"}}
-	RunNow     = Verb{Name: "run_now", Done: "made due", States: []string{"scheduled"}, settled: []string{"ready", "waiting"}}
+	RunNow = Verb{Name: "run_now", Done: "made due", States: []string{"scheduled"},
+		settled: []string{"ready", "waiting"}}
 	Reschedule = Verb{Name: "reschedule", Done: "rescheduled", States: UnbegunStates, settled: UnbegunStates}
 	Discard    = Verb{Name: "discard", Done: "discarded", States: []string{"failed"}, settled: []string{"cancelled"}}
 	Delete     = Verb{Name: "delete", Done: "deleted", States: EndedStates}
