@@ -16,7 +16,7 @@ type Domain string
 // The domains, in the order of their migrations.
 const (
 	Outbox Domain = "outbox"
-	Reaper Domain = "reaper" // the election of the leader, which processes run, and what operators did; comes with every other domain
+	Reaper Domain = "reaper" // the leader, which processes run, the audit; comes with every other domain
 	Inbox  Domain = "inbox"
 	Timers Domain = "timers"
 	Alarms Domain = "alarms" // needs Timers

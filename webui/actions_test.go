@@ -23,7 +23,8 @@ import (
 func acting(c *webui.Config) {
 	c.Insecure, c.Actions = false, true
 	c.Authenticate = func(r *http.Request) (webui.User, error) {
-		users := map[string]webui.User{"ann": {Name: "ann", Role: webui.Operator}, "bob": {Name: "bob", Role: webui.Operator},
+		users := map[string]webui.User{"ann": {Name: "ann", Role: webui.Operator},
+			"bob": {Name: "bob", Role: webui.Operator},
 			"vic": {Name: "vic"}, "nobody": {Role: webui.Operator},
 			"outboxer": {Name: "outboxer", Role: webui.Operator, Tables: []string{"outbox"}},
 			"proxied":  {Name: "proxied", Role: webui.Operator, Address: "192.0.2.7"}}
@@ -45,7 +46,8 @@ func (s *site) as(user string) *site {
 // post sends a form.
 func (s *site) post(path string, form url.Values, header ...http.Header) answer {
 	s.Helper()
-	r, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.server.URL+prefix+path, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.server.URL+prefix+path,
+		strings.NewReader(form.Encode()))
 	must(s, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for _, all := range append(header, s.header) {
@@ -146,7 +148,8 @@ func TestAnOperatorChangesWhatAFilterSelects(t *testing.T) {
 	s := newSite(t, acting).as("ann")
 	s.letters(2500, "mail")
 	s.letters(10, "other")
-	s.shows("/t/outbox/failed?topic=mail", http.StatusOK, "All that match the filter", "/t/outbox/failed/redrive?topic=mail")
+	s.shows("/t/outbox/failed?topic=mail", http.StatusOK, "All that match the filter",
+		"/t/outbox/failed/redrive?topic=mail")
 	s.shows("/dead", http.StatusOK, "failed/redrive?error=no&#43;route&amp;topic=mail")
 	form := s.confirm("/t/outbox/failed/redrive?topic=mail")
 	s.shows("/t/outbox/failed/redrive?topic=mail", http.StatusOK, "2,500 rows")
@@ -249,7 +252,8 @@ func TestOnlyOperatorsAct(t *testing.T) {
 		if a := s.as("ann").post(path, form, foreign); a.status != http.StatusForbidden {
 			t.Errorf("%s of another site has status %d", path, a.status)
 		}
-		if a := s.as("outboxer").post(strings.Replace(path, "/t/outbox", "/t/jobs", 1), form); a.status != http.StatusNotFound {
+		jobs := strings.Replace(path, "/t/outbox", "/t/jobs", 1)
+		if a := s.as("outboxer").post(jobs, form); a.status != http.StatusNotFound {
 			t.Errorf("%s of another table has status %d", path, a.status)
 		}
 		if a := s.as("ann").get(path); a.status == http.StatusOK && !strings.Contains(path, "/failed/") {

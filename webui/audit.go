@@ -45,7 +45,8 @@ func audit(ctx context.Context, r *request) (view, error) {
 	if text := p.Filter.Get("newer"); text != "" {
 		age, err := input.Duration(text)
 		if err != nil {
-			return view{}, operate.Refusal{Field: "newer", Problem: " " + strconv.Quote(text) + ": want a time such as 1h or 7d"}
+			return view{}, operate.Refusal{Field: "newer",
+				Problem: " " + strconv.Quote(text) + ": want a time such as 1h or 7d"}
 		}
 		f.Since = time.Now().Add(-age)
 	}

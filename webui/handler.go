@@ -110,7 +110,7 @@ type request struct {
 	handler *handler
 	user    User
 	root    string
-	query   url.Values // of the address: a body, which its sender may make as long as it likes, is read of operators only
+	query   url.Values // of the address: a body, as long as its sender likes, is read of operators only
 	form    url.Values // of a change: the body
 }
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whoever writes past the library can store texts of any length. Neither a list nor a row reads them whole, and both say
-// how long they are.
+// Whoever writes past the library can store texts of any length. Neither a list nor a row reads them whole, and both
+// say how long they are.
 func TestLongTextsAreReadInPart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -65,8 +65,8 @@ func (a *app) printAudit(p *operate.AuditPage) error {
 		if r.Event != "done" {
 			what += " " + r.Event
 		}
-		g.add(r.At.Format("2006-01-02 15:04:05Z"), named(r.Who), cell(what, cellWidth), dashed(r.Table), strconv.Itoa(r.Rows),
-			cell(string(r.About), 2*cellWidth), cell(r.Origin, cellWidth), named(r.User))
+		g.add(r.At.Format("2006-01-02 15:04:05Z"), named(r.Who), cell(what, cellWidth), dashed(r.Table),
+			strconv.Itoa(r.Rows), cell(string(r.About), 2*cellWidth), cell(r.Origin, cellWidth), named(r.User))
 	}
 	if err := g.flush(); err != nil {
 		return err

@@ -449,8 +449,8 @@ func (d *database) findLetters(ctx context.Context, table string, f operate.Filt
 	if err != nil {
 		return r, err
 	}
-	o := operate.Order{Action: uuid.New(), Table: t.Spec().Table, Verb: operate.Redrive.Name, States: []string{"failed"},
-		Filter: f, Before: now}
+	o := operate.Order{Action: uuid.New(), Table: t.Spec().Table, Verb: operate.Redrive.Name,
+		States: []string{"failed"}, Filter: f, Before: now}
 	o.Counted, err = d.count(ctx, t, o.Selection())
 	r = foundLetters{d, t, o}
 	return r, err

@@ -111,8 +111,8 @@ func (d *DB) note(ctx context.Context, tx workqueue.Tx, action uuid.UUID, event 
 	}
 	_, err = tx.Exec(ctx, "INSERT INTO "+d.audit()+" (who, origin, action, event, verb, target, about, rows) "+
 		"VALUES ($1::text, $2::text, $3::uuid, $4::text, $5::text, $6::text, $7::text::jsonb, $8::integer)",
-		noted(cmp.Or(d.Actor.Who, "unknown"), maxActor), noted(d.Actor.Origin, maxActor), action, event, a.Verb, a.Target,
-		strings.ReplaceAll(string(about), `\u0000`, `\ufffd`), rows)
+		noted(cmp.Or(d.Actor.Who, "unknown"), maxActor), noted(d.Actor.Origin, maxActor), action, event, a.Verb,
+		a.Target, strings.ReplaceAll(string(about), `\u0000`, `\ufffd`), rows)
 	if err != nil {
 		return AuditError{err: err}
 	}

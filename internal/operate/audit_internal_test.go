@@ -84,8 +84,9 @@ func TestTheAuditIsSearchedInParts(t *testing.T) {
 	for _, c := range []struct {
 		filter AuditFilter
 		want   int
-	}{{AuditFilter{Tables: []string{"jobs"}, Who: "bob"}, 3}, {AuditFilter{Tables: []string{}}, 0}, {AuditFilter{Table: "none"}, 0},
-		{AuditFilter{Since: time.Now().Add(time.Hour)}, 0}, {AuditFilter{Action: uuid.New()}, 0}, {AuditFilter{Verb: "v"}, 3}} {
+	}{{AuditFilter{Tables: []string{"jobs"}, Who: "bob"}, 3}, {AuditFilter{Tables: []string{}}, 0},
+		{AuditFilter{Table: "none"}, 0}, {AuditFilter{Since: time.Now().Add(time.Hour)}, 0},
+		{AuditFilter{Action: uuid.New()}, 0}, {AuditFilter{Verb: "v"}, 3}} {
 		p, err := d.Audit(t.Context(), c.filter, 0, 3)
 		must(t, err)
 		if len(p.Rows) != c.want {
@@ -102,8 +103,8 @@ func TestAnOrderIsWhatWasCounted(t *testing.T) {
 	must(t, err)
 	insert := func(columns, values string) {
 		t.Helper()
-		_, err := db.Pool.Exec(t.Context(), "INSERT INTO "+pgx.Identifier{d.Schema, "outbox"}.Sanitize()+" (topic, payload, "+
-			columns+") SELECT 't', '', "+values+" FROM generate_series(1, 3)")
+		_, err := db.Pool.Exec(t.Context(), "INSERT INTO "+pgx.Identifier{d.Schema, "outbox"}.Sanitize()+
+			" (topic, payload, "+columns+") SELECT 't', '', "+values+" FROM generate_series(1, 3)")
 		must(t, err)
 	}
 	const ended = "status, attempts, completed_at, failed_at"
