@@ -101,7 +101,7 @@ func TestAUserOfNoTablesSeesNone(t *testing.T) {
 		}
 	})
 	s.fill()
-	for _, path := range []string{"/", "/t/jobs/ready", "/dead", "/find?q=x", "/queues", "/schedules"} {
+	for _, path := range []string{"/", "/t/jobs/ready", "/dead", "/find?q=x", "/queues", "/schedules", "/history"} {
 		s.shows(path, http.StatusForbidden, "User nobody sees none of the tables")
 	}
 }

@@ -52,12 +52,13 @@ func TestEveryLinkLeadsToAPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.fill()
+	s.record()
 	s.read()
 	pages := s.crawl()
 	if len(pages) < 60 {
 		t.Errorf("only %d pages were found", len(pages))
 	}
-	for _, want := range []string{"/", "/dead", "/queues", "/schedules", "/t/postcards/ready", "/t/jobs/failed",
+	for _, want := range []string{"/", "/dead", "/queues", "/schedules", "/history?table=jobs", "/t/postcards/ready", "/t/jobs/failed",
 		"/t/jobs_schedule/ready"} {
 		if _, ok := pages[prefix+want]; !ok {
 			t.Errorf("no link leads to %s", want)
