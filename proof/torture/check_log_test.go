@@ -112,7 +112,8 @@ func goodLogs() map[string]*logStory {
 		}).fetch(app2, "b", 4).ok(app2, "m2", "m3", "m4").settle(app2, 4),
 		"a failure": begun().run(app1, "m1", modeFlaky, resultError).ok(app1, "m3").
 			parked(app1, "m1", 'I', -1, ready).parked(app1, "m2", 'I', -1, ready).parked(app1, "m4", 'I', -1, ready).
-			settle(app1, 4).parked(app2, "m1", 'U', ready, inProgress).ok(app2, "m1").parked(app2, "m1", 'U', inProgress, done).
+			settle(app1, 4).parked(app2, "m1", 'U', ready, inProgress).ok(app2, "m1").
+			parked(app2, "m1", 'U', inProgress, done).
 			parked(app2, "m2", 'U', ready, inProgress).ok(app2, "m2").parked(app2, "m2", 'U', inProgress, done).
 			parked(app2, "m4", 'U', ready, inProgress).ok(app2, "m4").parked(app2, "m4", 'U', inProgress, done),
 		"a dead letter": begun().ok(app1, "m1", "m2").run(app1, "m3", modePermanent, resultError).ok(app1, "m4").
@@ -175,7 +176,9 @@ func TestCheckLogRejects(t *testing.T) {
 		"other messages are lost":    {logSkipped, "a cut", func(s *logStory) { s.of.Losses[0].Newest = dawn }},
 		"another lane's are lost":    {logSkipped, "a cut", func(s *logStory) { s.of.Losses[0].Lane = 1 }},
 		"a cut says nothing":         {logSkipped, "a cut", func(s *logStory) { s.of.Losses = nil }},
-		"two of a key at once":       {logOrder, "plain", func(s *logStory) { s.of.Runs["m2"][0].Start = s.of.Runs["m1"][0].Start }},
+		"two of a key at once": {logOrder, "plain", func(s *logStory) {
+			s.of.Runs["m2"][0].Start = s.of.Runs["m1"][0].Start
+		}},
 		"a key's messages the other way": {logOrder, "plain", func(s *logStory) {
 			s.of.Runs["m1"], s.of.Runs["m2"] = retold("m1", s.of.Runs["m2"]), retold("m2", s.of.Runs["m1"])
 		}},
@@ -201,7 +204,9 @@ func TestCheckLogRejects(t *testing.T) {
 			func(s *logStory) { s.Asked["m3"] = []Outcome{RolledBack} }},
 		"a message that nobody wrote":           {logMade, "plain", func(s *logStory) { delete(s.Asked, "m3") }},
 		"a handler of what was never committed": {logMade, "plain", func(s *logStory) { s.ok(app1, "m5") }},
-		"a handler that is given another's":     {logMade, "plain", func(s *logStory) { s.of.Runs["m3"][0].Told = "m4" }},
+		"a handler that is given another's": {logMade, "plain", func(s *logStory) {
+			s.of.Runs["m3"][0].Told = "m4"
+		}},
 		"a dead letter without a reason": {logDead, "a dead letter",
 			func(s *logStory) { s.of.Runs["m3"][0].Mode = modeFlaky }},
 	} {

@@ -53,8 +53,8 @@ func (o *orders) check() (found []Violation) {
 	return found
 }
 
-// together finds two rows of a key that were in progress at the same time and are no run. A claim that never ended lasts
-// forever.
+// together finds two rows of a key that were in progress at the same time and are no run. A claim that never ended
+// lasts forever.
 func together(key string, places []place) (found []Violation) {
 	type interval struct {
 		claim

@@ -183,7 +183,8 @@ func (r *Report) Write(w io.Writer) error {
 	for _, name := range slices.Sorted(maps.Keys(r.Log.Subscriptions)) {
 		s := r.Log.Subscriptions[name]
 		fmt.Fprintf(&b, "log, %s: %d messages, %d handled, %d dead letters, %d lost and said so, %d were parked; "+
-			"%d repeats, %d pages dropped\n", name, s.Messages, s.Handled, s.Dead, s.Lost, s.Parked, s.Repeated, s.Dropped)
+			"%d repeats, %d pages dropped\n", name, s.Messages, s.Handled, s.Dead, s.Lost, s.Parked, s.Repeated,
+			s.Dropped)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
 		f := r.Faults[name]
