@@ -73,7 +73,7 @@ func TestSettlesOfALogAreTold(t *testing.T) {
 	if !slices.ContainsFunc(spans.Ended(), isSettle) {
 		t.Error("a settle of the log has no span")
 	}
-	if got, want := settledOf(t, reader, f.table), map[string]int64{"ack": 1, "abandon": 1, "leave": 2,
+	if got, want := settledOf(t, reader, f.table), map[string]int64{"ack": 1, "abandon": 1, "release": 2,
 		"snooze": 1}; !maps.Equal(got, want) {
 		t.Errorf("the counters are %v, want %v", got, want)
 	}
