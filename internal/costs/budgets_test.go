@@ -83,9 +83,9 @@ const (
 	workerCommits    = 25
 
 	// runStatements and runCommits are for a full batch of an ordered key: the claim of its head, its run, its settle
-	// and the fold that releases the next head.
-	runStatements = 60
-	runCommits    = 15
+	// and the fold that releases the next head. Measured: 12 and 7.
+	runStatements = 25
+	runCommits    = 14
 
 	// idleStatements are sent in a minute by an idle worker and its scheduler. Measured: 779.
 	idleStatements = 1100
