@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -120,8 +121,11 @@ func TestRolesOfALog(t *testing.T) {
 	}
 	write := []string{"SELECT outbox_log_append('t', '', 'key')",
 		"SELECT outbox_log_append('t', '', dedup_key => 'once')", "SELECT outbox_log_append('t', '', dedup_key => 'once')",
+		"SELECT outbox_log_append('t', '', 'later', scheduled_at => now() + interval '1 hour')",
+		"SELECT outbox_log_append('t', '', 'later')", "SELECT outbox_log_turn('key')",
 		"INSERT INTO outbox_log (id, topic, key, headers, payload) VALUES (gen_random_uuid(), 't', 'k', NULL, '')"}
-	decide := []string{"SELECT outbox_log_subscribe('v', lanes => 2)", "SELECT outbox_log_pause('v')",
+	decide := []string{"SELECT outbox_log_cancel(coalesce(array_agg(id), '{}')) FROM outbox_log_later",
+		"SELECT outbox_log_subscribe('v', lanes => 2)", "SELECT outbox_log_pause('v')",
 		"SELECT outbox_log_resume('v')", "SELECT outbox_log_change('v', '{t}', NULL, 3)",
 		"SELECT outbox_log_replay('v', '-infinity')", "SELECT outbox_log_cut('v', '0')",
 		"INSERT INTO outbox_log_loss (subscription, lane, began, ended, messages, oldest, newest, why) " +
@@ -140,7 +144,7 @@ func TestRolesOfALog(t *testing.T) {
 	change := []string{"UPDATE outbox_log SET topic = 'u'", "DELETE FROM outbox_log", "TRUNCATE outbox_log",
 		"CALL outbox_log_trim()", "SELECT outbox_log_outlived('0', 1)",
 		"SELECT outbox_log_rebase()", "SELECT outbox_log_shift(1)", "UPDATE outbox_log_dedup SET id = id",
-		"DELETE FROM outbox_log_dedup"}
+		"DELETE FROM outbox_log_dedup", "UPDATE outbox_log_later SET payload = ''"}
 	for _, c := range []struct {
 		role          string
 		may, mayNever []string
@@ -223,7 +227,9 @@ func enqueueLogged(t *testing.T, pool *pgxpool.Pool, schema string) {
 	}
 	keyless, keyed := outbox.Message{Topic: "t"}, outbox.Message{Topic: "t", Key: "k"}
 	once := outbox.Message{Topic: "t", DedupKey: "of a program"}
-	for _, msgs := range [][]outbox.Message{{keyless}, {keyed}, {keyless, keyed}, {once}, {keyed, once}} {
+	later := outbox.Message{Topic: "t", Key: "of a program", ScheduledAt: time.Now().Add(time.Hour)}
+	for _, msgs := range [][]outbox.Message{{keyless}, {keyed}, {keyless, keyed}, {once}, {keyed, once},
+		{later}, {later, keyed}} {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			_, err := box.EnqueueMany(t.Context(), workqueue.Pgx(tx), msgs...)
 			return err

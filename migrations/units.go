@@ -135,8 +135,8 @@ func logUnit() unit {
 	for n := range 8 {
 		u = u.with(fmt.Sprint(n))
 	}
-	u = u.with("dedup")
-	u.Writers = u.named([]string{"append"})
+	u = u.with("dedup", "later")
+	u.Writers = u.named([]string{"append", "turn"})
 	return u.runs("guard", "shift", "trim", "trim_slot", "trim_dedup", "least", "outlived", "rebase")
 }
 
@@ -145,8 +145,8 @@ func logPositions() unit {
 	u := unit{Title: logTable + "_position: subscriptions of the log", Table: logTable,
 		producer: []string{"subscriptions"}}
 	u = u.with("position", "subscription", "tick", "state", "loss").
-		calls("tick", "tick_step", "fetch", "settle", "extend", "release").sees("lag").
-		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe")
+		calls("tick", "tick_step", "append_due", "fetch", "settle", "extend", "release").sees("lag").
+		operated("subscribe", "change", "pause", "resume", "replay", "cut", "move", "unsubscribe", "cancel")
 	u.Table = logTable + "_position"
 	return u
 }

@@ -45,16 +45,13 @@ func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqu
 		}
 	}
 	var keys []string
-	once := false // some have a dedup key
 	for i := range b.msgs {
 		if key := b.msgs[i].Key; o.ordering == PerKey && key != "" {
 			keys = append(keys, key)
 		}
-		once = once || b.msgs[i].DedupKey != ""
 	}
 	queue := o.messages.In(tx)
-	takesTurn := len(b.msgs) == 1 && len(keys) == 1 && !once
-	if len(keys) > 0 && !takesTurn {
+	if len(keys) > 0 && (len(b.msgs) > 1 || b.msgs[0].DedupKey != "" || !b.msgs[0].ScheduledAt.IsZero()) {
 		if err := o.log.Lock(ctx, queue, keys); err != nil {
 			return nil, err
 		}
@@ -68,9 +65,9 @@ func (o *Outbox) append(ctx context.Context, tx workqueue.Tx, b batch) ([]workqu
 			for i := range all {
 				m := &b.msgs[first+i]
 				all[i] = log.Message{ID: ids[i], Topic: m.Topic, Key: m.Key, Headers: headers[i], Payload: m.Payload,
-					DedupKey: m.DedupKey}
+					DedupKey: m.DedupKey, ScheduledAt: m.ScheduledAt}
 			}
-			return o.log.Append(ctx, queue, takesTurn, all)
+			return o.log.Append(ctx, queue, o.ordering == PerKey, all)
 		})
 		if err != nil {
 			return nil, err

@@ -19,8 +19,8 @@ const (
 	// messages are kept until all have passed them.
 	//
 	// Its tables are made by `txwork migrate up --domain log`, which is the domain migrations.Log: a schema has them
-	// only where they are named. Enqueue is the same, with dedup keys and the order of a key. What a log cannot do is
-	// refused by name: joins, pauses of topics, and times, attempts and backoffs of single messages.
+	// only where they are named. Enqueue is the same, with dedup keys, times and the order of a key. What a log cannot
+	// do is refused by name: joins, pauses of topics, and attempts and backoffs of single messages.
 	//
 	// Three things differ without an error. Ids are not unique: a message with the [Message].ID of an earlier one is
 	// written, too. A dedup key is free again when all subscriptions have passed its message, a week after it was
@@ -88,8 +88,6 @@ func (o *Outbox) refusesPause() error {
 // checkLogged refuses a message that asks for what a log does not have.
 func (m *Message) checkLogged() error {
 	switch {
-	case !m.ScheduledAt.IsZero():
-		return onLog("scheduled at")
 	case m.MaxAttempts != 0:
 		return onLog("max attempts")
 	case m.Retry != workqueue.Retry{}:

@@ -69,6 +69,9 @@ func TestAMessageOfALog(t *testing.T) {
 	c.run("show", "outbox_log", id.String()).ok().prints("order 17", "5 bytes (--payloads shows them)",
 		"in_hand, lane 0: in hand", "parked, lane 0: passed, and parked as row "+m.Subscriptions[2].Parked.String())
 	c.run("show", "outbox_log", uuid.NewString()).exits(exitFailure).says("has no message")
+	later := uuid.NewString()
+	c.log("SELECT outbox_log_append('t', '', id => '" + later + "', scheduled_at => now() + interval '1 hour')")
+	c.run("show", "outbox_log", later).exits(exitFailure).says("is scheduled for", "outbox_log_cancel")
 }
 
 // Parked messages are listed by subscription. What a log cannot do is said, with what to do instead.

@@ -49,6 +49,9 @@ func (d *DB) LogMessage(ctx context.Context, l *survey.Log, id uuid.UUID, withPa
 		return nil, fmt.Errorf("row-level security hides rows of %s from the role: look as the owner of the tables, or as "+
 			"a role with BYPASSRLS", l.Name)
 	}
+	if err := d.refuseScheduled(ctx, l, id); err != nil {
+		return nil, err
+	}
 	after := []int64{math.MaxInt64, math.MaxInt64}
 	for read := 0; ; {
 		var n int
@@ -76,6 +79,19 @@ func (d *DB) LogMessage(ctx context.Context, l *survey.Log, id uuid.UUID, withPa
 		}
 		after = last
 	}
+}
+
+// refuseScheduled tells of a message that is not in the log yet when that will be, and how it is cancelled.
+func (d *DB) refuseScheduled(ctx context.Context, l *survey.Log, id uuid.UUID) error {
+	var due *time.Time
+	err := d.Read(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT max(l.due_at) FROM "+l.Q("_later")+" AS l WHERE l.id = $1", id).Scan(&due)
+	})
+	if err != nil || due == nil {
+		return err
+	}
+	return fmt.Errorf("message %s is scheduled for %s, and in no subscription before; `SELECT %s('{%s}')` cancels it", id,
+		due.UTC().Format(time.RFC3339), l.Q("_cancel"), id)
 }
 
 // showMessage reads a message at a place, xid and number.

@@ -92,6 +92,7 @@ var definers = map[string]string{
 	"_join_row":     "a row that is hidden is not one that is gone; it returns an id, and nothing else",
 	"_record":       "a trigger; it writes a history, which no other writer may",
 	"_give_slot":    "a trigger; it frees a slot, which no other role may",
+	"_append_due":   "workers may not remove messages; it moves what is due to the log",
 	"_parked_trim":  "workers may not remove messages; it removes what all have passed, after a fixed time",
 	"audit_trim":    "a trigger; it removes what is too old, which no other role may",
 	"jobs_forget":   "a trigger; policies hide the attempts of a job that is deleted",

@@ -40,7 +40,7 @@ func LogOf(ctx context.Context, r Reader, schema string) (*Log, error) {
 type LogFacts struct {
 	Tick     int64   // the newest; 0: none
 	TickAge  float64 // since it was made
-	Unticked float64 // since the oldest message was written that the newest tick has not seen; 0: there is none
+	Unticked float64 // since the oldest message was written or due that the newest tick has not seen; 0: there is none
 	Oldest   float64 // since the oldest message that is kept was written; 0: there is none
 	Passed   bool    // all subscriptions have passed that message
 	Bytes    int64   // of messages and their indexes

@@ -21,10 +21,13 @@ DROP TYPE "{{schema}}"."outbox_log_fetched";
 DROP FUNCTION "{{schema}}"."outbox_log_subscribe"(text, text[], jsonb, timestamptz, integer);
 DROP PROCEDURE "{{schema}}"."outbox_log_tick"(bigint, boolean);
 DROP FUNCTION "{{schema}}"."outbox_log_tick_step"();
-DROP FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid, text);
+DROP FUNCTION "{{schema}}"."outbox_log_cancel"(uuid[]);
+DROP FUNCTION "{{schema}}"."outbox_log_append_due"(integer);
+DROP FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid, text, timestamptz);
+DROP FUNCTION "{{schema}}"."outbox_log_turn"(text);
 DROP FUNCTION "{{schema}}"."outbox_log_shift"(bigint);
 DROP TABLE "{{schema}}"."outbox_log", "{{schema}}"."outbox_log_position", "{{schema}}"."outbox_log_subscription", "{{schema}}"."outbox_log_tick", "{{schema}}"."outbox_log_state",
-    "{{schema}}"."outbox_log_loss", "{{schema}}"."outbox_log_dedup";
+    "{{schema}}"."outbox_log_loss", "{{schema}}"."outbox_log_dedup", "{{schema}}"."outbox_log_later";
 DROP FUNCTION "{{schema}}"."outbox_log_guard"();
 DROP TYPE "{{schema}}"."outbox_log_seen";
 DROP SEQUENCE "{{schema}}"."outbox_log_seq";

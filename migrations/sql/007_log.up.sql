@@ -3684,6 +3684,28 @@ CREATE TABLE "{{schema}}"."outbox_log_dedup" (
 
 CREATE INDEX "outbox_log_dedup_xid_idx" ON "{{schema}}"."outbox_log_dedup" (xid);
 
+-- Messages that are due later, see append_due. due_at is when a message goes to the log: scheduled_at, and not before
+-- those of its key that were written before it, if its writers take turns (ordered).
+CREATE TABLE "{{schema}}"."outbox_log_later" (
+    id uuid PRIMARY KEY,
+    due_at "{{schema}}"."outbox_log_parked_time" NOT NULL,
+    scheduled_at "{{schema}}"."outbox_log_parked_time" NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ord bigint GENERATED ALWAYS AS IDENTITY,
+    ordered boolean NOT NULL,
+    topic text NOT NULL,
+    key text,
+    headers jsonb,
+    payload bytea NOT NULL,
+    dedup_key text
+);
+
+CREATE INDEX "outbox_log_later_due_idx" ON "{{schema}}"."outbox_log_later" (due_at, ord);
+
+CREATE INDEX "outbox_log_later_key_idx" ON "{{schema}}"."outbox_log_later" (key, due_at) WHERE ordered;
+
+CREATE INDEX "outbox_log_later_dedup_idx" ON "{{schema}}"."outbox_log_later" (topic, dedup_key) WHERE dedup_key IS NOT NULL;
+
 -- Parked messages that keep others of their key from being handed out.
 CREATE INDEX "outbox_log_parked_blocks_idx" ON "{{schema}}"."outbox_log_parked" (subscription, concurrency_key)
     WHERE (completed_at IS NULL OR failed_at IS NOT NULL AND cancelled_at IS NULL AND key_policy > 0);
@@ -3752,9 +3774,30 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_shift"(bigint) FROM PUBLIC;
 
 SELECT "{{schema}}"."outbox_log_shift"(0);
 
+-- Takes the lock of the writers of a key until the transaction ends. A time says until when messages of the key are
+-- scheduled: the next one goes behind them, which the function append does. NULL: it goes to the log.
+--
+-- The look is a statement of its own, so that it sees what the writer before has committed. Who appends what is due
+-- needs no lock: until it has committed, the next message goes behind what it appends. No search_path is pinned, which
+-- would cost producers as much as all the rest: every name is qualified.
+CREATE FUNCTION "{{schema}}"."outbox_log_turn"(key text) RETURNS timestamptz
+LANGUAGE plpgsql
+AS $txwork$
+BEGIN
+    PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('{{schema}}.outbox_log ' OPERATOR(pg_catalog.||) $1, 1));
+    RETURN (SELECT pg_catalog.max(l.due_at) FROM "{{schema}}"."outbox_log_later" AS l
+        WHERE l.ordered AND l.key OPERATOR(pg_catalog.=) $1);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_turn"(text) FROM PUBLIC;
+
 -- Writes a message. The writers of a key take turns, and each draws its number under their lock: so the messages of a
--- key are in the order of their commits, by number and by tick. Who writes by INSERT or COPY takes that lock in an
--- earlier statement; without it, messages of a key are delivered in any order.
+-- key are in the order of their commits, by number and by tick. Who writes by INSERT or COPY calls turn in an earlier
+-- statement, and append for a key for which that returns a time; without it, messages of a key are delivered in any
+-- order.
+--
+-- A message that is scheduled, or behind one of its key that is, waits in "{{schema}}"."outbox_log_later".
 --
 -- A dedup key that the topic has is waited for until its writer has ended. If that has committed, nothing is written,
 -- and the id is that of its message. A key may be freed between its refusal and the look at it: then it is tried again.
@@ -3762,7 +3805,8 @@ CREATE FUNCTION "{{schema}}"."outbox_log_append"(
     topic text, payload bytea, key text DEFAULT NULL, headers jsonb DEFAULT NULL,
     INOUT id uuid DEFAULT encode(overlay(set_bit(set_bit(uuid_send(gen_random_uuid()), 52, 1), 53, 1)
         PLACING substring(int8send(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
-        'hex')::uuid, dedup_key text DEFAULT NULL, OUT duplicate boolean
+        'hex')::uuid, dedup_key text DEFAULT NULL,
+    scheduled_at timestamptz DEFAULT NULL, OUT duplicate boolean
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -3770,6 +3814,7 @@ AS $txwork$
 #variable_conflict use_column
 DECLARE
     own CONSTANT uuid := $5;
+    due_at timestamptz;
 BEGIN
     IF (octet_length($1) BETWEEN 1 AND 255) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'topic',
@@ -3796,9 +3841,15 @@ BEGIN
             MESSAGE = 'dedup_key must have at most 255 bytes',
             HINT = 'NULL is none.';
     END IF;
-    IF nullif($3, '') IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log ' || $3, 1));
+    IF ($7 IS NULL OR $7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00') IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'scheduled_at',
+            MESSAGE = 'scheduled_at must be between 1970 and 9999',
+            HINT = 'NULL and a time in the past mean now.';
     END IF;
+    IF nullif($3, '') IS NOT NULL THEN
+        SELECT "{{schema}}"."outbox_log_turn"($3) INTO due_at;
+    END IF;
+    due_at := greatest(due_at, CASE WHEN $7 > clock_timestamp() THEN $7 END);
     duplicate := false;
     IF nullif($6, '') IS NOT NULL THEN
         duplicate := true;
@@ -3813,8 +3864,12 @@ BEGIN
             id := own;
         END LOOP;
     END IF;
-    IF NOT duplicate THEN
+    IF NOT duplicate AND due_at IS NULL THEN
         INSERT INTO "{{schema}}"."outbox_log" (id, topic, key, headers, payload) VALUES (own, $1, nullif($3, ''), $4, $2);
+    ELSIF NOT duplicate THEN
+        INSERT INTO "{{schema}}"."outbox_log_later" (id, due_at, scheduled_at, ordered, topic, key, headers, payload, dedup_key)
+        VALUES (own, due_at, coalesce($7, now()), nullif($3, '') IS NOT NULL, $1, nullif($3, ''), $4, $2,
+            nullif($6, ''));
     END IF;
     IF duplicate OR NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -3823,7 +3878,138 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb, uuid, text, timestamptz) FROM PUBLIC;
+
+-- Appends messages that are due to the log, in the order of their times, and says how many. One caller at a time does:
+-- a row is removed in the statement that appends it, so none is appended twice, and none is lost if that does not
+-- commit. Rows that somebody cancels at the moment are passed over, with all of their keys. A dedup key is kept from
+-- then on as long as that of any message.
+--
+-- It runs with its owner's rights: consumers tick, and have no right to remove what is scheduled.
+CREATE FUNCTION "{{schema}}"."outbox_log_append_due"(most integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    removed integer;
+    stored integer;
+BEGIN
+    IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 1000000',
+            HINT = 'Call again for more rows.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM "{{schema}}"."outbox_log_later" AS l WHERE l.due_at <= now())
+        OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log due', 0)) THEN
+        RETURN 0;
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'an append of what is due needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
+        true);
+    WITH due AS MATERIALIZED (
+        SELECT l.id, l.ordered, l.key, l.due_at, l.ord FROM "{{schema}}"."outbox_log_later" AS l
+        WHERE l.due_at <= now()
+        ORDER BY l.due_at, l.ord LIMIT $1 FOR UPDATE SKIP LOCKED
+    ), skipped AS MATERIALIZED (
+        SELECT l.key FROM "{{schema}}"."outbox_log_later" AS l
+        WHERE l.ordered AND l.due_at <= (SELECT max(d.due_at) FROM due AS d) -- by the index
+          AND (l.due_at, l.ord) <= (SELECT d.due_at, d.ord FROM due AS d ORDER BY 1 DESC, 2 DESC LIMIT 1)
+          AND NOT EXISTS (SELECT FROM due AS d WHERE d.id = l.id)
+    ), gone AS (
+        DELETE FROM "{{schema}}"."outbox_log_later" AS l USING due AS d
+        WHERE l.id = d.id AND NOT EXISTS (SELECT FROM skipped AS s WHERE d.ordered AND s.key = d.key)
+        RETURNING l.*
+    ), kept AS (
+        UPDATE "{{schema}}"."outbox_log_dedup" AS k SET xid = DEFAULT FROM gone AS g
+        WHERE k.topic = g.topic AND k.dedup_key = g.dedup_key AND k.id = g.id
+    ), appended AS (
+        INSERT INTO "{{schema}}"."outbox_log" (id, topic, key, headers, payload)
+        SELECT g.id, g.topic, g.key, g.headers, g.payload FROM gone AS g ORDER BY g.due_at, g.ord
+        RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM appended) INTO own.removed, own.stored;
+    IF own.removed <> own.stored THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = '{{schema}}.outbox_log took messages that are due and stored fewer: '
+                'does a trigger, a rule or a policy suppress them?';
+    END IF;
+    RETURN own.stored;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append_due"(integer) FROM PUBLIC;
+
+-- Removes messages that are scheduled and not yet in the log, and returns their ids. Those behind them in their keys
+-- are due as if they had never been written. It takes the locks of the keys' writers, in one order. Dedup keys stay
+-- taken.
+CREATE FUNCTION "{{schema}}"."outbox_log_cancel"(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+<<own>>
+DECLARE
+    gone uuid[];
+    keys text[];
+BEGIN
+    IF (cardinality($1) <= 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
+            MESSAGE = 'ids must be an array of at most 10000 ids',
+            HINT = 'Call again for more.';
+    END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('session_replication_role') = 'replica' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'a cancel needs READ COMMITTED, and triggers that run',
+            HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
+        nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
+        true);
+    PERFORM pg_advisory_xact_lock(k.lock)
+    FROM (
+        SELECT DISTINCT hashtextextended('{{schema}}.outbox_log ' || l.key, 1) AS lock FROM "{{schema}}"."outbox_log_later" AS l
+        WHERE l.id = ANY ($1) AND l.ordered ORDER BY 1) AS k;
+    WITH gone AS (
+        DELETE FROM "{{schema}}"."outbox_log_later" AS l WHERE l.id = ANY ($1) RETURNING l.id, l.ordered, l.key
+    )
+    SELECT array_agg(g.id), array_agg(g.key) FILTER (WHERE g.ordered) INTO own.gone, own.keys FROM gone AS g;
+    UPDATE "{{schema}}"."outbox_log_later" AS l SET due_at = w.due_at
+    FROM (
+        SELECT k.id, max(k.scheduled_at) OVER (PARTITION BY k.key ORDER BY k.ord) AS due_at
+        FROM "{{schema}}"."outbox_log_later" AS k WHERE k.ordered AND k.key = ANY (own.keys)) AS w
+    WHERE l.id = w.id AND l.due_at <> w.due_at;
+    RETURN QUERY SELECT unnest(own.gone);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_cancel"(uuid[]) FROM PUBLIC;
 
 -- The transaction of the procedure tick. It takes the lock of the tickers, and the snapshot in a later statement: so a
 -- tick has seen all that an earlier tick has. It stores a tick if a message has come that the newest tick has not seen
@@ -3911,15 +4097,26 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_tick_step"() FROM PUBLIC;
 
--- Stores a tick if there is news. It commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so
--- nobody keeps the lock of the tickers. A crash may undo a tick, and the next one sees the same and more: so its commit
--- does not wait for the log. It cannot pin a search_path: every name is qualified, and no operator is used.
+-- Appends what is due, and stores a tick if there is news. What cannot be appended keeps nobody from ticking. It
+-- commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so nobody keeps the lock of the tickers. A
+-- crash may undo a tick, and the next one sees the same and more: so its commit does not wait for the log. It cannot
+-- pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE "{{schema}}"."outbox_log_tick"(INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    IF EXISTS (SELECT FROM "{{schema}}"."outbox_log_later" AS l
+        WHERE l.due_at OPERATOR(pg_catalog.<=) pg_catalog.now()) THEN
+        BEGIN
+            PERFORM "{{schema}}"."outbox_log_append_due"(1000);
+        EXCEPTION WHEN OTHERS THEN
+            RAISE NOTICE 'messages that are due stay scheduled: %', SQLERRM;
+        END;
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    END IF;
     SET LOCAL synchronous_commit TO off;
     SELECT s.newest, s.stored INTO newest, stored FROM "{{schema}}"."outbox_log_tick_step"() AS s;
     COMMIT;
@@ -4575,7 +4772,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_least"("{{schema}}"."outbox_log_seen") FROM PUBLIC;
 
--- Frees dedup keys whose messages all positions and a tick have seen, and says how many.
+-- Frees dedup keys whose messages all positions and a tick have seen, but for those of messages that are still
+-- scheduled, which it puts behind all others. Says how many it has looked at.
 CREATE FUNCTION "{{schema}}"."outbox_log_trim_dedup"(old "{{schema}}"."outbox_log_seen", most integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -4587,7 +4785,7 @@ AS $txwork$
 <<own>>
 DECLARE
     least "{{schema}}"."outbox_log_seen";
-    freed integer;
+    looked integer;
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -4607,13 +4805,21 @@ BEGIN
     END IF;
     SELECT l.* INTO own.least FROM "{{schema}}"."outbox_log_least"($1) AS l;
     WITH passed AS MATERIALIZED (
-        SELECT d.topic, d.dedup_key FROM "{{schema}}"."outbox_log_dedup" AS d
+        SELECT d.topic, d.dedup_key, EXISTS (
+                SELECT FROM "{{schema}}"."outbox_log_later" AS l
+                WHERE l.topic = d.topic AND l.dedup_key = d.dedup_key) AS is_scheduled
+        FROM "{{schema}}"."outbox_log_dedup" AS d
         WHERE d.xid < own.least.high AND d.xid <> ALL (own.least.open)
         ORDER BY d.xid LIMIT $2 FOR UPDATE SKIP LOCKED
+    ), freed AS (
+        DELETE FROM "{{schema}}"."outbox_log_dedup" AS d USING passed AS p
+        WHERE NOT p.is_scheduled AND d.topic = p.topic AND d.dedup_key = p.dedup_key
+    ), kept AS (
+        UPDATE "{{schema}}"."outbox_log_dedup" AS d SET xid = DEFAULT FROM passed AS p
+        WHERE p.is_scheduled AND d.topic = p.topic AND d.dedup_key = p.dedup_key
     )
-    DELETE FROM "{{schema}}"."outbox_log_dedup" AS d USING passed AS p WHERE d.topic = p.topic AND d.dedup_key = p.dedup_key;
-    GET DIAGNOSTICS freed = ROW_COUNT;
-    RETURN freed;
+    SELECT count(*) INTO own.looked FROM passed;
+    RETURN own.looked;
 END
 $txwork$;
 
@@ -4716,9 +4922,9 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM P
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
--- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told
--- to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so that they
--- remove nothing that is younger.
+-- one slot at most, so that its locks are held for one TRUNCATE. It deletes as many ticks and dedup keys as it is told
+-- to, and appends as many messages that are due. It runs with its owner's rights, since workers have none to remove
+-- messages: it takes no retention, so that they remove nothing that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -4745,6 +4951,11 @@ BEGIN
         true);
         PERFORM "{{schema}}"."outbox_log_tick_step"();
     END IF;
+    BEGIN
+        PERFORM "{{schema}}"."outbox_log_append_due"($1);
+    EXCEPTION WHEN OTHERS THEN
+        RAISE NOTICE 'messages that are due stay scheduled: %', SQLERRM;
+    END;
     SELECT o.* INTO own.old FROM "{{schema}}"."outbox_log_outlived"('7 days', $1) AS o;
     SELECT "{{schema}}"."outbox_log_trim_dedup"(own.old, $1) INTO own.freed;
     IF own.freed > 0 THEN

@@ -1,8 +1,9 @@
--- What is known of a log as a whole: its newest tick, since when the oldest message waits that this has not seen, the
+-- What is known of a log as a whole: its newest tick, since when the oldest message waits that this has not seen, or
+-- that is due and not in the log, the
 -- oldest message that is kept, whether all positions have passed it, and bytes. Each is a look at an index.
 SELECT coalesce(t.n, 0) AS tick,
        coalesce(extract(epoch FROM clock_timestamp() - t.at), 0)::float8 AS tick_seconds,
-       coalesce(extract(epoch FROM clock_timestamp() - least(later.at, late.at)), 0)::float8 AS unticked,
+       coalesce(extract(epoch FROM clock_timestamp() - least(later.at, late.at, due.at)), 0)::float8 AS unticked,
        coalesce(extract(epoch FROM clock_timestamp() - o.at), 0)::float8 AS oldest,
        o.xid IS NOT NULL AND NOT EXISTS (
            SELECT FROM {{.Q "_position"}} AS p
@@ -20,5 +21,8 @@ LEFT JOIN LATERAL (
     CROSS JOIN LATERAL (
         SELECT m.created_at AS at FROM {{.Table}} AS m WHERE m.xid = x ORDER BY m.xid, m.seq LIMIT 1) AS f) AS late
     ON true
+LEFT JOIN LATERAL (
+    SELECT l.due_at AS at FROM {{.Q "_later"}} AS l
+    WHERE l.due_at <= now() ORDER BY l.due_at LIMIT 1) AS due ON true
 LEFT JOIN LATERAL (
     SELECT m.xid, m.created_at AS at FROM {{.Table}} AS m ORDER BY m.xid, m.seq LIMIT 1) AS o ON true

@@ -5,3 +5,6 @@ TO {{.Role "operator"}};
 GRANT INSERT, UPDATE, DELETE ON {{.Q "outbox_log_position"}} TO {{.Role "operator"}};
 GRANT INSERT ON {{.Q "outbox_log_loss"}} TO {{.Role "operator"}};
 GRANT UPDATE (one) ON {{.Q "outbox_log_state"}} TO {{.Role "operator"}};
+
+-- Both cancel what is scheduled.
+GRANT DELETE, UPDATE (due_at) ON {{.Q "outbox_log_later"}} TO {{.Role "worker"}}, {{.Role "operator"}};

@@ -22,8 +22,8 @@ var sqlFiles embed.FS
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // files are in an order in which each needs only those before it.
-var files = []string{"table", "append", "tick", "subscribe", "fetch", "settle", "trim", "rebase", "move", "replay",
-	"cut", "change", "pause", "unsubscribe", "lag"}
+var files = []string{"table", "turn", "append", "due", "tick", "subscribe", "fetch", "settle", "trim", "rebase",
+	"move", "replay", "cut", "change", "pause", "unsubscribe", "lag"}
 
 // DDL renders the migration of a log in a schema: the statements that create its tables and functions, and those that
 // drop them. The schema has to exist.
@@ -67,6 +67,7 @@ const (
 	maxTicks  = 200
 
 	maxKeys     = 10_000 // dedup keys that are freed in one transaction
+	maxDue      = 1000   // due messages that one tick appends
 	maxVanished = 10
 )
 
@@ -111,9 +112,10 @@ func (view) QualifiedTurns() string {
 	return operators.Replace(sqltext.Qualified(sqltext.MaxTurns))
 }
 
-// MaxKeys is how many dedup keys trim frees in a transaction, and MaxVanished how often in succession the holder of a
-// dedup key may vanish.
+// MaxKeys is how many dedup keys trim frees in a transaction, MaxDue how many messages that are due a tick appends, and
+// MaxVanished how often in succession the holder of a dedup key may vanish.
 func (view) MaxKeys() int     { return maxKeys }
+func (view) MaxDue() int      { return maxDue }
 func (view) MaxVanished() int { return maxVanished }
 
 func (view) MaxTicks() int { return maxTicks }
@@ -148,6 +150,15 @@ func (v view) Drawn() string {
 func (v view) WriterLock(key string) string {
 	return fmt.Sprintf("hashtextextended('%s ' || %s, 1)", v.Name(), key)
 }
+
+// QualifiedWriterLock is WriterLock for a function without a search_path of its own.
+func (v view) QualifiedWriterLock(key string) string {
+	return "pg_catalog." + strings.ReplaceAll(v.WriterLock(key), " || ", " OPERATOR(pg_catalog.||) ")
+}
+
+// DueLock is the advisory lock of the one who appends what is due.
+func (v view) DueLock() string { return fmt.Sprintf("hashtextextended('%s due', 0)", v.Name()) }
+
 func (v view) TickLock() string { return fmt.Sprintf("hashtextextended('%s tick', 0)", v.Name()) }
 
 // Settings pin the plans of the functions: each statement has one good plan, by index.
@@ -160,6 +171,9 @@ func (v view) SeesAll() string {
 	return sqltext.SeesAll(v.Log(), v.Named("state"), v.Named("tick"), v.Named("subscription"), v.Named("position"),
 		v.Parked())
 }
+
+// SeesLater refuses roles that do not see all that is scheduled.
+func (v view) SeesLater() string { return sqltext.SeesAll(v.Named("later"), v.Named("dedup")) }
 
 // Restored says that the ids of transactions began again, and RebaseHint what to do then.
 func (v view) Restored() string {

@@ -23,6 +23,8 @@ func (view) RefusesMessage() string {
 		sqltext.Given("$5", "id", "Leave it out for a new one."),
 		sqltext.RefuseUnless(fmt.Sprintf("octet_length(coalesce($6, '')) <= %d", MaxDedupKey), "dedup_key",
 			fmt.Sprintf("must have at most %d bytes", MaxDedupKey), "NULL is none."),
+		sqltext.RefuseUnless("$7 IS NULL OR $7 BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00'",
+			"scheduled_at", "must be between 1970 and 9999", "NULL and a time in the past mean now."),
 	}, "\n    ")
 }
 
@@ -96,6 +98,12 @@ func (view) RefusesCount(param string) string { return sqltext.Bounded(param, "n
 
 // RefusesRows refuses the bound of a sweep.
 func (view) RefusesRows(param string) string { return sqltext.Bounded(param, "max_rows", maxPage) }
+
+// RefusesIDs refuses a list of ids.
+func (view) RefusesIDs(param string) string {
+	return sqltext.RefuseUnless(fmt.Sprintf("cardinality(%s) <= %d", param, maxPage), "ids",
+		fmt.Sprintf("must be an array of at most %d ids", maxPage), "Call again for more.")
+}
 
 // RefusesMost refuses how many messages are looked at.
 func (view) RefusesMost(param string) string { return sqltext.Bounded(param, "most", 1_000_000) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -23,6 +24,8 @@ type Message struct {
 	Headers    *string // encoded; nil: none
 	Payload    []byte
 	DedupKey   string
+
+	ScheduledAt time.Time // zero: now
 }
 
 // A Session runs statements in a transaction.
@@ -35,7 +38,7 @@ type Session interface {
 type Writer struct {
 	name                  string // of the log, for messages
 	one, turn, many, lock string
-	once, find            string // with dedup keys
+	anyhow, find          string
 }
 
 // NewWriter makes the writer of a schema. An empty one is [workqueue.DefaultSchema].
@@ -44,7 +47,7 @@ func NewWriter(schema string) *Writer {
 	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
 	return &Writer{name: v.Name(), one: statement("append_one"), turn: statement("append_turn"),
 		many: statement("append_many"), lock: sqltext.LockKeys(v.WriterLock("u.key")),
-		once: statement("append_once"), find: statement("find_dedup")}
+		anyhow: statement("append_any"), find: statement("find_dedup")}
 }
 
 // Lock takes the locks of the writers of keys, in one order, until the transaction ends.
@@ -58,23 +61,31 @@ func (w *Writer) Lock(ctx context.Context, s Session, keys []string) error {
 	return err
 }
 
-// Append writes messages in their order, and says what became of each. A single one that takes turns, and has no dedup
-// key, takes the lock of its key's writers itself; those of others are held already.
+// Append writes messages in their order, and says what became of each. If the writers of keys take turns, it takes the
+// lock of one message's key itself; those of several are held already.
 func (w *Writer) Append(ctx context.Context, s Session, takesTurns bool, messages []Message) ([]workqueue.Enqueued,
 	error) {
 	enqueued := make([]workqueue.Enqueued, len(messages))
 	for i, m := range messages {
 		enqueued[i].ID = m.ID
 	}
-	if slices.ContainsFunc(messages, func(m Message) bool { return m.DedupKey != "" }) {
-		return enqueued, w.appendOnce(ctx, s, messages, enqueued)
+	isPlain := !slices.ContainsFunc(messages, func(m Message) bool { return !m.IsPlain() })
+	hasKey := takesTurns && slices.ContainsFunc(messages, func(m Message) bool { return m.Key != "" })
+	if !isPlain || hasKey && len(messages) > 1 {
+		return enqueued, w.appendAny(ctx, s, takesTurns, messages, enqueued)
 	}
-	n, err := w.append(ctx, s, takesTurns, messages)
+	n, err := w.append(ctx, s, hasKey, messages)
+	if err == nil && n == 0 && hasKey { // the message is behind one that is scheduled
+		return enqueued, w.appendAny(ctx, s, takesTurns, messages, enqueued)
+	}
 	if err == nil {
 		err = w.stored(len(messages), n)
 	}
 	return enqueued, err
 }
+
+// IsPlain tells whether a message has neither a dedup key nor a time.
+func (m *Message) IsPlain() bool { return m.DedupKey == "" && m.ScheduledAt.IsZero() }
 
 // stored is the error if the table has not stored all that it took.
 func (w *Writer) stored(took int, stored int64) error {

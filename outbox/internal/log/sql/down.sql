@@ -21,10 +21,13 @@ DROP TYPE {{.Named "fetched"}};
 DROP FUNCTION {{.Named "subscribe"}}(text, text[], jsonb, timestamptz, integer);
 DROP PROCEDURE {{.Named "tick"}}(bigint, boolean);
 DROP FUNCTION {{.Named "tick_step"}}();
-DROP FUNCTION {{.Named "append"}}(text, bytea, text, jsonb, uuid, text);
+DROP FUNCTION {{.Named "cancel"}}(uuid[]);
+DROP FUNCTION {{.Named "append_due"}}(integer);
+DROP FUNCTION {{.Named "append"}}(text, bytea, text, jsonb, uuid, text, timestamptz);
+DROP FUNCTION {{.Named "turn"}}(text);
 DROP FUNCTION {{.Named "shift"}}(bigint);
 DROP TABLE {{.Log}}, {{.Named "position"}}, {{.Named "subscription"}}, {{.Named "tick"}}, {{.Named "state"}},
-    {{.Named "loss"}}, {{.Named "dedup"}};
+    {{.Named "loss"}}, {{.Named "dedup"}}, {{.Named "later"}};
 DROP FUNCTION {{.Named "guard"}}();
 DROP TYPE {{.Named "seen"}};
 DROP SEQUENCE {{.Named "seq"}};

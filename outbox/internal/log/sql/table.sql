@@ -109,6 +109,28 @@ CREATE TABLE {{.Named "dedup"}} (
 
 CREATE INDEX {{.Own "dedup_xid_idx"}} ON {{.Named "dedup"}} (xid);
 
+-- Messages that are due later, see append_due. due_at is when a message goes to the log: scheduled_at, and not before
+-- those of its key that were written before it, if its writers take turns (ordered).
+CREATE TABLE {{.Named "later"}} (
+    id uuid PRIMARY KEY,
+    due_at {{.Named "parked_time"}} NOT NULL,
+    scheduled_at {{.Named "parked_time"}} NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ord bigint GENERATED ALWAYS AS IDENTITY,
+    ordered boolean NOT NULL,
+    topic text NOT NULL,
+    key text,
+    headers jsonb,
+    payload bytea NOT NULL,
+    dedup_key text
+);
+
+CREATE INDEX {{.Own "later_due_idx"}} ON {{.Named "later"}} (due_at, ord);
+
+CREATE INDEX {{.Own "later_key_idx"}} ON {{.Named "later"}} (key, due_at) WHERE ordered;
+
+CREATE INDEX {{.Own "later_dedup_idx"}} ON {{.Named "later"}} (topic, dedup_key) WHERE dedup_key IS NOT NULL;
+
 -- Parked messages that keep others of their key from being handed out.
 CREATE INDEX {{.Own "parked_blocks_idx"}} ON {{.Parked}} (subscription, concurrency_key)
     WHERE {{.Blocks ""}};

@@ -65,15 +65,26 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "tick_step"}}() FROM PUBLIC;
 
--- Stores a tick if there is news. It commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so
--- nobody keeps the lock of the tickers. A crash may undo a tick, and the next one sees the same and more: so its commit
--- does not wait for the log. It cannot pin a search_path: every name is qualified, and no operator is used.
+-- Appends what is due, and stores a tick if there is news. What cannot be appended keeps nobody from ticking. It
+-- commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so nobody keeps the lock of the tickers. A
+-- crash may undo a tick, and the next one sees the same and more: so its commit does not wait for the log. It cannot
+-- pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE {{.Named "tick"}}(INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     COMMIT;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    IF EXISTS (SELECT FROM {{.Named "later"}} AS l
+        WHERE l.due_at OPERATOR(pg_catalog.<=) pg_catalog.now()) THEN
+        BEGIN
+            PERFORM {{.Named "append_due"}}({{.MaxDue}});
+        EXCEPTION WHEN OTHERS THEN
+            RAISE NOTICE 'messages that are due stay scheduled: %', SQLERRM;
+        END;
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    END IF;
     SET LOCAL synchronous_commit TO off;
     SELECT s.newest, s.stored INTO newest, stored FROM {{.Named "tick_step"}}() AS s;
     COMMIT;

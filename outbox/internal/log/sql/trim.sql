@@ -38,7 +38,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION {{.Named "least"}}({{.Named "seen"}}) FROM PUBLIC;
 
--- Frees dedup keys whose messages all positions and a tick have seen, and says how many.
+-- Frees dedup keys whose messages all positions and a tick have seen, but for those of messages that are still
+-- scheduled, which it puts behind all others. Says how many it has looked at.
 CREATE FUNCTION {{.Named "trim_dedup"}}(old {{.Named "seen"}}, most integer) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -47,19 +48,27 @@ AS $txwork$
 <<own>>
 DECLARE
     least {{.Named "seen"}};
-    freed integer;
+    looked integer;
 BEGIN
     {{.SeesAll}}
     {{.RefusesSession "a trim"}}
     SELECT l.* INTO own.least FROM {{.Named "least"}}($1) AS l;
     WITH passed AS MATERIALIZED (
-        SELECT d.topic, d.dedup_key FROM {{.Named "dedup"}} AS d
+        SELECT d.topic, d.dedup_key, EXISTS (
+                SELECT FROM {{.Named "later"}} AS l
+                WHERE l.topic = d.topic AND l.dedup_key = d.dedup_key) AS is_scheduled
+        FROM {{.Named "dedup"}} AS d
         WHERE d.xid < own.least.high AND d.xid <> ALL (own.least.open)
         ORDER BY d.xid LIMIT $2 FOR UPDATE SKIP LOCKED
+    ), freed AS (
+        DELETE FROM {{.Named "dedup"}} AS d USING passed AS p
+        WHERE NOT p.is_scheduled AND d.topic = p.topic AND d.dedup_key = p.dedup_key
+    ), kept AS (
+        UPDATE {{.Named "dedup"}} AS d SET xid = DEFAULT FROM passed AS p
+        WHERE p.is_scheduled AND d.topic = p.topic AND d.dedup_key = p.dedup_key
     )
-    DELETE FROM {{.Named "dedup"}} AS d USING passed AS p WHERE d.topic = p.topic AND d.dedup_key = p.dedup_key;
-    GET DIAGNOSTICS freed = ROW_COUNT;
-    RETURN freed;
+    SELECT count(*) INTO own.looked FROM passed;
+    RETURN own.looked;
 END
 $txwork$;
 
@@ -146,9 +155,9 @@ REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
 -- What trim does, as a sweep of the parked messages: so whoever maintains these trims the log, and ticks it, which
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
--- one slot at most, so that its locks are held for one TRUNCATE, and deletes as many ticks and dedup keys as it is told
--- to. It runs with its owner's rights, since workers have none to remove messages: it takes no retention, so that they
--- remove nothing that is younger.
+-- one slot at most, so that its locks are held for one TRUNCATE. It deletes as many ticks and dedup keys as it is told
+-- to, and appends as many messages that are due. It runs with its owner's rights, since workers have none to remove
+-- messages: it takes no retention, so that they remove nothing that is younger.
 CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
@@ -166,6 +175,11 @@ BEGIN
         {{.IdleBound "interval '1 second'"}}
         PERFORM {{.Named "tick_step"}}();
     END IF;
+    BEGIN
+        PERFORM {{.Named "append_due"}}($1);
+    EXCEPTION WHEN OTHERS THEN
+        RAISE NOTICE 'messages that are due stay scheduled: %', SQLERRM;
+    END;
     SELECT o.* INTO own.old FROM {{.Named "outlived"}}('{{.Retention}}', $1) AS o;
     SELECT {{.Named "trim_dedup"}}(own.old, $1) INTO own.freed;
     IF own.freed > 0 THEN

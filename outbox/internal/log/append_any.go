@@ -2,19 +2,22 @@ package log
 
 import (
 	"context"
+	"time"
 
 	"github.com/txwork/txwork/workqueue"
 )
 
-// appendOnce writes messages of which some have dedup keys. Those whose keys are taken become duplicates. A trim may
-// free a key between the refusal and the look at its holder: then the message is written after all, behind the others.
-func (w *Writer) appendOnce(ctx context.Context, s Session, messages []Message, all []workqueue.Enqueued) error {
+// appendAny writes messages of which some have dedup keys, are scheduled, or may be behind one that is. Those whose
+// dedup keys are taken become duplicates. A trim may free a key between the refusal and the look at its holder: then the
+// message is written after all, behind the others.
+func (w *Writer) appendAny(ctx context.Context, s Session, takesTurns bool, messages []Message,
+	all []workqueue.Enqueued) error {
 	left := make([]int, len(messages)) // the places of those of which it is not known what becomes of them
 	for i := range left {
 		left[i] = i
 	}
 	for range maxVanished {
-		refused, err := w.writeOnce(ctx, s, messages, left)
+		refused, err := w.write(ctx, s, takesTurns, messages, left)
 		if err != nil || len(refused) == 0 {
 			return err
 		}
@@ -25,12 +28,17 @@ func (w *Writer) appendOnce(ctx context.Context, s Session, messages []Message, 
 	return w.stored(len(left), 0)
 }
 
-// writeOnce writes those of the messages whose keys are not taken, and returns the places of the others.
-func (w *Writer) writeOnce(ctx context.Context, s Session, messages []Message, places []int) (refused []int,
-	err error) {
+// write writes those of the messages whose keys are not taken, and returns the places of the others.
+func (w *Writer) write(ctx context.Context, s Session, takesTurns bool, messages []Message, places []int) (
+	refused []int, err error) {
 	batch, dedupKeys := make([]Message, len(places)), make([]string, len(places))
+	times := make([]*time.Time, len(places))
 	for i, place := range places {
-		batch[i], dedupKeys[i] = messages[place], messages[place].DedupKey
+		m := messages[place]
+		batch[i], dedupKeys[i] = m, m.DedupKey
+		if !m.ScheduledAt.IsZero() {
+			times[i] = &m.ScheduledAt
+		}
 	}
 	written, n, stored := make([]bool, len(places)), 0, int64(0)
 	err = s.Query(ctx, func(scan func(...any) error) error {
@@ -41,7 +49,7 @@ func (w *Writer) writeOnce(ctx context.Context, s Session, messages []Message, p
 		written[ord-1] = true
 		n++
 		return nil
-	}, w.once, append(columns(batch), dedupKeys)...)
+	}, w.anyhow, append(columns(batch), dedupKeys, times, takesTurns)...)
 	if err == nil {
 		err = w.stored(n, stored)
 	}
