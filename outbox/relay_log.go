@@ -24,9 +24,6 @@ const (
 	DefaultHandlerTimeout = time.Minute
 )
 
-// ErrUnknownSubscription is the error of a relay whose subscription does not exist, or was removed while it ran.
-var ErrUnknownSubscription = log.ErrUnknownSubscription
-
 // A logRelay is what the relay of a log has beside the worker that runs its parked messages.
 type logRelay struct {
 	*log.Relay
@@ -138,8 +135,8 @@ func rowOf(m *log.Read) workqueue.Row {
 func (h handlersOf) labels(m *log.Read) []string { return []string{h.subscription, m.Topic} }
 
 // Run delivers messages until ctx is cancelled, see [topics.Worker]. The relay of a log then hands out no more
-// messages, except those before others that it has handed out. It returns [ErrUnknownSubscription] if the subscription
-// does not exist, or was removed.
+// messages, except those before others that it has handed out. While its subscription does not exist, because it was
+// not made yet or was removed, the relay waits for it: its log and [workqueue.Worker.Ready] say so.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.log == nil {
 		return r.Worker.Run(ctx)

@@ -422,30 +422,25 @@ func TestLeasesOfALog(t *testing.T) {
 	}
 }
 
+// A relay waits for a subscription that does not exist, or not any more, as other parts of its process may be well.
 func TestARelayOfAnUnknownSubscription(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
-	run := func() chan error {
-		r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{Subscription: "billing"})
-		if err != nil {
-			t.Fatal(err)
-		}
+	r := f.subscriber("billing", workqueue.WorkerOptions{}, func(r *outbox.Relay) {
 		r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
-		ended := make(chan error, 1)
-		go func() { ended <- r.Run(t.Context()) }()
-		return ended
+	})
+	waits := func() bool {
+		err := r.Workers()[0].Ready()
+		return err != nil && strings.Contains(err.Error(), `no subscription "billing"`)
 	}
-	err := receive(t, run())
-	if !errors.Is(err, outbox.ErrUnknownSubscription) || !strings.Contains(err.Error(), "billing") {
-		t.Errorf("unknown: %v", err)
-	}
-	f.subscribe("billing", 1)
-	ended := run()
-	f.enqueue(messages("t", 1)...)
-	f.until("it is delivered", func() bool { return f.drained("billing") })
-	f.exec("DELETE FROM " + f.table + "_subscription")
-	if err := receive(t, ended); !errors.Is(err, outbox.ErrUnknownSubscription) {
-		t.Errorf("removed: %v", err)
+	f.until("the relay says that it waits for its subscription", waits)
+	for range 2 {
+		f.subscribe("billing", 1)
+		f.enqueue(messages("t", 1)...)
+		f.until("it is delivered", func() bool { return f.drained("billing") })
+		f.until("the relay is ready", func() bool { return r.Workers()[0].Ready() == nil })
+		f.exec("SELECT "+f.table+"_unsubscribe($1)", "billing")
+		f.until("the relay says that its subscription was removed", waits)
 	}
 }
 

@@ -151,6 +151,7 @@ type Worker struct {
 	cancelsSeen atomic.Int64 // how many notifications of cancels have come
 	started     atomic.Bool
 	phase       atomic.Int32
+	refused     atomic.Pointer[error] // by an External
 }
 
 // NewWorker makes a worker; Run starts it. The pool serves [Claim.Tx]; claims, renewals and settles have

@@ -253,5 +253,8 @@ func (x *External[T]) Call(ctx context.Context, sql string) error {
 	})
 }
 
+// Refuse has [Worker.Ready] return an error until it is called with nil.
+func (x *External[T]) Refuse(why error) { x.worker.refused.Store(&why) }
+
 // Logger is that of the worker, with its lane.
 func (x *External[T]) Logger() *slog.Logger { return x.engine.logger }

@@ -48,8 +48,9 @@ func (w *Worker) Options() WorkerOptions {
 	return o
 }
 
-// Ready reports why the worker does not claim: it is not started, waits for its table, has no database, or stops. It
-// returns nil while the worker claims.
+// Ready reports why the worker does not claim: it is not started, waits for its table, has no database, or stops, or
+// there is nothing to claim, because the subscription that its relay reads does not exist. It returns nil while the
+// worker claims.
 func (w *Worker) Ready() error {
 	switch w.phase.Load() {
 	case phaseNew:
@@ -61,6 +62,9 @@ func (w *Worker) Ready() error {
 	}
 	if state := w.outage.State(); state != "" {
 		return fmt.Errorf("%s: %s", w.table.Name(), state)
+	}
+	if why := w.refused.Load(); why != nil {
+		return *why
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -47,6 +48,20 @@ func TestRelayOfASubscription(t *testing.T) {
 	c.run("outbox", "relay", "--stdout", "--until-empty", "--subscription", "search").ok().says("delivered 0 messages")
 	c.run("outbox", "relay", "--stdout", "--subscription", "search", "--topic", "s").exits(exitUsage).
 		says("--topic is not possible with --subscription")
+}
+
+// A relay that waits for an empty subscription does not wait for one that was removed.
+func TestRelayUntilARemovedSubscriptionIsEmpty(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.run("subscriptions", "add", "search").ok()
+	c.logLines("s", "1")
+	remove := asCommand + "=1 " + postgres.Shell(os.Args[0])
+	for _, arg := range c.args("subscriptions", "remove", "search", "--yes") {
+		remove += " " + postgres.Shell(arg)
+	}
+	c.run("outbox", "relay", "--until-empty", "--subscription", "search", "--exec", remove).exits(exitFailure).
+		says(`has no subscription "search"`)
 }
 
 // If the pipe breaks, messages of a log that were not written are given back.
@@ -115,6 +130,26 @@ func TestWorkerFilesOfSubscriptionsThatAreWrong(t *testing.T) {
 	right := file("right.yaml", "outbox: {subscription: search, "+topics+"}")
 	c.run("worker", "--check", right).ok().prints("outbox, subscription search (1 topic)", "outbox: 130 attempts")
 	c.run("worker", right).exits(exitFailure).says("txwork migrate up --domain log")
+}
+
+// A worker whose subscription does not exist, or not any more, does its other work.
+func TestAWorkerWithoutItsSubscription(t *testing.T) {
+	c := newMigratedCLI(t)
 	c.makeLog()
-	c.run("worker", right).exits(exitFailure).says(`has no subscription "search"`, "subscribe first")
+	w := c.newWorker("outbox: {subscription: search, topics: {s: {exec: ./deliver}}}\n"+
+		"timers: {topics: {t: {exec: ./remind}}}", map[string]string{"deliver": keep("got"), "remind": keep("reminded")}).
+		start()
+	eventually(t, "its log says what it waits for", func() bool {
+		return strings.Contains(w.logged(), `has no subscription \"search\": subscribe first`)
+	})
+	c.run("subscriptions", "add", "search").ok()
+	c.logLines("s", "1")
+	w.file("got")
+	c.run("subscriptions", "remove", "search", "--yes").ok()
+	eventually(t, "its log says that the subscription was removed", func() bool {
+		return strings.Count(w.logged(), "the subscription does not exist") == 2
+	})
+	c.run("timers", "set", "a", "--topic", "t", "--in", "0s").ok()
+	w.file("reminded")
+	w.stop()
 }

@@ -150,6 +150,11 @@ func (r *relay) run(ctx context.Context) error {
 	if err := r.db.mayClaim(ctx, r.outbox.Table()); err != nil {
 		return err
 	}
+	if r.of != "" {
+		if err := r.db.hasSubscription(ctx, r.of); err != nil {
+			return err
+		}
+	}
 	stopped, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	worker, err := outbox.NewRelay(r.db.Pool, r.outbox, outbox.RelayOptions{Subscription: r.of,
@@ -266,6 +271,10 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 			n := r.count()
 			ended := n.done + n.failed
 			bar.of(ended, ended+depth.Ready+depth.InProgress)
+		}
+		if errors.Is(err, errNoSubscription) { // it was removed, and the relay would wait for it
+			stop(err)
+			return
 		}
 		if empty == 2 {
 			stop(errEmpty)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -177,5 +176,26 @@ func (d *database) subscriptionStats(ctx context.Context, name string) (s workqu
 			}
 		}
 	}
-	return s, cmp.Or(err, outbox.ErrUnknownSubscription)
+	return s, cmp.Or(err, noSubscription(name))
+}
+
+// errNoSubscription is the end of the error.
+var errNoSubscription = errors.New("subscribe first, or correct the name")
+
+func noSubscription(name string) error {
+	return fmt.Errorf("%s has no subscription %q: %w", postgres.LogTable, name, errNoSubscription)
+}
+
+// hasSubscription returns an error if a log has no subscription of that name.
+func (d *database) hasSubscription(ctx context.Context, name string) error {
+	return d.Read(ctx, func(tx pgx.Tx) (err error) {
+		var has bool
+		query := "SELECT EXISTS (SELECT FROM %s AS s WHERE s.name = $1)"
+		err = tx.QueryRow(ctx, fmt.Sprintf(query, pgx.Identifier{d.Schema, postgres.LogTable +
+			"_subscription"}.Sanitize()), name).Scan(&has)
+		if err == nil && !has {
+			err = noSubscription(name)
+		}
+		return err
+	})
 }

@@ -33,6 +33,8 @@ type Handlers interface {
 	Settle(ctx context.Context, passed []Passed, settle func(context.Context) (held bool, err error)) error
 	// Take makes a message ready. Its place is in the page.
 	Take(place int, m *Read) *workqueue.ExternalRow
+	// Refuse says why there is nothing to hand out until it is called with nil.
+	Refuse(why error)
 	Unit(waiting []*workqueue.ExternalRow) int
 	Handle(unit []*workqueue.ExternalRow, begins func(), ended func(*workqueue.ExternalRow))
 	Logger() *slog.Logger
@@ -67,6 +69,7 @@ type Relay struct {
 	token    uuid.UUID    // of the next claim: the same until its reply has come
 	pending  bool         // the token may have claimed a lane
 	ticked   time.Time
+	missed   time.Time // when it was last said that the subscription does not exist; zero: it does
 }
 
 // NewRelay makes a relay, which runs once.
@@ -116,9 +119,13 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 	pause, failing, began := minPoll, outage.MinPause, false
 	for ctx.Err() == nil {
 		found, err := r.look(ctx, hands)
+		if r.miss(ctx, err) {
+			await(ctx, missingPause, nil)
+			continue
+		}
 		wait := pause
 		switch {
-		case errors.Is(err, ErrUnknownSubscription) || err != nil && !began && !outage.Is(err) && !isBusy(err):
+		case err != nil && !began && !outage.Is(err) && !isBusy(err):
 			return err
 		case err != nil:
 			if !outage.Is(err) {
@@ -136,6 +143,30 @@ func (r *Relay) poll(ctx context.Context, hands *sync.WaitGroup) error {
 		}
 	}
 	return nil
+}
+
+// While its subscription does not exist, a relay looks for it every missingPause, and says so every missingTold.
+const (
+	missingPause = 5 * time.Second
+	missingTold  = time.Hour
+)
+
+// miss reports whether a look found that the subscription does not exist. Other parts of the process are not concerned,
+// so the relay waits for it.
+func (r *Relay) miss(ctx context.Context, err error) bool {
+	missing := errors.Is(err, ErrUnknownSubscription)
+	switch {
+	case missing && time.Since(r.missed) > missingTold:
+		r.missed = time.Now()
+		r.handlers.Refuse(err)
+		r.logger.LogAttrs(ctx, slog.LevelError, "the subscription does not exist, and the relay waits for it",
+			slog.Any("error", err))
+	case err == nil && !r.missed.IsZero():
+		r.missed = time.Time{}
+		r.handlers.Refuse(nil)
+		r.logger.LogAttrs(ctx, slog.LevelInfo, "the subscription exists, and the relay reads it")
+	}
+	return missing
 }
 
 // isBusy tells whether a statement waited for too long for what others held: it may succeed the next time.
