@@ -199,6 +199,12 @@ func (c *cli) logged(age string) {
 		age + "'; UPDATE {schema}.outbox_log_tick SET at = at - interval '" + age + "'; RESET session_replication_role")
 }
 
+// cut lets the subscription pass over what is old.
+func (c *cli) cut() {
+	c.t.Helper()
+	c.run("subscriptions", "cut", "audit", "--older-than", "2m", "--yes").ok()
+}
+
 var remedies = []remedy{
 	{code: "log-unticked", make: against(func(c *cli) {
 		c.makeLog()
@@ -208,12 +214,14 @@ var remedies = []remedy{
 		c.logged("10 days")
 		c.log("SELECT outbox_log_replay('audit', now())")
 	})},
-	{code: "subscription-unserved", only: "cut", make: against(func(c *cli) { c.logged("1 hour") })},
-	{code: "subscription-unserved", only: "remove", make: against(func(c *cli) { c.logged("1 hour") })},
+	{code: "subscription-unserved", only: "cut", make: against(func(c *cli) { c.logged("1 hour") }),
+		then: (*cli).cut},
+	{code: "subscription-unserved", only: "remove", make: against(func(c *cli) { c.logged("1 hour") }),
+		then: func(c *cli) { c.run("subscriptions", "remove", "audit", "--yes").ok() }},
 	{code: "subscription-behind", make: against(func(c *cli) {
 		c.logged("1 hour")
 		c.log("SELECT outbox_log_fetch('audit', '" + uuid.NewString() + "', '1 hour', 10)")
-	})},
+	}), then: (*cli).cut},
 	{code: "subscription-paused", make: against(func(c *cli) {
 		c.logged("1 hour")
 		c.run("subscriptions", "pause", "audit").ok()

@@ -33,8 +33,8 @@ var logChecks = []check{
 		title:   "a subscription that no consumer reads",
 		from:    rough(defaultThresholds.Unserved),
 		meaning: "Its messages are not delivered, and the log keeps all of them for it.",
-		remedy: "start a relay of it; or let it pass over old messages with `txwork subscriptions cut`, or remove it with " +
-			"`txwork subscriptions remove`",
+		remedy: "start a relay of it; only if nobody needs its messages, let it pass over old ones with " +
+			"`txwork subscriptions cut`, or remove it with `txwork subscriptions remove`",
 		look: inLog(unservedSubscriptions),
 	},
 	{
@@ -42,8 +42,8 @@ var logChecks = []check{
 		title:   "a subscription whose messages wait although it is read",
 		from:    rough(defaultThresholds.Backlog) + "; critical from " + rough(12*defaultThresholds.Backlog),
 		meaning: "Messages are delivered late, and the log keeps them for as long.",
-		remedy: "make its handlers faster, or give it more of them or more lanes; or let it pass over old messages with " +
-			"`txwork subscriptions cut`",
+		remedy: "wait for a destination that is unavailable; make its handlers faster, or give it more of them or more " +
+			"lanes; only if nobody needs old messages, let it pass over them with `txwork subscriptions cut`",
 		look: inLog(slowSubscriptions),
 	},
 	{
@@ -234,12 +234,11 @@ func unservedSubscriptions(ctx context.Context, x *examination, l *logTable) (al
 			Title:    fmt.Sprintf("%s: no consumer reads subscription %s: %s", l.Name, s.Name, behind(&s)),
 			Evidence: subscriptionEvidence(&s),
 			Remedy: Remedy{
-				Do: "Start a relay of the subscription. If one is running, its log says why it does not read. If the " +
-					"destination is gone, let the subscription pass over what is old, or remove it: each says what would be " +
-					"lost, and asks.",
+				Do: "Start a relay of the subscription. If one is running, its log says why it does not read. Its messages " +
+					"wait. Only if nobody needs them, let the subscription pass over what is old, or remove it: these say what " +
+					"would be lost.",
 				Commands: []string{l.cut(x, s.Name, x.Thresholds.Unserved),
-					x.command("subscriptions", "remove", s.Name)},
-				SQL: []string{l.cutSQL(s.Name, x.Thresholds.Unserved)},
+					x.command("subscriptions", "remove", s.Name, "--dry-run")},
 			},
 		})
 	}
@@ -253,10 +252,10 @@ func slowSubscriptions(ctx context.Context, x *examination, l *logTable) (all []
 			Title:    fmt.Sprintf("%s: subscription %s is behind: %s", l.Name, s.Name, behind(&s)),
 			Evidence: subscriptionEvidence(&s),
 			Remedy: Remedy{
-				Do: "Find out what its handlers wait for, and give its relays more of them, or the subscription more lanes. " +
-					"If old messages are of no use any more, let it pass over them: that says what would be lost, and asks.",
+				Do: "Find out what its handlers wait for: messages wait for a destination that is unavailable, and nothing " +
+					"is lost. Give its relays more handlers, or the subscription more lanes. Only if nobody needs old messages, " +
+					"let it pass over them: this says what would be lost.",
 				Commands: []string{l.cut(x, s.Name, x.Thresholds.Backlog)},
-				SQL:      []string{l.cutSQL(s.Name, x.Thresholds.Backlog)},
 			},
 		}
 		if seconds(s.Age()) > 12*x.Thresholds.Backlog {
@@ -283,13 +282,9 @@ func pausedSubscriptions(ctx context.Context, x *examination, l *logTable) (all 
 	return l.shown(all, "paused subscription"), err
 }
 
-// cut is the command by which a subscription passes over messages of an age, and cutSQL the same in SQL.
+// cut is the command that says what a subscription would lose by passing over messages of an age.
 func (l *logTable) cut(x *examination, name string, age time.Duration) string {
-	return x.command("subscriptions", "cut", name, "--older-than", fmt.Sprintf("%.0fs", age.Seconds()))
-}
-func (l *logTable) cutSQL(name string, age time.Duration) string {
-	return fmt.Sprintf("SELECT * FROM %s(%s, interval '%.0f seconds');", l.Q("_cut"), postgres.Literal(name),
-		age.Seconds())
+	return x.command("subscriptions", "cut", name, "--older-than", fmt.Sprintf("%.0fs", age.Seconds()), "--dry-run")
 }
 
 // manyAttempts are more claims of a batch than those whose consumers were stopped, or died once.
