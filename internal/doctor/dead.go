@@ -33,11 +33,28 @@ var deadLetterChecks = []check{
 
 // letters are rows of one kind with one error that are dead letters or may become dead letters.
 type letters struct {
+	Subscription string // of parked messages; empty for other rows
 	Label, Error string
 	Rows         int64
 	Failed       int64
 	IDs          []string
 	Latest       float64
+}
+
+// of names the subscription of letters of a table.
+func (l *letters) of(t *table) string {
+	if l.Subscription == "" {
+		return t.Name
+	}
+	return fmt.Sprintf("%s, subscription %s", t.Name, l.Subscription)
+}
+
+// evidence begins that of a finding about the letters.
+func (l *letters) evidence(label string) Evidence {
+	if l.Subscription == "" {
+		return evidence(label, l.Label)
+	}
+	return evidence("subscription", l.Subscription, label, l.Label)
 }
 
 // deadLettersOf is how far back dead letters are examined.
@@ -91,12 +108,12 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 		x.Thresholds.Unserved.Seconds())
 	for _, l := range list {
 		state, remedy := x.unhandled(t, l)
-		e := evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed)
+		e := append(l.evidence(t.LabelName()), evidence("rows", l.Rows, "failed", l.Failed)...)
 		if l.Left > 0 {
 			e = append(e, evidence("left", l.Left, "left_seconds", x.leftFor(l))...)
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: no handler is registered for %s %q: %s", t.Name, t.LabelName(), l.Label, state),
+			Title:    fmt.Sprintf("%s: no handler is registered for %s %q: %s", l.of(t), t.LabelName(), l.Label, state),
 			Evidence: []Evidence{append(e, evidence("ids", l.IDs, "last_error", l.Error)...)},
 			Remedy:   remedy,
 		})
@@ -132,8 +149,7 @@ func (x *examination) unhandled(t *table, l unhandled) (state string, r Remedy) 
 		r.Do += retried + "."
 	}
 	r.Do += " Redrive what has failed:"
-	r.Commands = []string{x.command("redrive", t.Name, "--"+t.LabelName(), postgres.Shell(l.Label), "--error",
-		postgres.Shell("no handler is registered for"))}
+	r.Commands = []string{x.command(t.redrives(l.letters, "--error", postgres.Shell("no handler is registered for"))...)}
 	return state, r
 }
 
@@ -154,9 +170,9 @@ func poison(ctx context.Context, x *examination, t *table) (all []Finding, err e
 }
 
 func (x *examination) poisonFinding(t *table, l letters) Finding {
-	what := t.Name
+	what := l.of(t)
 	if l.Label != "" {
-		what = fmt.Sprintf("%s: %s %q", t.Name, t.LabelName(), l.Label)
+		what += fmt.Sprintf(": %s %q", t.LabelName(), l.Label)
 	}
 	do := "Look at one of them, fix the cause, then redrive them."
 	if strings.HasPrefix(l.Error, lostLease) {
@@ -165,11 +181,11 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 	}
 	return Finding{
 		Title: fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
-		Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs,
-			"latest_seconds", seconds(l.Latest))},
+		Evidence: []Evidence{append(l.evidence(t.labelName()), evidence("rows", l.Rows, "error", l.Error, "ids", l.IDs,
+			"latest_seconds", seconds(l.Latest))...)},
 		Remedy: Remedy{
 			Do:       do,
-			Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redriveRecent(l)...)},
+			Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redrives(l, "--newer-than", "1h")...)},
 			SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
 				"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), t.about(l))},
 		},
@@ -179,17 +195,23 @@ func (x *examination) poisonFinding(t *table, l letters) Finding {
 // lostLease begins the error of a row whose lease expired, as the reaper writes it.
 const lostLease = "lease expired at "
 
-// about returns an SQL condition that selects rows of the letters' kind or topic.
-func (t *table) about(l letters) string {
-	if name := t.LabelName(); name != "" && l.Label != "" {
-		return " AND " + pgx.Identifier{name}.Sanitize() + " = " + postgres.Literal(l.Label)
+// about returns an SQL condition that selects rows of the letters' subscription, and of their kind or topic.
+func (t *table) about(l letters) (condition string) {
+	if l.Subscription != "" {
+		condition = " AND subscription = " + postgres.Literal(l.Subscription)
 	}
-	return ""
+	if name := t.LabelName(); name != "" && l.Label != "" {
+		condition += " AND " + pgx.Identifier{name}.Sanitize() + " = " + postgres.Literal(l.Label)
+	}
+	return condition
 }
 
-// redriveRecent returns the commands that redrive what has recently failed of a kind or topic.
-func (t *table) redriveRecent(l letters) []string {
-	args := []string{"redrive", t.Name, "--newer-than", "1h"}
+// redrives returns the command that redrives dead letters of a subscription, and of a kind or topic.
+func (t *table) redrives(l letters, which ...string) []string {
+	args := append([]string{"redrive", t.Name}, which...)
+	if l.Subscription != "" {
+		args = append(args, "--subscription", postgres.Shell(l.Subscription))
+	}
 	if name := t.LabelName(); name != "" && l.Label != "" {
 		args = append(args, "--"+name, postgres.Shell(l.Label))
 	}

@@ -187,6 +187,24 @@ func TestParkedMessagesThatNobodyRuns(t *testing.T) {
 	w.finds("unserved", []string{"outbox_log_parked, subscription billing: 1 ready row"})
 }
 
+// Dead letters of one subscription are redriven, and not those of others that have the same topic and error.
+func TestDeadLettersOfASubscription(t *testing.T) {
+	w := newLogWard(t, "billing", "search")
+	w.wrote(6, true)
+	for _, name := range []string{"billing", "search"} {
+		token := uuid.NewString()
+		w.exec("SELECT outbox_log_fetch($1, $2, '1 hour', 10)", name, token)
+		w.exec("SELECT outbox_log_settle($1, $2, max(m.seq), jsonb_agg(jsonb_build_object('seq', m.seq, 'delay', 0, "+
+			"'outcome', 'fail', 'error', 'it is declined'))) FROM outbox_log AS m", name, token)
+	}
+	w.exec("UPDATE outbox_log_parked SET status = 3, completed_at = now(), failed_at = now(), last_error = 'it is declined'")
+	w.mends(w.finds("poison", []string{`outbox_log_parked, subscription billing: topic "t": 6 dead letters`,
+		"txwork redrive outbox_log_parked --newer-than 1h --subscription billing --topic t"}), []string{"billing"})
+	if n := ask[int](w, "SELECT count(*) FROM outbox_log_parked WHERE subscription = 'search' AND status = 3"); n != 6 {
+		t.Errorf("%d dead letters of the other subscription are left, want 6", n)
+	}
+}
+
 // A role that may not read a log says so, and never that nothing is wrong.
 func TestALogThatTheRoleCannotSee(t *testing.T) {
 	w := newLogWard(t, "billing")

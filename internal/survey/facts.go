@@ -126,6 +126,14 @@ func (f *Facts) Label() string {
 	return "''"
 }
 
+// Subscription is an SQL expression for the subscription that a row r is for; it is empty in tables that have none.
+func (f *Facts) Subscription() string {
+	if f.Has("subscription") {
+		return "coalesce(r.subscription::text, '')"
+	}
+	return "''"
+}
+
 // RunningFor is an SQL expression: for how many seconds a row in progress has run, NULL if that is not known.
 func (f *Facts) RunningFor(row string) string { return sqltext.RunningFor(row) }
 
