@@ -392,6 +392,17 @@ var remedies = []remedy{
 	}), then: func(c *cli) { c.woken(nil, "status = 'fired'") }},
 	{code: "blocked-key", only: "redrive", make: blocked},
 	{code: "blocked-key", only: "unblock", make: blocked},
+	{code: "blocked-key", only: "unblock", make: against(func(c *cli) {
+		c.makeLog()
+		c.log("SELECT outbox_log_subscribe('billing')",
+			"SELECT outbox_log_append('ship', '{}', 'order 17') FROM generate_series(1, 2)", "CALL outbox_log_tick()")
+		token := uuid.NewString()
+		c.log("SELECT outbox_log_fetch('billing', '" + token + "', '1 hour', 10)")
+		c.log("SELECT outbox_log_settle('billing', '" + token + "', max(m.seq), jsonb_build_array(jsonb_build_object(" +
+			"'seq', min(m.seq), 'delay', 0))) FROM outbox_log AS m WHERE topic = 'ship'")
+		c.exec("UPDATE {schema}.outbox_log_parked SET status = 3, completed_at = now(), failed_at = now(), " +
+			"last_error = 'no such address' WHERE NOT waiting")
+	})},
 	{code: "fold-behind", make: against(func(c *cli) {
 		c.exec("INSERT INTO {schema}.outbox_key_note (at, concurrency_key, limited) VALUES (now() - interval " +
 			"'5 minutes', 'k', false)")

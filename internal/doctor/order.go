@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -57,8 +58,11 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 				SQL:      []string{t.redrive(b.ID)},
 			},
 		}
-		if t.Name == "outbox" {
+		switch t.Name {
+		case "outbox":
 			f.Remedy.Commands = append(f.Remedy.Commands, x.command("outbox", "unblock", b.ID))
+		case postgres.LogTable + "_parked":
+			f.Remedy.Commands = append(f.Remedy.Commands, x.command("outbox", "unblock", "--log", b.ID))
 		}
 		all = append(all, f)
 	}
