@@ -111,6 +111,8 @@ func (c *commander) outcome(ctx context.Context, err error, said *said) error {
 		return nil
 	case verdict == httppost.Permanent:
 		return workqueue.Permanent(fmt.Errorf("%w: %w", errPermanent, failure))
+	case verdict == httppost.Unavailable:
+		return workqueue.Unavailable(failure)
 	case code == workerfile.ExitTempFail:
 		return fmt.Errorf("%w and wants to be tried again: %w", errAttempt, failure)
 	case ctx.Err() != nil:

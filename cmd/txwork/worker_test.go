@@ -312,6 +312,14 @@ outbox:
 	}
 }
 
+// An exit code can say that the destination is away, which costs no attempt.
+func TestAnExitCodeThatMeansUnavailable(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.enqueue(outbox.Message{Topic: "t"})
+	c.workUntil("outbox: {topics: {t: {exec: {command: exit 69, exit_codes: {69: unavailable}}}}}",
+		"SELECT bool_and(status = 0 AND attempts = 0 AND last_error LIKE 'exit status 69%') FROM {schema}.outbox").ok()
+}
+
 // wantedStates are the expected states by topic.
 var wantedStates = map[string]state{
 	"done":              {status: workqueue.Done},

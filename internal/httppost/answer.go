@@ -29,9 +29,10 @@ const MaxRetryAfter = 24 * time.Hour
 type Verdict uint8
 
 const (
-	Done      Verdict = iota + 1 // accepted
-	Retry                        // may be accepted later
-	Permanent                    // will never be accepted
+	Done        Verdict = iota + 1 // accepted
+	Retry                          // may be accepted later
+	Permanent                      // will never be accepted
+	Unavailable                    // may be accepted later, as any other delivery to the receiver
 )
 
 // Judge returns the [Verdict] of a status:
@@ -100,6 +101,8 @@ func (a Answer) Outcome(v Verdict, least time.Duration) error {
 		return nil
 	case v == Permanent:
 		return workqueue.Permanent(a.refusal())
+	case v == Unavailable:
+		return workqueue.Unavailable(a.refusal())
 	case a.RetryAfter > 0:
 		return workqueue.RetryAfter(max(a.RetryAfter, least), a.refusal())
 	}

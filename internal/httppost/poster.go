@@ -93,9 +93,9 @@ func (o PosterOptions) validate() error {
 		}
 	}
 	for status, v := range o.Statuses {
-		if status < 200 || status > 599 || v < Done || v > Permanent {
-			return validate.Errorf("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry and "+
-				"Permanent", status, v)
+		if status < 200 || status > 599 || v < Done || v > Unavailable {
+			return validate.Errorf("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry, "+
+				"Permanent and Unavailable", status, v)
 		}
 	}
 	return checkValue("Content-Type", o.ContentType)

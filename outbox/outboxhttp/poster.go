@@ -9,15 +9,16 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// A Verdict is the outcome of a delivery that was answered with some status, see [Options].Statuses: [Done], [Retry] or
-// [Permanent]. It is a uint8 whose zero value is no verdict.
+// A Verdict is the outcome of a delivery that was answered with some status, see [Options].Statuses: [Done], [Retry],
+// [Permanent] or [Unavailable]. It is a uint8 whose zero value is no verdict.
 type Verdict = httppost.Verdict
 
 // The verdicts.
 const (
-	Done      = httppost.Done      // 1: the message is delivered
-	Retry     = httppost.Retry     // 2: the attempt has failed, and the message is retried
-	Permanent = httppost.Permanent // 3: the message is a dead letter
+	Done        = httppost.Done        // 1: the message is delivered
+	Retry       = httppost.Retry       // 2: the attempt has failed, and the message is retried
+	Permanent   = httppost.Permanent   // 3: the message is a dead letter
+	Unavailable = httppost.Unavailable // 4: no attempt has failed, and the topic rests, see [workqueue.Unavailable]
 )
 
 // Defaults of [Options].
@@ -57,7 +58,8 @@ type Options struct {
 	Timeout time.Duration
 
 	// Statuses overrides the outcomes of single statuses. For example, 404: Retry is for a receiver whose routes are
-	// missing for a moment during a deployment. Default: the table in the package documentation.
+	// missing for a moment during a deployment, and 503: Unavailable for a proxy that answers so while the receiver is
+	// away. Default: the table in the package documentation.
 	Statuses map[int]Verdict
 
 	// PublicOnly refuses to dial addresses that are not public: loopback, private and link-local ones and those of

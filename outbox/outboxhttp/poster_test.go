@@ -96,14 +96,18 @@ func TestStatusesAreOutcomes(t *testing.T) {
 		302: workqueue.Ready, 307: workqueue.Ready, 308: workqueue.Ready,
 		408: workqueue.Ready, 409: workqueue.Ready, 425: workqueue.Ready, 429: workqueue.Ready, 500: workqueue.Ready,
 		503: workqueue.Ready,
-		400: workqueue.Failed, 403: workqueue.Failed, 404: workqueue.Ready, 410: workqueue.Failed, 422: workqueue.Done,
+		502: workqueue.Ready, 400: workqueue.Failed, 403: workqueue.Failed, 404: workqueue.Ready, 410: workqueue.Failed, 422: workqueue.Done,
 	} {
 		url, _ := receiver(t, answering(status, "Location", elsewhere))
 		r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url + "/secret",
 			Statuses: map[int]outboxhttp.Verdict{
-				404: outboxhttp.Retry, 422: outboxhttp.Done,
+				404: outboxhttp.Retry, 422: outboxhttp.Done, 502: outboxhttp.Unavailable,
 			}})
-		if r.status != want || r.attempts != 1 {
+		attempts := 1
+		if status == 502 {
+			attempts = 0 // none has failed
+		}
+		if r.status != want || r.attempts != attempts {
 			t.Errorf("%d: %+v", status, r)
 		}
 		switch {
@@ -115,7 +119,7 @@ func TestStatusesAreOutcomes(t *testing.T) {
 			(!strings.Contains(r.lastError, http.StatusText(status)+": because") ||
 				len(r.lastError) > 400 || strings.Contains(r.lastError, "secret")):
 			t.Errorf("%d: the error is %q", status, r.lastError)
-		case want == workqueue.Ready && r.pause != time.Hour:
+		case want == workqueue.Ready && attempts > 0 && r.pause != time.Hour:
 			t.Errorf("%d: the next attempt is after %v, want the outbox's backoff", status, r.pause)
 		}
 	}
@@ -212,7 +216,8 @@ func TestTheDocumentedValues(t *testing.T) {
 		outboxhttp.DefaultKeyHeader != "Idempotency-Key" || outboxhttp.DefaultContentType != "application/json" {
 		t.Error("a comment of a default states another value")
 	}
-	if outboxhttp.Done != 1 || outboxhttp.Retry != 2 || outboxhttp.Permanent != 3 {
+	if outboxhttp.Done != 1 || outboxhttp.Retry != 2 || outboxhttp.Permanent != 3 ||
+		outboxhttp.Unavailable != 4 {
 		t.Error("a comment of a verdict states another value")
 	}
 }

@@ -113,7 +113,7 @@ func (c ExitCodes) Verdict(code int) httppost.Verdict {
 func Shell(command string) []string { return []string{"sh", "-c", command} }
 
 var verdicts = map[string]httppost.Verdict{"done": httppost.Done, "retry": httppost.Retry,
-	"permanent": httppost.Permanent}
+	"permanent": httppost.Permanent, "unavailable": httppost.Unavailable}
 
 func (s *sections) name(v value, field, name string, limit int) {
 	s.refuse(v, input.Name(field, name, limit))
