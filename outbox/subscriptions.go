@@ -65,6 +65,7 @@ type Unsubscribed struct {
 	Lanes int
 	Live  int64 // parked messages that had not ended
 	Dead  int64 // dead letters
+	Lost  int64 // messages that it had not settled, as far as a tick has seen them; they are recorded
 }
 
 // A SubscriptionInfo is a subscription, and how far it is behind.
@@ -159,8 +160,8 @@ func (o *Outbox) Cut(ctx context.Context, tx workqueue.Tx, name string, olderTha
 func (o *Outbox) Unsubscribe(ctx context.Context, tx workqueue.Tx, name string, deleteParked bool) (Unsubscribed,
 	error) {
 	var u Unsubscribed
-	err := o.onSubscription(ctx, tx, "unsubscribe", "$1::text, $2::boolean", []any{&u.Lanes, &u.Live, &u.Dead}, name,
-		deleteParked)
+	err := o.onSubscription(ctx, tx, "unsubscribe", "$1::text, $2::boolean", []any{&u.Lanes, &u.Live, &u.Dead, &u.Lost},
+		name, deleteParked)
 	return u, err
 }
 

@@ -45,7 +45,8 @@ func hinted(err error) error {
 	if !errors.As(err, &pg) || pg.ColumnName == "" || pg.Hint == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, strings.TrimSuffix(pg.Hint, "."))
+	hint := strings.ReplaceAll(pg.Hint, "parked => true", "--parked")
+	return fmt.Errorf("%w: %s", err, strings.TrimSuffix(hint, "."))
 }
 
 // A shownSubscription is a subscription, and how far it is behind.
@@ -386,6 +387,7 @@ func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k a
 type removedSubscription struct {
 	Subscription string `json:"subscription"` // its name
 	Lanes        int    `json:"lanes"`        // number of lanes that it had
+	Lost         int64  `json:"lost"`         // messages that it had not read
 	Live         int64  `json:"parked"`       // parked messages that were deleted
 	Dead         int64  `json:"dead_letters"` // dead letters that were deleted
 	DryRun       bool   `json:"dry_run"`      // nothing was removed: this would be
@@ -413,12 +415,15 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 	r := removedSubscription{Subscription: name, DryRun: k.dryRun}
 	run := func(tx workqueue.Tx) error {
 		u, err := box.Unsubscribe(ctx, tx, name, parked)
-		r.Lanes, r.Live, r.Dead = u.Lanes, u.Live, u.Dead
+		r.Lanes, r.Lost, r.Live, r.Dead = u.Lanes, u.Lost, u.Live, u.Dead
 		return err
 	}
+	with := func() string {
+		return fmt.Sprintf("with %s not read, %s and %s", plural(int(r.Lost), "message"),
+			plural(int(r.Live), "parked message"), plural(int(r.Dead), "dead letter"))
+	}
 	err := d.afterRehearsal(ctx, k, subscriptionAct("unsubscribe", name), run, func() string {
-		return fmt.Sprintf("Remove subscription %s with %d parked messages and %d dead letters for good?", named(name),
-			r.Live, r.Dead)
+		return fmt.Sprintf("Remove subscription %s for good, %s?", named(name), with())
 	})
 	if err != nil {
 		return err
@@ -426,7 +431,6 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 	if k.json {
 		return a.printJSON(r)
 	}
-	_, err = fmt.Fprintf(a.stdout, "subscription %s %s, with %d parked messages and %d dead letters\n", named(name),
-		k.done("removed"), r.Live, r.Dead)
+	_, err = fmt.Fprintf(a.stdout, "subscription %s %s, %s\n", named(name), k.done("removed"), with())
 	return err
 }

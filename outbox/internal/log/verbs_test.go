@@ -108,10 +108,12 @@ func TestUnsubscribe(t *testing.T) {
 		t.Errorf("after a refusal, settle: %s", got)
 	}
 	var lanes, live, dead int
+	var lost int64
 	f.ok(f.Pool.QueryRow(f.Context(), "SELECT * FROM "+f.name+"_unsubscribe('s', parked => true)").Scan(&lanes, &live,
-		&dead))
-	if lanes != 1 || live != 2 || dead != 1 {
-		t.Errorf("removed %d lanes, %d parked messages, %d dead letters", lanes, live, dead)
+		&dead, &lost))
+	if lanes != 1 || live != 2 || dead != 1 || lost != int64(len(p.messages)-3) || lost != f.losses("s") {
+		t.Errorf("removed %d lanes, %d parked messages, %d dead letters, %d lost of which %d are recorded", lanes, live,
+			dead, lost, f.losses("s"))
 	}
 	if got := f.settle("s", p.token, p.upto, failing(p, "b")); got != "lost" {
 		t.Errorf("settle of a subscription that is gone: %s", got)

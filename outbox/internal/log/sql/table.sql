@@ -92,7 +92,7 @@ CREATE TABLE {{.Named "loss"}} (
     messages bigint NOT NULL,
     oldest timestamptz NOT NULL,
     newest timestamptz NOT NULL,
-    why text NOT NULL, -- cut or replay
+    why text NOT NULL, -- cut, replay or remove
     PRIMARY KEY (subscription, lane, at)
 );
 

@@ -1,9 +1,11 @@
 -- Removes a subscription with its positions and, if told to, its parked messages, and says how many lanes, parked
--- messages and dead letters it had. Whoever has a page in hand gets lost. Its losses stay recorded.
+-- messages and dead letters it had, and how many messages that a tick has seen it had not settled. These are recorded
+-- with its other losses, which stay. Whoever has a page in hand gets lost.
 --
 -- All positions are locked before parked messages are counted: nobody parks others.
 CREATE FUNCTION {{.Named "unsubscribe"}}(
-    name text, parked boolean DEFAULT false, OUT lanes integer, OUT live bigint, OUT dead bigint
+    name text, parked boolean DEFAULT false, OUT lanes integer, OUT live bigint, OUT dead bigint,
+    OUT lost bigint
 )
 LANGUAGE plpgsql
 {{.Settings}}
@@ -12,6 +14,7 @@ AS $txwork$
 <<own>>
 DECLARE
     s {{.Named "subscription"}};
+    seen {{.Named "seen"}};
 BEGIN
     {{.SeesAll}}
     {{.RefusesSession "a removal"}}
@@ -21,6 +24,9 @@ BEGIN
     lanes := own.s.lanes;
     SELECT {{.CountParked "k"}} INTO live, dead FROM {{.Parked}} AS k WHERE k.subscription = $1;
     {{.RefusesParked "$2"}}
+    SELECT (t.seen).* INTO own.seen FROM {{.Named "tick"}} AS t ORDER BY t.n DESC LIMIT 1;
+    SELECT coalesce(sum(m.lost), 0) INTO lost FROM {{.Named "move"}}($1, own.seen, 'remove') AS m
+    WHERE own.seen.n IS NOT NULL;
     DELETE FROM {{.Parked}} AS k WHERE k.subscription = $1;
     DELETE FROM {{.Named "subscription"}} AS s WHERE s.name = $1;
 END
