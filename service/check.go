@@ -68,10 +68,14 @@ func twice(names []string) (name string, found bool) {
 	return "", false
 }
 
-// describe says what workers serve: for each its table, its first lane, and its number of handlers.
+// describe says what workers serve: for each its table, its first lane, and its number of handlers. A worker of parked
+// messages is that of a relay, which serves a subscription of a log.
 func describe(workers []*workqueue.Worker) (serves []string) {
 	for _, w := range workers {
 		text := w.Tables()[0].Name()
+		if w.Tables()[0].Spec().Table == postgres.LogTable+"_parked" {
+			text = strings.TrimSuffix(text, "_parked")
+		}
 		if lanes := w.Lanes(); len(lanes) > 0 {
 			text += fmt.Sprintf(" %v", lanes[0][0])
 		}

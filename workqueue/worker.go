@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,11 +174,8 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {
 		return nil, err
 	}
-	c := consumer{table: domain.Table, handling: o.handling(), lanes: domain.Lanes, each: 1,
-		logger: domain.Table.telemetry.Logger()}
-	if lane := c.lane(); lane != "" {
-		c.logger = c.logger.With(slog.String(c.table.spec.Lanes[0], lane))
-	}
+	c := consumer{table: domain.Table, handling: o.handling(), lanes: domain.Lanes, each: 1}
+	c.logger = c.loggerOf(c.table)
 	c.target = func(columns *Columns) any {
 		c := new(Claim[T])
 		if domain.Columns != nil {

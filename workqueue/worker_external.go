@@ -29,6 +29,7 @@ type External[T any] struct {
 // ctx.
 func NewExternal[T any](ctx context.Context, w *Worker, table *Table) *External[T] {
 	c := w.consumer
+	c.logger = c.loggerOf(table)
 	c.table, c.leaves = table, nil
 	return &External[T]{newEngine(c), w, context.WithoutCancel(ctx)}
 }
@@ -256,5 +257,5 @@ func (x *External[T]) Call(ctx context.Context, sql string) error {
 // Refuse has [Worker.Ready] return an error until it is called with nil.
 func (x *External[T]) Refuse(why error) { x.worker.refused.Store(&why) }
 
-// Logger is that of the worker, with its lane.
+// Logger is that of the messages, with the worker's lane.
 func (x *External[T]) Logger() *slog.Logger { return x.engine.logger }

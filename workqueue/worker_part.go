@@ -3,6 +3,7 @@ package workqueue
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
@@ -90,6 +91,15 @@ func (w *Worker) Alive() error {
 func (w *Worker) load() telemetry.Load {
 	running, concurrency := w.flow.Load()
 	return telemetry.Load{Lane: w.lane(), InFlight: w.inFlight.Count(), Running: running, Concurrency: concurrency}
+}
+
+// loggerOf names a table, and the lane of the consumer.
+func (c *consumer) loggerOf(t *Table) *slog.Logger {
+	logger := t.telemetry.Logger()
+	if lane := c.lane(); lane != "" {
+		logger = logger.With(slog.String(c.table.spec.Lanes[0], lane))
+	}
+	return logger
 }
 
 // lane is the value of the table's first lane that is served; empty where there is none, or where there are several.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -109,9 +110,25 @@ func TestWorkerOfASubscription(t *testing.T) {
 		return value[int](c, "SELECT count(*) FROM {schema}.outbox_log_parked WHERE status = $1", workqueue.Failed) == 1
 	})
 	w.stop()
+	if !strings.Contains(w.logged(), ".outbox_log search × ") {
+		t.Errorf("it does not say what it serves: %s", w.logged())
+	}
 	if lag := value[int](c, "SELECT messages FROM {schema}.outbox_log_lag() WHERE subscription = 'search'"); lag != 0 {
 		t.Errorf("%d messages are not settled", lag)
 	}
+}
+
+// The line about a destination that is away names the log and the subscription.
+func TestWorkerOfASubscriptionWhoseDestinationIsAway(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.makeLog()
+	c.run("subscriptions", "add", "search").ok()
+	c.logLines("s", "1")
+	w := c.newWorker("outbox: {subscription: search, topics: {s: {exec: {command: exit 69, exit_codes: "+
+		"{69: unavailable}}}}}", nil).start()
+	line := regexp.MustCompile(`destination is unavailable.*\.outbox_log\b.*search`)
+	eventually(t, "its log says that the destination is away", func() bool { return line.MatchString(w.logged()) })
+	w.stop()
 }
 
 func TestWorkerFilesOfSubscriptionsThatAreWrong(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -48,6 +50,10 @@ func newShowCommand(a *app) *cobra.Command {
 func (a *app) showRow(ctx context.Context, table string, id uuid.UUID, payload, asJSON bool) error {
 	return a.withTable(ctx, table, func(d *database, t *workqueue.Table) error {
 		r, err := d.Show(ctx, t, id, payloadBytes(payload))
+		if errors.As(err, new(operate.GoneError)) && t.Spec().Table == postgres.LogTable+"_parked" {
+			err = fmt.Errorf("%w: the id of a message is looked up by `%s`", err,
+				a.command("show", postgres.LogTable, id.String()))
+		}
 		if err != nil {
 			return explain(err)
 		}
