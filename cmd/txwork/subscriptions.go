@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/outbox"
@@ -121,14 +122,15 @@ func (a *app) printSubscriptions(all []shownSubscription) error {
 		if s.Topics != nil {
 			topics = strings.Join(s.Topics, " ")
 		}
+		of := []string{fmt.Sprint(s.Live), fmt.Sprint(s.Dead), fmt.Sprint(s.Lost)} // the subscription
 		for _, l := range s.Lanes {
 			oldest := "-"
 			if l.Messages > 0 {
 				oldest = rough(time.Duration(l.Oldest * float64(time.Second)))
 			}
 			g.add(named(s.Name), fmt.Sprint(l.Lane), cell(topics, cellWidth), yesOrDash(s.Paused),
-				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), fmt.Sprint(s.Live), fmt.Sprint(s.Dead),
-				fmt.Sprint(s.Lost), kilobytes(l.Retained))
+				brief(l.Messages, l.AtLeast), oldest, yesOrDash(l.InHand), of[0], of[1], of[2], kilobytes(l.Retained))
+			of = []string{"", "", ""} // only once
 		}
 	}
 	return g.flush()
@@ -143,13 +145,13 @@ func selectFlags(flags *pflag.FlagSet, s *outbox.Subscription) {
 	flags.IntVar(&s.Lanes, "lanes", 0, "how many consumers can read it at once (default: 1, or as it is)")
 }
 
-// A startFlag is the flag --start: a time, now or beginning.
+// A startFlag is the flag --start: a time, an age, now or beginning.
 type startFlag struct {
 	start outbox.Start
 	text  string
 }
 
-const startUsage = "where it goes on: beginning, now, or a time as RFC 3339 has it"
+const startUsage = "where it goes on: beginning, now, an age such as 36h or 14d, or a time as RFC 3339 has it"
 
 func (f *startFlag) String() string { return f.text }
 
@@ -168,8 +170,12 @@ func (f *startFlag) Set(text string) error {
 		return nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
+	if ago, not := input.Duration(text); not == nil {
+		at, err = time.Now().Add(-ago), nil
+	}
 	if err != nil {
-		return fmt.Errorf("want now, beginning, or a time with its zone such as 2027-03-01T08:30:00Z")
+		return errors.New("want now, beginning, an age such as 36h or 14d, or a time with its zone such as " +
+			"2027-03-01T08:30:00Z")
 	}
 	f.start = outbox.At(at)
 	return nil
@@ -368,8 +374,8 @@ func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k a
 			return err
 		}
 		err := d.afterRehearsal(ctx, k, subscriptionAct(verb, name), run, func() string {
-			return fmt.Sprintf("Move %s of subscription %s, which loses %s?", plural(len(m.Lanes), "lane"), named(name),
-				plural(int(m.Lost), "message"))
+			return fmt.Sprintf("%s %s of subscription %s, which loses %s?", strings.ToUpper(verb[:1])+verb[1:],
+				plural(len(m.Lanes), "lane"), named(name), plural(int(m.Lost), "message"))
 		})
 		if err != nil {
 			return err

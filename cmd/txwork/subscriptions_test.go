@@ -48,7 +48,7 @@ func TestSubscriptions(t *testing.T) {
 	c.run("subscriptions", "cut", "search", "--older-than", "0s", "--dry-run").ok().
 		prints("would be cut: 1 lane, 1 message lost")
 	c.run("subscriptions", "cut", "search", "--older-than", "0s").exits(exitUsage).
-		says("loses 1 message?", "pass --yes")
+		says("Cut 1 lane of subscription search, which loses 1 message?", "pass --yes")
 	c.answer("n\n", "subscriptions", "cut", "search", "--older-than", "0s").exits(exitFailure).says("not confirmed")
 	c.run("subscriptions", "list", "--json").ok().prints(`"lost":0`)
 	c.answer("y\n", "subscriptions", "cut", "search", "--older-than", "0s").ok().
@@ -59,7 +59,8 @@ func TestSubscriptions(t *testing.T) {
 		prints("moved to beginning: 1 lane, 0 messages lost")
 	c.run("subscriptions", "replay", "search", "--start", "now", "--dry-run").ok().prints("1 message lost")
 	c.run("subscriptions", "replay", "search", "--start", "monday", "--yes").
-		exits(exitUsage).says("want now, beginning, or a time")
+		exits(exitUsage).says("want now, beginning, an age")
+	c.run("subscriptions", "replay", "search", "--start", "1d", "--dry-run").ok().prints("would be moved to 1d: 1 lane")
 	c.log("SELECT outbox_log_fetch('search', '" + uuid.NewString() + "', '1 minute', 1)")
 	c.run("subscriptions", "change", "search", "--topic", "other", "--json").ok().prints(`"taken":true`)
 	c.run("subscriptions", "change", "search", "--lanes", "3").exits(exitFailure).says("replay to one place")

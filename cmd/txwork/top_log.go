@@ -38,7 +38,7 @@ func logTable(l *operate.Log) topTable {
 	}
 	t.columns = []topColumn{
 		{head: "NAME", left: true, grows: true}, {head: "STATE", left: true}, {head: "LANES"}, {head: "IN HAND"},
-		{head: "BEHIND"}, {head: "FOR"}, {head: "PARKED"}, {head: "DEAD"}, {head: "KEPT"},
+		{head: "MESSAGES"}, {head: "BEHIND"}, {head: "PARKED"}, {head: "DEAD"}, {head: "RETAINED"},
 	}
 	for _, s := range l.Subscriptions {
 		r := topRow{cells: []string{named(s.Name), "-", fmt.Sprint(len(s.Lanes)), fmt.Sprint(s.InHand),
