@@ -103,6 +103,58 @@ func eachPage(t *testing.T, run func(m *machine, enqueue, workers []program)) {
 	}
 }
 
+// readsLog begins the names of programs that read a log.
+const readsLog = "log_"
+
+// A program that reads a log handles each message once, and parks one that fails with what is behind it in its key.
+func TestTheReadersOfALog(t *testing.T) {
+	t.Parallel()
+	pages, err := page.Read("../../docs/clients")
+	ok(t, err)
+	count := 0
+	for _, p := range pages {
+		for _, b := range p.Blocks() {
+			if !strings.HasPrefix(b.Name, readsLog) {
+				continue
+			}
+			count++
+			t.Run(b.Name, func(t *testing.T) {
+				t.Parallel()
+				newMachine(t).readsLog(program{languages[b.Language], b})
+			})
+		}
+	}
+	if count == 0 {
+		t.Error("no page has a reader of a log")
+	}
+}
+
+func (m *machine) readsLog(p program) {
+	m.Helper()
+	up, err := migrations.SQL(migrations.FileOptions{Schema: "txwork", Domains: []migrations.Domain{migrations.Log}})
+	ok(m.T, err)
+	for _, statement := range []string{up, "CALL txwork.outbox_log_tick()", "SELECT txwork.outbox_log_subscribe('audit')",
+		"SELECT txwork.outbox_log_append('order.placed', convert_to(n::text, 'UTF8'), key => 'k' || n % 7) " +
+			"FROM generate_series(1, 300) AS n",
+		`SELECT txwork.outbox_log_append('order.lost', '\xff', key => 'lost') FROM generate_series(1, 2)`} {
+		_, err := m.pool.Exec(m.Context(), statement)
+		ok(m.T, err)
+	}
+	running := m.starts([]program{p})
+	read := pgtest.Await(pgtest.Patience, func() (all bool) {
+		ok(m.T, m.pool.QueryRow(m.Context(), "SELECT messages = 0 FROM txwork.outbox_log_lag()").Scan(&all))
+		return all
+	})
+	ok(m.T, running[0].Process.Signal(syscall.SIGTERM))
+	err = running[0].Wait()
+	var parked int
+	ok(m.T, m.pool.QueryRow(m.Context(), "SELECT count(*) FROM txwork.outbox_log_parked WHERE key = 'lost'").Scan(&parked))
+	said := running[0].Stdout.(*bytes.Buffer).String()
+	if n := strings.Count(said, "order.placed "); !read || err != nil || n != 300 || parked != 2 {
+		m.Errorf("%v; all are read: %t; %d are handled, and %d parked\n%s", stopped(err), read, n, parked, said)
+	}
+}
+
 // A program is a block of a page with a file name.
 type program struct {
 	language language
@@ -114,7 +166,7 @@ func programsOf(p page.Page) (enqueue, workers []program) {
 	for _, b := range p.Blocks() {
 		language, is := languages[b.Language]
 		switch {
-		case !is || b.Name == "":
+		case !is || b.Name == "" || strings.HasPrefix(b.Name, readsLog):
 		case strings.HasPrefix(b.Name, "enqueue"):
 			enqueue = append(enqueue, program{language, b})
 		default:
