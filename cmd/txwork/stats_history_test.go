@@ -14,7 +14,6 @@ func historyOf(table string) string {
 }
 
 func TestStatsSince(t *testing.T) {
-	t.Parallel()
 	c := newMigratedCLI(t)
 	c.exec(historyOf("jobs"))
 	for since, want := range map[string][]string{
