@@ -8,8 +8,8 @@ import (
 )
 
 // appendAny writes messages of which some have dedup keys, are scheduled, or may be behind one that is. Those whose
-// dedup keys are taken become duplicates. A trim may free a key between the refusal and the look at its holder: then the
-// message is written after all, behind the others.
+// dedup keys are taken become duplicates. A trim may free a key between the refusal and the look at its holder: then
+// the message is written after all, behind the others.
 func (w *Writer) appendAny(ctx context.Context, s Session, takesTurns bool, messages []Message,
 	all []workqueue.Enqueued) error {
 	left := make([]int, len(messages)) // the places of those of which it is not known what becomes of them

@@ -66,8 +66,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Named "tick_step"}}() FROM PUBLIC;
 
 -- Appends what is due, and stores a tick if there is news. What cannot be appended keeps nobody from ticking. It
--- commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so nobody keeps the lock of the tickers. A
--- crash may undo a tick, and the next one sees the same and more: so its commit does not wait for the log. It cannot
+-- commits by itself: in a caller's transaction PostgreSQL refuses it (2D000), so nobody keeps the lock of the tickers.
+-- A crash may undo a tick, and the next one sees the same and more: so its commit does not wait for the log. It cannot
 -- pin a search_path: every name and operator is qualified.
 CREATE PROCEDURE {{.Named "tick"}}(INOUT newest bigint DEFAULT NULL, INOUT stored boolean DEFAULT NULL)
 LANGUAGE plpgsql
