@@ -16,12 +16,14 @@ import (
 // logCalls are the functions of an outbox that is a log, after which a client stays in its transaction. The
 // subscription held has messages, and nobody else reads it.
 func logCalls() (all []called) {
+	const id = "00000000-0000-0000-0000-000000000001"
+	const later = "$S.outbox_log_append('t', 'x', 'key of a client', id => '" + id +
+		"', scheduled_at => now() + interval '1 hour')"
 	const fetch = "$S.outbox_log_fetch('held', p.token, '1 minute', 1)"
 	for _, sql := range [][]string{
 		{"$S.outbox_log_append('t', 'x', 'key of a client', dedup_key => 'of a client')"},
-		{"$S.outbox_log_append('t', 'x', 'key of a client', scheduled_at => now() + interval '1 hour')"},
-		{"$S.outbox_log_turn('key of a client')"}, {"$S.outbox_log_append_due(10)"},
-		{"$S.outbox_log_cancel('{00000000-0000-0000-0000-000000000001}')"}, {"CALL $S.outbox_log_tick()"}, {"CALL $S.outbox_log_trim()"},
+		{later, "$S.outbox_log_turn('key of a client')"}, {later, "$S.outbox_log_cancel('{" + id + "}')"},
+		{"$S.outbox_log_append_due(10)"}, {"CALL $S.outbox_log_tick()"}, {"CALL $S.outbox_log_trim()"},
 		{fetch}, {fetch, "$S.outbox_log_extend('held', p.token, '1 minute')"},
 		{fetch, "$S.outbox_log_release('held', p.token)"},
 		{fetch, "$S.outbox_log_settle('held', p.token, (SELECT q.page FROM $S.outbox_log_position AS q " +
