@@ -72,7 +72,8 @@ func TestAMessageOfALog(t *testing.T) {
 	later := uuid.NewString()
 	c.log("SELECT outbox_log_append('t', '', id => '" + later + "', scheduled_at => now() + interval '1 hour')")
 	c.run("show", "outbox_log", later).exits(exitFailure).says("is scheduled for", "outbox_log_cancel")
-	c.run("show", "outbox_log_parked", id.String()).exits(exitFailure).says("has no row", "txwork show outbox_log "+id.String())
+	c.run("show", "outbox_log_parked", id.String()).exits(exitFailure).
+		says("has no row", "txwork show outbox_log "+id.String())
 }
 
 // Parked messages are listed by subscription. What a log cannot do is said, with what to do instead.

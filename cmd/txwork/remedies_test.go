@@ -400,8 +400,10 @@ var remedies = []remedy{
 		c.log("SELECT outbox_log_fetch('billing', '" + token + "', '1 hour', 10)")
 		c.log("SELECT outbox_log_settle('billing', '" + token + "', max(m.seq), jsonb_build_array(jsonb_build_object(" +
 			"'seq', min(m.seq), 'delay', 0))) FROM outbox_log AS m WHERE topic = 'ship'")
-		c.exec("UPDATE {schema}.outbox_log_parked SET status = 3, completed_at = now(), failed_at = now(), " +
-			"last_error = 'no such address' WHERE NOT waiting")
+		c.run("reap", "--no-purge", "outbox_log_parked").ok()
+		token = workqueue.NewOwnerToken().String()
+		c.log("SELECT outbox_log_parked_fail('" + token + "', ARRAY(SELECT id FROM outbox_log_parked_fetch('" + token +
+			"', '1 minute', 1, subscription => ARRAY['billing']) WHERE entry = 'row'), 'no such address')")
 	})},
 	{code: "fold-behind", make: against(func(c *cli) {
 		c.exec("INSERT INTO {schema}.outbox_key_note (at, concurrency_key, limited) VALUES (now() - interval " +

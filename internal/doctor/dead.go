@@ -149,7 +149,8 @@ func (x *examination) unhandled(t *table, l unhandled) (state string, r Remedy) 
 		r.Do += retried + "."
 	}
 	r.Do += " Redrive what has failed:"
-	r.Commands = []string{x.command(t.redrives(l.letters, "--error", postgres.Shell("no handler is registered for"))...)}
+	lacking := []string{"--error", postgres.Shell("no handler is registered for")}
+	r.Commands = []string{x.command(t.redrives(l.letters, lacking...)...)}
 	return state, r
 }
 

@@ -96,18 +96,14 @@ func TestStatusesAreOutcomes(t *testing.T) {
 		302: workqueue.Ready, 307: workqueue.Ready, 308: workqueue.Ready,
 		408: workqueue.Ready, 409: workqueue.Ready, 425: workqueue.Ready, 429: workqueue.Ready, 500: workqueue.Ready,
 		503: workqueue.Ready,
-		502: workqueue.Ready, 400: workqueue.Failed, 403: workqueue.Failed, 404: workqueue.Ready, 410: workqueue.Failed, 422: workqueue.Done,
+		400: workqueue.Failed, 403: workqueue.Failed, 404: workqueue.Ready, 410: workqueue.Failed, 422: workqueue.Done,
 	} {
 		url, _ := receiver(t, answering(status, "Location", elsewhere))
 		r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url + "/secret",
 			Statuses: map[int]outboxhttp.Verdict{
-				404: outboxhttp.Retry, 422: outboxhttp.Done, 502: outboxhttp.Unavailable,
+				404: outboxhttp.Retry, 422: outboxhttp.Done,
 			}})
-		attempts := 1
-		if status == 502 {
-			attempts = 0 // none has failed
-		}
-		if r.status != want || r.attempts != attempts {
+		if r.status != want || r.attempts != 1 {
 			t.Errorf("%d: %+v", status, r)
 		}
 		switch {
@@ -119,12 +115,23 @@ func TestStatusesAreOutcomes(t *testing.T) {
 			(!strings.Contains(r.lastError, http.StatusText(status)+": because") ||
 				len(r.lastError) > 400 || strings.Contains(r.lastError, "secret")):
 			t.Errorf("%d: the error is %q", status, r.lastError)
-		case want == workqueue.Ready && attempts > 0 && r.pause != time.Hour:
+		case want == workqueue.Ready && r.pause != time.Hour:
 			t.Errorf("%d: the next attempt is after %v, want the outbox's backoff", status, r.pause)
 		}
 	}
 	if len(followed) > 0 {
 		t.Error("a redirect was followed")
+	}
+}
+
+// A status that says that the receiver is away costs no attempt.
+func TestAStatusThatMeansUnavailable(t *testing.T) {
+	f := newFixture(t)
+	url, _ := receiver(t, answering(http.StatusServiceUnavailable))
+	r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url,
+		Statuses: map[int]outboxhttp.Verdict{503: outboxhttp.Unavailable}})
+	if r.status != workqueue.Ready || r.attempts != 0 || !strings.Contains(r.lastError, "503 Service Unavailable") {
+		t.Errorf("got %+v", r)
 	}
 }
 

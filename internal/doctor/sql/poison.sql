@@ -1,6 +1,7 @@
--- The latest dead letters, grouped by subscription, label and by the first line of their error, with numbers and ids masked. Rows
--- without a handler have a finding of their own, and so have those that may end their process, and alarms.
-SELECT s.subscription, s.label, s.error, count(*) AS rows, count(*) AS failed, (array_agg(s.id ORDER BY s.failed_at DESC))[1:3] AS ids,
+-- The latest dead letters, grouped by subscription, label and the first line of their error, with numbers and ids
+-- masked. Rows without a handler have a finding of their own, and so have those that may end their process, and alarms.
+SELECT s.subscription, s.label, s.error, count(*) AS rows, count(*) AS failed,
+       (array_agg(s.id ORDER BY s.failed_at DESC))[1:3] AS ids,
        extract(epoch FROM now() - max(s.failed_at))::float8 AS latest
 FROM (
     SELECT {{.Subscription}} AS subscription, {{.Label}} AS label, r.id::text AS id, r.failed_at,

@@ -3,7 +3,8 @@
 -- states. A row that is left to other workers is due again after some seconds, and its error says since when it has
 -- been put back. It counts after $4 seconds.
 {{if .Lanes}}{{template "lane" .}}{{end}}
-SELECT s.subscription, s.label, min(s.last_error) AS error, count(*) AS rows, count(*) FILTER (WHERE s.failed) AS failed,
+SELECT s.subscription, s.label, min(s.last_error) AS error, count(*) AS rows,
+       count(*) FILTER (WHERE s.failed) AS failed,
        (array_agg(s.id ORDER BY s.failed DESC))[1:3] AS ids, 0::float8 AS latest,
        count(s.since) FILTER (WHERE NOT s.failed) AS left, coalesce(min(s.since), '') AS since
 FROM (
