@@ -2,8 +2,10 @@ package webui
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -41,8 +43,21 @@ type Config struct {
 	// HideContent shows payloads and headers to operators only. Viewers see their sizes.
 	HideContent bool
 
-	// Actions lets users with the role [Operator] change rows and what else pages have buttons for. Only then are there
-	// routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in the table
+	// Redact returns what may be shown of a payload, a header or an error, as text. It is called for each, also
+	// concurrently, after Decode. Default: all of it.
+	Redact func(Content) string
+
+	// Decode decodes a payload, for example one that is encrypted or compressed, to be shown instead of what is stored.
+	// It is called only with payloads of up to 1 MiB, and only for users who see payloads. Default: payloads are shown
+	// as they are stored.
+	Decode func(context.Context, Content) ([]byte, error)
+
+	// TraceURL is the address of a trace, with {trace} and {span} for the ids of the header traceparent, such as
+	// https://jaeger.example/trace/{trace}. Rows with this header then lead there. Default: none do.
+	TraceURL string
+
+	// Actions lets users with the role [Operator] change rows, queues, topics and schedules: pages have buttons, and there
+	// are routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in the table
 	// audit, together with their names.
 	Actions bool
 
@@ -82,6 +97,9 @@ func (c Config) validate() error {
 			"if only this machine can reach it")
 	case c.Authenticate != nil && c.Insecure:
 		return validate.Errorf("Insecure", "is set, and so is Authenticate: set one of them")
+	case c.TraceURL != "" && (!strings.HasPrefix(c.TraceURL, "https://") && !strings.HasPrefix(c.TraceURL, "http://") ||
+		!strings.Contains(c.TraceURL, "{trace}")):
+		return validate.Errorf("TraceURL", "is %q, it must be an https or http address with {trace}", c.TraceURL)
 	case c.Actions && c.Insecure:
 		return validate.Errorf("Actions", "is set, and so is Insecure: nobody would be an operator. Set Authenticate")
 	case c.Timeout < 0:

@@ -66,7 +66,14 @@ func deadLetters(ctx context.Context, r *request) (view, error) {
 		if err != nil {
 			one.Problem = r.handler.explain(ctx, "causes of "+t.Name, err).Error()
 		}
-		if one.group(found); len(one.Causes) > 0 || one.Problem != "" {
+		one.group(found)
+		for i := range one.Causes {
+			c := &one.Causes[i]
+			if shown := r.handler.errorOf(t.Name, c.Error); shown != c.Error {
+				c.Error, c.Text = shown, "" // which the list would find these rows by
+			}
+		}
+		if len(one.Causes) > 0 || one.Problem != "" {
 			p.Tables = append(p.Tables, one)
 		}
 	}

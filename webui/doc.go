@@ -12,9 +12,10 @@
 // # What it shows
 //
 // An overview with the findings of the doctor and the depth of each table, the rows in each state with filters, one row
-// with its payload, dead letters by cause, queues and schedules. It finds a row by its id. Tables come from the
-// catalog, those of your own too. It changes nothing: every transaction is read-only, and requests other than GET are
-// refused.
+// with its payload, dead letters by cause, queues and topics, schedules, keys, joins, a log and its subscriptions,
+// sources of messages, alarms, processes, and the maintenance of the tables. It finds a row by its id. Tables come from
+// the catalog, those of your own too. Open pages hear by a stream of events that figures are new. Unless
+// Config.Actions is set, it changes nothing: every transaction is read-only, and requests other than GET are refused.
 //
 // # What it costs
 //

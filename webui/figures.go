@@ -20,8 +20,9 @@ const (
 	patience       = 3 * time.Second  // of a page without figures
 	stale          = time.Minute      // from this age on a page waits for new figures instead of showing these
 
-	depthRows = 10_000    // rows of a table that are counted in each state; more are shown as at least so many
-	recent    = time.Hour // dead letters of this age are counted apart
+	depthRows    = 10_000 // rows of a table that are counted in each state; more are shown as at least so many
+	maxProcesses = 500
+	recent       = time.Hour // dead letters of this age are counted apart
 )
 
 // figures are what the overview shows of all tables. One reading serves all viewers. It begins when a page asks for
@@ -42,6 +43,9 @@ type reading struct {
 	Tables []tableFigures
 	Err    error // why nothing could be read
 
+	Processes   []operate.Process
+	NoProcesses string // why they could not be read
+
 	Report     doctor.Report
 	Problem    string // why the doctor could not look
 	ExaminedAt time.Time
@@ -49,15 +53,19 @@ type reading struct {
 
 // tableFigures are those of a table.
 type tableFigures struct {
-	Name     string
-	Schedule bool
-	Whole    operate.Part
-	Parts    []operate.Part
-	Cut      bool // there may be more parts
-	Held     survey.Held
-	Dead     survey.DeadLetters
-	Filtered bool     // row-level security hides rows
-	Problems []string // why the figures lack something
+	Name       string
+	Schedule   bool
+	Whole      operate.Part
+	Parts      []operate.Part
+	Cut        bool // there may be more parts
+	Topics     []survey.Topic
+	MoreTopics bool // there may be more of them
+	HasTopics  bool // they can be paused
+	Lanes      bool // each consumer has topics of its own
+	Held       survey.Held
+	Dead       survey.DeadLetters
+	Filtered   bool     // row-level security hides rows
+	Problems   []string // why the figures lack something
 }
 
 // now returns the last reading, which may be refreshing, and nil if there is none yet. It waits a little if there is
@@ -91,6 +99,13 @@ func (f *figures) begin() (last *reading, changed chan struct{}) {
 		go f.refresh(f.last, f.term)
 	}
 	return f.last, f.changed
+}
+
+// next returns what is closed when the figures change again.
+func (f *figures) next() chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
 }
 
 func (f *figures) refresh(before *reading, term int) {
@@ -154,6 +169,9 @@ func (h *handler) readFigures(ctx context.Context, before *reading, publish func
 	for i := range all {
 		next.Tables = append(next.Tables, h.tableFigures(ctx, &all[i]))
 	}
+	if next.Processes, err = operate.ReadProcesses(ctx, h.reader(), h.Schema, maxProcesses); err != nil {
+		next.NoProcesses = h.explain(ctx, "processes", err).Error()
+	}
 	if before != nil {
 		next.Report, next.Problem, next.ExaminedAt = before.Report, before.Problem, before.ExaminedAt
 	}
@@ -171,12 +189,14 @@ func (h *handler) readFigures(ctx context.Context, before *reading, publish func
 }
 
 func (h *handler) tableFigures(ctx context.Context, t *survey.Facts) tableFigures {
-	f := tableFigures{Name: t.Name, Schedule: t.Schedule(), Filtered: t.Filtered}
-	var errs [3]error
+	f := tableFigures{Name: t.Name, Schedule: t.Schedule(), Filtered: t.Filtered, HasTopics: t.Has("aside"),
+		Lanes: t.Has("consumer")}
+	var errs [4]error
 	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, h.reader(), t)
 	f.Whole = operate.Whole(t, f.Parts)
 	f.Held, errs[1] = survey.HeldRows(ctx, h.reader(), t, depthRows)
 	f.Dead, errs[2] = survey.CountDeadLetters(ctx, h.reader(), t, depthRows, recent)
+	f.Topics, f.MoreTopics, errs[3] = survey.Topics(ctx, h.reader(), t)
 	for _, err := range errs {
 		if err == nil {
 			continue

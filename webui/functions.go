@@ -11,6 +11,8 @@ import (
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // functions are those of the templates.
@@ -29,9 +31,28 @@ var functions = template.FuncMap{
 	"clip":     clip,
 	"evidence": evidence,
 	"query":    query,
-	"bytes":    size,
 	"quantile": percentiles,
+	"bytes":    size[int],
+	"bytes64":  size[int64],
+	"join":     func(status int16) string { return operate.JoinStates[status] },
+	"lanes":    lanesOf,
+	"rests":    rests,
+	"pages":    func() any { return navigation },
+	"title":    func(verb string) string { return strings.ToUpper(verb[:1]) + verb[1:] },
+	"wakes":    newWakes,
+	"state":    stateName,
 	"states":   func() []stateLabel { return stateLabels },
+}
+
+// wakes is a table of alarms.
+type wakes struct {
+	Root, Label string
+	Now         time.Time
+	Alarms      []survey.Alarm
+}
+
+func newWakes(root, label string, now time.Time, all []survey.Alarm) wakes {
+	return wakes{root, label, now, all}
 }
 
 // number formats a number of rows, which is a lower bound if there may be more.
@@ -70,12 +91,31 @@ func since(t, now time.Time) string {
 	return rough(now.Sub(t)) + " ago"
 }
 
+// rests says how long the destination of a topic is left alone.
+func rests(seconds float64) string {
+	if seconds <= 0 {
+		return "until the next probe"
+	}
+	return "for " + rough(postgres.Seconds(seconds)) + " more"
+}
+
 // nameOf is how a name is shown: in full, and two different ones differently.
 func nameOf(name string) string {
 	if name == "" {
 		return "(none)"
 	}
 	return postgres.Name(name)
+}
+
+// stateName is what people call the state of one row; gone is one that was deleted.
+func stateName(state string) string {
+	if state == string(workqueue.StateFailed) {
+		return "dead letter"
+	}
+	if l, ok := labelOf(state); ok {
+		return strings.ToLower(l.Label)
+	}
+	return strings.ReplaceAll(state, "_", " ")
 }
 
 // clip shortens a text to one line of at most so many characters.
@@ -124,7 +164,7 @@ func encoded(values url.Values) template.URL {
 }
 
 // size formats a number of bytes.
-func size(n int) string {
+func size[T int | int64](n T) string {
 	switch {
 	case n == 1:
 		return "1 byte"

@@ -22,6 +22,7 @@ type handler struct {
 	crossOrigin *http.CrossOriginProtection
 	reads       chan struct{}
 	figures     figures
+	streams     streams
 	runs        runs
 }
 
@@ -30,11 +31,22 @@ func (h *handler) route() {
 	h.mux.HandleFunc("GET /queues", h.page(queues))
 	h.mux.HandleFunc("GET /history", h.page(history))
 	h.mux.HandleFunc("GET /schedules", h.page(schedules))
+	h.mux.HandleFunc("GET /logs", h.page(logs))
+	h.mux.HandleFunc("GET /logs/find", h.page(findMessage))
+	h.mux.HandleFunc("GET /logs/{id}", h.page(message))
+	h.mux.HandleFunc("GET /inbox", h.page(inbox))
+	h.mux.HandleFunc("GET /alarms", h.page(alarms))
+	h.mux.HandleFunc("GET /maintenance", h.page(maintenance))
+	h.mux.HandleFunc("GET /processes", h.page(processes))
+	h.mux.HandleFunc("GET /keys", h.page(keys))
+	h.mux.HandleFunc("GET /joins", h.page(joins))
+	h.mux.HandleFunc("GET /joins/{table}/{id}", h.page(joinOne))
 	h.mux.HandleFunc("GET /dead", h.page(deadLetters))
 	h.mux.HandleFunc("GET /find", h.page(find))
 	h.mux.HandleFunc("GET /t/{table}", h.page(rows))
 	h.mux.HandleFunc("GET /t/{table}/{state}", h.page(rows))
 	h.mux.HandleFunc("GET /t/{table}/row/{id}", h.page(row))
+	h.mux.HandleFunc("GET /live", h.live)
 	h.mux.HandleFunc("GET /audit", h.page(audit))
 	h.mux.HandleFunc("GET /audit/{action}", h.page(action))
 	h.change("/audit/{action}/stop", stopAction)
@@ -42,6 +54,7 @@ func (h *handler) route() {
 	h.change("/t/{table}/row/{id}/{verb}", changeRow)
 	h.ask("/t/{table}/{state}/{verb}", askRows)
 	h.change("/t/{table}/{state}/{verb}", changeRows)
+	h.routeRules()
 	h.mux.HandleFunc("GET /assets/{name}", serveAsset)
 	h.mux.HandleFunc("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
 	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, readOnly }))

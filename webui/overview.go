@@ -2,6 +2,7 @@ package webui
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/txwork/txwork/internal/doctor"
@@ -37,15 +38,16 @@ func overview(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	v := view{title: "Overview", page: "overview.html", live: true, tables: tables}
 	if figures == nil {
-		return view{title: "Overview", page: "overview.html", tables: tables, data: overviewPage{Reading: true}}, nil
+		v.data = overviewPage{Reading: true}
+		return v, nil
 	}
 	p := overviewPage{Age: time.Since(figures.At), Looking: figures.ExaminedAt.IsZero(),
 		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll()}
-	v := view{title: "Overview", page: "overview.html", tables: tables}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {
-			p.Findings = append(p.Findings, f)
+			p.Findings = append(p.Findings, r.handler.evidence(f))
 		}
 	}
 	for _, s := range figures.Report.Skipped {
@@ -74,38 +76,22 @@ func (r *request) concerns(table string) bool {
 	return r.user.seesAll() || table != "" && r.user.sees(table)
 }
 
-// A queuesPage is what queues.html shows.
-type queuesPage struct {
-	Reading bool // there are no figures yet
-	Age     time.Duration
-	Tables  []tableFigures // with parts, or that were not read
-}
-
-// queues shows the queues, consumers, topics and kinds of each table.
-func queues(ctx context.Context, r *request) (view, error) {
-	tables, figures, err := r.seen(ctx)
-	if err != nil {
-		return view{}, err
+// evidence redacts the errors in a finding.
+func (h *handler) evidence(f doctor.Finding) doctor.Finding {
+	if h.Redact == nil {
+		return f
 	}
-	v := view{title: "Queues", page: "queues.html", tables: tables}
-	if figures == nil {
-		v.data = queuesPage{Reading: true}
-		return v, nil
-	}
-	p := queuesPage{Age: time.Since(figures.At)}
-	for _, f := range figures.Tables {
-		if !has(tables, f.Name) {
-			continue
-		}
-		if len(f.Parts) > 0 && f.Parts[0].By != "" || len(f.Problems) > 0 {
-			p.Tables = append(p.Tables, f)
-		}
-		if f.Filtered {
-			v.partial = append(v.partial, f.Name)
+	all := f.Evidence
+	f.Evidence = make([]doctor.Evidence, len(all))
+	for i, e := range all {
+		f.Evidence[i] = slices.Clone(e)
+		for k, v := range e {
+			if text, ok := v.Value.(string); ok && (v.Name == "error" || v.Name == "last_error" || v.Name == "cause") {
+				f.Evidence[i][k].Value = h.errorOf(f.Table, text)
+			}
 		}
 	}
-	v.data = p
-	return v, nil
+	return f
 }
 
 // A stateLabel is what people call a state.

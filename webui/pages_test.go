@@ -7,7 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/webui"
 )
 
@@ -68,7 +70,7 @@ func TestEveryLinkLeadsToAPage(t *testing.T) {
 		if strings.Contains(address, "/assets/") {
 			continue
 		}
-		for _, want := range []string{`<html lang="en">`, `<main id="main">`, `href="#main"`, "<h1>", "</html>"} {
+		for _, want := range []string{`<html lang="en">`, `<main id="main"`, `href="#main"`, "<h1>", "</html>"} {
 			if strings.Count(body, want) != 1 {
 				t.Errorf("%s has %d times %s", address, strings.Count(body, want), want)
 			}
@@ -267,4 +269,38 @@ func (s *site) schedules(n int, name, failure string) {
 		SELECT $2::text || to_char(i, 'FM000'), '30 4 * * *', 'Europe/Zagreb', 'once', 'allow', '{}', 60000000000, 0, 7, 0,
 			10, i = 1, now() + CASE WHEN i = 2 THEN interval '-1 h' ELSE interval '1 h' END, CASE WHEN i = 3 THEN $3::text END
 		FROM generate_series(1, $1::int) AS i`, n, name, failure)
+}
+
+// A table that only says that it is one of txwork does not keep the others from being searched.
+func TestAForeignTableIsNotSearched(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.fill()
+	s.exec("CREATE TABLE {schema}.bills (number int)")
+	s.exec("COMMENT ON TABLE {schema}.bills IS 'txwork core 9'")
+	id := s.id("SELECT id FROM {schema}.outbox LIMIT 1")
+	if a := s.get("/find?q=" + id); a.header.Get("Location") != "./t/outbox/row/"+id {
+		t.Errorf("a row is not found: status %d, %s", a.status, content(a.body))
+	}
+	s.shows("/find?q=01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17", http.StatusOK, "No table has a row", "Not searched", "bills")
+}
+
+// What other sessions run may have values of any table.
+func TestAUserOfSomeTablesSeesNoStatements(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	tx, err := s.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer tx.Rollback(t.Context())
+	_, err = tx.Exec(t.Context(), "LOCK TABLE "+s.db.Schema+".jobs IN ACCESS EXCLUSIVE MODE /* secret */")
+	must(t, err)
+	some := serve(t, s.db, func(c *webui.Config) {
+		c.Pool = pgtest.NewPool(t, s.db)
+		c.StatementTimeout = 3 * time.Second
+		c.Insecure, c.Authenticate = false, func(*http.Request) (webui.User, error) {
+			return webui.User{Name: "ann", Tables: []string{"jobs"}}, nil
+		}
+	})
+	some.read().shows("/", http.StatusOK, "A table is locked")
+	some.lacks("/", "secret", "LOCK TABLE")
 }

@@ -40,6 +40,10 @@ var (
 		Advice: "Reload the page in some seconds."}
 )
 
+var badTime = problem{status: http.StatusBadRequest, Title: "The address is wrong",
+	Detail: "The time in the address of this page cannot be read. It may have been cut off or changed.",
+	Advice: "Begin at the first page of the list."}
+
 func noTables(schema string) problem {
 	return problem{status: http.StatusServiceUnavailable, Title: "The schema has no tables",
 		Detail: fmt.Sprintf("Schema %s has no tables of txwork, or the role of this dashboard cannot see them.", schema),
@@ -50,6 +54,12 @@ func noTable(schema, name string, known []string) problem {
 	return problem{status: http.StatusNotFound, Title: "There is no such table", tables: known,
 		Detail: fmt.Sprintf("Schema %s has no table %s that you may see.", schema, postgres.Name(name)),
 		Advice: "It has " + strings.Join(known, ", ") + "."}
+}
+
+func noID(known []string) problem {
+	return problem{status: http.StatusNotFound, Title: "This is no id", tables: known,
+		Detail: "Ids are UUIDs, such as 01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17.",
+		Advice: "Copy the whole id, or go on from the lists."}
 }
 
 // explain makes a page of an error. Errors of the database that have no explanation of their own go to the log only,
@@ -80,6 +90,7 @@ func (h *handler) explain(ctx context.Context, what string, err error) problem {
 func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 	var refusal operate.Refusal
 	var gone operate.GoneError
+	var unsent operate.NoMessageError
 	var audit operate.AuditError
 	var pg *pgconn.PgError
 	switch {
@@ -90,6 +101,9 @@ func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 		return problem{status: http.StatusNotFound, Title: "The row is not there",
 			Detail: gone.Error() + ": it was never written, or it has been deleted, as rows are when their retention " +
 				"ends.", Advice: "Look for it in the lists."}, true
+	case errors.As(err, &unsent):
+		return problem{status: http.StatusNotFound, Title: "The message is not there", Detail: unsent.Error() + ".",
+			Advice: "Check the id, or look for it in the table of parked messages."}, true
 	case errors.As(err, &audit) && audit.Advice != "":
 		return problem{status: http.StatusServiceUnavailable, Title: "The audit cannot record this",
 			Detail: "Nothing is changed here that the audit does not record. Nothing was changed.",

@@ -16,7 +16,8 @@ import (
 )
 
 // everyPage are addresses of all kinds of pages.
-var everyPage = []string{"/", "/queues", "/schedules", "/dead", "/find?q=01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17",
+var everyPage = []string{"/", "/queues", "/schedules", "/dead", "/keys", "/joins", "/inbox", "/maintenance",
+	"/processes", "/find?q=01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17",
 	"/t/jobs/ready",
 	"/t/jobs/failed?error=x", "/t/jobs/row/01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17"}
 
@@ -82,12 +83,12 @@ func TestRightsOfTheRole(t *testing.T) {
 	t.Cleanup(func() { dropRoles(s, name) })
 	pool := pgtest.NewPool(t, s.db, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.User = name + "_reader" }))
 	reader := serve(t, s.db, func(c *webui.Config) { c.Pool = pool })
-	for _, path := range everyPage[4:] {
+	for _, path := range everyPage[9:] {
 		reader.shows(path, http.StatusServiceUnavailable, "The dashboard lacks a right", "txwork roles",
 			"GRANT txwork_viewer")
 	}
 	reader.read()
-	for _, path := range everyPage[:4] {
+	for _, path := range everyPage[:8] {
 		reader.shows(path, http.StatusOK, "lacks a right")
 	}
 	text, err := migrations.Roles(migrations.RoleOptions{Schema: s.db.Schema, Prefix: name})

@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/internal/survey"
 )
 
 const (
@@ -31,11 +33,16 @@ type rowPage struct {
 	Columns  []columnLine
 	Error    block
 	Headers  block
+	Trace    string // address of the trace that it was written in
 	Retry    string
 	Payloads []payloadBlock
 	Hidden   bool // payloads and headers are
 	Late     bool // it runs for longer than it should
-	Deeds    []deed
+
+	Joins      []survey.Membership
+	Neighbours []survey.Neighbour // in its key
+	Around     string             // why these could not be read
+	Deeds      []deed
 }
 
 // A columnLine is a value of the domain. Those that identify rows lead to the others that have it.
@@ -54,8 +61,10 @@ type block struct {
 // A payloadBlock is a payload. Its block is empty if it is hidden.
 type payloadBlock struct {
 	block
-	Name, Kind   string
-	Bytes, Shown int
+	Name, Kind        string
+	Bytes, Shown      int
+	Decoded, Redacted bool
+	Problem           string // why the host's codec has not decoded it
 }
 
 // row shows everything about a row.
@@ -66,16 +75,10 @@ func row(ctx context.Context, r *request) (view, error) {
 	}
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
-		return view{}, problem{status: http.StatusNotFound, Title: "This is no id", tables: known,
-			Detail: "Ids are UUIDs, such as 01976f3c-6f5e-7c3a-9d1b-5a0c2f4e8b17.",
-			Advice: "Copy the whole id, or go on from the lists."}
+		return view{}, noID(known)
 	}
-	p := rowPage{Hidden: r.handler.HideContent && r.user.Role != Operator, Name: t.Spec().Table}
-	content := int32(maxContent)
-	if p.Hidden {
-		content = 0
-	}
-	if p.Shown, err = db.Show(ctx, t, id, content); err != nil {
+	p := rowPage{Hidden: r.hidesContent(), Name: t.Spec().Table}
+	if p.Shown, err = db.Show(ctx, t, id, r.content()); err != nil {
 		if len(hidden) > 0 && isGone(err) {
 			err = problem{status: http.StatusNotFound, Title: "The row is not there, or hidden", tables: known,
 				Detail: err.Error() + " that the role of this dashboard sees.",
@@ -83,11 +86,31 @@ func row(ctx context.Context, r *request) (view, error) {
 		}
 		return view{}, err
 	}
-	p.fill()
+	p.fill(ctx, r.handler)
+	if err := p.around(ctx, r.handler); err != nil {
+		p.Around = r.handler.explain(ctx, "joins and key of a row of "+p.Name, err).Error()
+	}
 	if r.acts() {
 		p.Deeds = deedsOf(p.State.State, p.Layout.Has("concurrency_key"))
 	}
 	return view{title: p.Name + " " + id.String(), page: "row.html", data: p, tables: known, partial: hidden}, nil
+}
+
+// around reads the joins that the row belongs to, and its neighbours in its key.
+func (p *rowPage) around(ctx context.Context, h *handler) error {
+	facts, err := h.facts(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range facts {
+		if t := &facts[i]; t.Name == p.Name {
+			if p.Joins, err = survey.Memberships(ctx, h.reader(), t, p.ID.String()); err != nil {
+				return err
+			}
+			p.Neighbours, err = survey.KeyNeighbours(ctx, h.reader(), t, p.ID.String())
+		}
+	}
+	return err
 }
 
 func isGone(err error) bool {
@@ -96,7 +119,7 @@ func isGone(err error) bool {
 }
 
 // fill prepares what the template shows.
-func (p *rowPage) fill() {
+func (p *rowPage) fill(ctx context.Context, h *handler) {
 	p.State, _ = labelOf(p.stateOf())
 	for i, v := range p.Values(p.Layout.Plain) {
 		name := p.Layout.Plain[i].Name
@@ -106,10 +129,11 @@ func (p *rowPage) fill() {
 		p.Columns = append(p.Columns, columnLine{name, v, filterOf(name)})
 	}
 	if p.LastError != nil {
-		p.Error = blockOf(*p.LastError)
+		p.Error = blockOf(h.errorOf(p.Name, *p.LastError))
 	}
-	if !p.Hidden {
-		p.Headers = blockOf(pretty(string(p.Shown.Headers)))
+	headers := headersOf(p.Shown.Headers)
+	if p.Trace = h.trace(headers); !p.Hidden {
+		p.Headers = h.headers(p.Name, p.Shown.Headers)
 	}
 	if p.Shown.Retry != nil {
 		p.Retry = clip(maxText, string(*p.Shown.Retry))
@@ -118,8 +142,14 @@ func (p *rowPage) fill() {
 		p.Late = p.Now.Sub(*p.RunningFrom) > postgres.Seconds(*p.RunsWithin)
 	}
 	for _, c := range p.Layout.Payloads {
-		if one, ok := p.Shown.Payloads[c.Name]; ok {
-			p.Payloads = append(p.Payloads, payloadOf(c.Name, one))
+		one, ok := p.Shown.Payloads[c.Name]
+		switch {
+		case !ok:
+		case p.Hidden:
+			p.Payloads = append(p.Payloads, payloadBlock{Name: c.Name, Bytes: one.Bytes})
+		default:
+			about := Content{Table: p.Name, Name: c.Name, Headers: headers}
+			p.Payloads = append(p.Payloads, h.payload(ctx, about, one))
 		}
 	}
 }
@@ -203,22 +233,22 @@ func deep(text string) bool {
 	return false
 }
 
-// payloadOf formats a payload: JSON indented, other text as it is, anything else as a hex dump.
-func payloadOf(name string, p operate.Payload) payloadBlock {
-	b := payloadBlock{Name: name, Bytes: p.Bytes}
+// fill formats what is shown of a payload of a size: JSON indented, other text as it is, anything else as a hex dump.
+func (b *payloadBlock) fill(data []byte, size int) {
 	switch {
-	case p.Text != nil:
-		b.Shown, b.Kind = len(*p.Text), "text"
-		if json.Valid([]byte(*p.Text)) {
+	case len(data) == 0:
+		return
+	case utf8.Valid(data):
+		b.Shown, b.Kind = len(data), "text"
+		if json.Valid(data) {
 			b.Kind = "JSON"
 		}
-		b.Text = visibleLines(pretty(*p.Text))
-	case p.Base64 != nil:
-		data := p.Base64[:min(len(p.Base64), maxBinary)]
+		b.Text = visibleLines(pretty(string(data)))
+	default:
+		data = data[:min(len(data), maxBinary)]
 		b.Shown, b.Kind, b.Text = len(data), "binary", hex.Dump(data)
 	}
-	b.Cut = b.Shown < b.Bytes && b.Kind != ""
-	return b
+	b.Cut = b.Shown < size
 }
 
 // Lost says how many leases the row has lost, and what that means.

@@ -142,6 +142,11 @@ func rows(ctx context.Context, r *request) (view, error) {
 	}
 	p := rowsPage{Table: name, State: label, Now: found.Now, After: o.After, Next: found.Next, Limit: o.Limit,
 		Searched: found.Searched, SearchedTo: found.SearchedTo, Filtered: o.Filter.Given(), Filter: r.filterValues()}
+	for i := range found.Rows {
+		if text := found.Rows[i].LastError; text != nil {
+			*text = r.handler.errorOf(name, *text)
+		}
+	}
 	p.list(found, operate.Listings[label.State])
 	p.form(r, found.Columns)
 	last, _ := r.handler.figures.begin()

@@ -1,13 +1,20 @@
 package webui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/operate"
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/survey"
 )
 
@@ -19,6 +26,19 @@ type schedulesPage struct {
 	Now    time.Time
 	Tables []scheduleTable
 	After  string
+	Line   timeline
+	Spans  []int
+}
+
+// Query is the address of the page with another table, position or span.
+func (p schedulesPage) Query(table, after string, hours int) template.URL {
+	values := url.Values{"hours": {strconv.Itoa(hours)}, "zone": {p.Line.Zone.String()}}
+	for name, value := range map[string]string{"table": table, "after": after} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	return encoded(values)
 }
 
 // A scheduleTable is schedules of a table in the order of their names.
@@ -29,13 +49,28 @@ type scheduleTable struct {
 	Problem   string
 }
 
+// Verbs are what an operator can do to a schedule; nothing in a table of an application's own.
+func (t scheduleTable) Verbs(s scheduleLine) []string {
+	switch {
+	case t.Name != "jobs_schedule" && t.Name != "timers_schedule":
+		return nil
+	case s.Paused:
+		return []string{"resume", "trigger"}
+	}
+	return []string{"pause", "trigger"}
+}
+
 // A scheduleLine is a schedule.
 type scheduleLine struct {
-	ID, Name, Expr, Zone string
-	Paused               bool
-	NextAt, LastAt       *time.Time
-	Fired                int64
-	LastError            *string
+	ID, Name, Expr, Zone       string
+	Paused                     bool
+	NextAt, LastAt, BufferedAt *time.Time
+	Fired, Skipped             int64
+	Misfire, Overlap           string
+	Attempts                   int32 // claims that failed in a row
+	LastError                  *string
+
+	Marks marks `db:"-"`
 }
 
 // Late tells whether its next occurrence should have fired some time ago. The doctor says so from then on, too.
@@ -46,29 +81,47 @@ func (s scheduleLine) Late(now time.Time) bool {
 // lateFrom is how late an occurrence is that no scheduler has noticed.
 const lateFrom = 2 * time.Minute
 
+// line reads which time line the address asks for.
+func (r *request) line() (timeline, error) {
+	zone, err := time.LoadLocation(cmp.Or(r.query.Get("zone"), "UTC"))
+	if err != nil {
+		return timeline{}, problem{status: http.StatusBadRequest, Title: "There is no such zone",
+			Detail: fmt.Sprintf("The time zone %s is not known.", postgres.Name(r.query.Get("zone"))),
+			Advice: "Name one of the IANA database, such as Europe/Zagreb."}
+	}
+	hours := 24
+	if text := r.query.Get("hours"); text != "" {
+		if hours, err = strconv.Atoi(text); err != nil || !slices.Contains(lineHours, hours) {
+			return timeline{}, operate.Refusal{Field: "hours", Problem: " must be 6, 24 or 168"}
+		}
+	}
+	return newTimeline(time.Now(), hours, zone), nil
+}
+
 // schedules shows the schedules of all tables, or those of one after a name.
 func schedules(ctx context.Context, r *request) (view, error) {
-	tables, err := r.tables(ctx)
+	v := view{title: "Schedules", page: "schedules.html", live: true}
+	all, err := r.sections(ctx, &v, (*survey.Facts).Schedule)
 	if err != nil {
 		return view{}, err
 	}
-	facts, err := r.handler.facts(ctx)
-	if err != nil {
+	p := schedulesPage{After: r.query.Get("after"), Spans: lineHours}
+	if p.Line, err = r.line(); err != nil {
 		return view{}, err
 	}
-	v := view{title: "Schedules", page: "schedules.html", tables: tables}
-	p := schedulesPage{After: r.query.Get("after")}
-	for i := range facts {
-		t := &facts[i]
-		if only := r.query.Get("table"); !t.Schedule() || !has(tables, t.Name) || only != "" && only != t.Name {
-			continue
-		}
-		if t.Filtered {
-			v.partial = append(v.partial, t.Name)
-		}
+	for _, t := range all {
 		one := scheduleTable{Name: t.Name}
 		if err := one.read(ctx, &r.handler.db, t, p.After, &p.Now); err != nil {
 			one.Problem = r.handler.explain(ctx, "schedules of "+t.Name, err).Error()
+		}
+		if !p.Now.IsZero() {
+			p.Line = newTimeline(p.Now, p.Line.Hours, p.Line.Zone) // by the clock of the database
+		}
+		for i := range one.Schedules {
+			s := &one.Schedules[i]
+			if s.Marks = p.Line.of(*s); s.LastError != nil {
+				*s.LastError = r.handler.errorOf(t.Name, *s.LastError)
+			}
 		}
 		p.Tables = append(p.Tables, one)
 	}
@@ -83,7 +136,8 @@ func (s *scheduleTable) read(ctx context.Context, db *operate.DB, t *survey.Fact
 			return err
 		}
 		found, err := tx.Query(ctx, fmt.Sprintf(`
-			SELECT id::text, name, expr, zone, paused, next_at, last_at, fired, last_error
+			SELECT id::text, name, expr, zone, paused, next_at, last_at, buffered_at, fired, skipped, misfire, overlap,
+			    attempts, last_error
 			FROM %s WHERE name > $1::text ORDER BY name LIMIT %d`, t.Table(), maxSchedules+1), after)
 		if err != nil {
 			return err

@@ -42,16 +42,27 @@ type view struct {
 
 	tables  []string // of the navigation
 	partial []string // tables of which row-level security hides rows
+	live    bool     // it is read again when the figures are new
 	to      string   // if set: redirects to this path below the root
 
 	problem problem // if it is the page of one
 }
 
+// navigation are the pages that the layout leads to.
+var navigation = []struct{ Path, Label, Page string }{{"dead", "Dead letters", "dead.html"},
+	{"queues", "Queues", "queues.html"}, {"schedules", "Schedules", "schedules.html"}, {"keys", "Keys", "keys.html"},
+	{"joins", "Joins", "joins.html"}, {"logs", "Log", "logs.html"}, {"inbox", "Inbox", "inbox.html"},
+	{"alarms", "Alarms", "alarms.html"}, {"processes", "Processes", "processes.html"},
+	{"maintenance", "Maintenance", "maintenance.html"}, {"history", "History", "history.html"},
+	{"audit", "Audit", "audit.html"}}
+
 // A frame is what the layout shows.
 type frame struct {
 	Title, Root, Schema, User string
+	Page                      string // the file of its template
 	Tables                    []string
 	Partial                   []string
+	Live                      bool
 	Version                   string // of the assets
 	Acts                      bool   // pages have buttons
 	Data                      any
@@ -65,8 +76,8 @@ func (r *request) show(w http.ResponseWriter, v view) {
 		return
 	}
 	var b bytes.Buffer
-	err := pages[v.page].Execute(&b, frame{v.title, r.root, r.handler.Schema, r.user.Name, v.tables,
-		v.partial, assetVersion, r.acts(), v.data})
+	err := pages[v.page].Execute(&b, frame{v.title, r.root, r.handler.Schema, r.user.Name, v.page, v.tables,
+		v.partial, v.live, assetVersion, r.acts(), v.data})
 	if err != nil {
 		r.handler.Logger.ErrorContext(r.Context(), "dashboard: rendering a page failed", "page", v.page, "error", err)
 		http.Error(w, "This page could not be rendered. The log of the program says why.", http.StatusInternalServerError)

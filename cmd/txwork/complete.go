@@ -148,7 +148,7 @@ func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 func statesOf(cmd *cobra.Command) []string {
 	switch cmd.Name() {
 	case "joins":
-		return joinStates
+		return operate.JoinStates
 	case "list":
 		if cmd.HasParent() && cmd.Parent().Name() == "schedules" {
 			return scheduleStates

@@ -15,34 +15,13 @@ import (
 // maxBehind is the largest number of rows behind a key that are counted.
 const maxBehind = 1000
 
-// A shownKey is an ordered key with rows that wait.
-type shownKey struct {
-	Key     string  `json:"key"`
-	Waiting int64   `json:"waiting"`              // rows that wait for their turn
-	AtLeast bool    `json:"at_least"`             // there may be more rows that wait
-	Oldest  float64 `json:"oldest_seconds"`       // how long the first of them has waited
-	Next    string  `json:"next"`                 // the id of that row
-	Reason  string  `json:"reason"`               // what it waits for: dead_letter, in_progress, expired, ready, scheduled or fold
-	Blocker *string `json:"blocker,omitempty"`    // the id of the row that it waits for
-	About   string  `json:"about,omitempty"`      // topic or kind of the blocker
-	Error   *string `json:"last_error,omitempty"` // last error of the blocker
-}
-
-// A keysPage is what keys prints.
-type keysPage struct {
-	Table   string     `json:"table"`             // with its schema
-	Keys    []shownKey `json:"keys"`              // in their order
-	Next    string     `json:"next,omitempty"`    // for --after; missing on the last page
-	Partial bool       `json:"partial,omitempty"` // row-level security hides rows from the role, so there may be more
-}
-
 func newKeysCommand(a *app) *cobra.Command {
 	var after string
 	var limit int
 	cmd := newCommand("keys TABLE", "Show what the rows of ordered keys wait for", cobra.ExactArgs(1))
 	cmd.Flags().StringVar(&after, "after", "", "continue after this `key`, the last of the previous page")
 	cmd.Flags().IntVar(&limit, "limit", defaultListLimit, "keys of a page")
-	asJSON := jsonFlag(cmd, keysPage{})
+	asJSON := jsonFlag(cmd, operate.Keys{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkLimit(limit); err != nil {
 			return err
@@ -51,18 +30,10 @@ func newKeysCommand(a *app) *cobra.Command {
 		defer progress.end()
 		return a.withFacts(cmd.Context(), args[0], "concurrency_key", "keys", func(r survey.Reader,
 			f *survey.Facts) error {
-			found, err := survey.Keys(cmd.Context(), r, f, after, limit+1, maxBehind)
+			p, err := operate.ReadKeys(cmd.Context(), r, f, after, limit, maxBehind)
 			progress.end()
 			if err != nil {
 				return explain(err)
-			}
-			p := keysPage{Table: f.Schema + "." + f.Name, Keys: []shownKey{}, Partial: f.Filtered}
-			for _, k := range found[:min(len(found), limit)] {
-				p.Keys = append(p.Keys, shownKey{k.Key, k.Waiting, k.Waiting >= maxBehind, k.Oldest, k.Next, k.Reason,
-					k.Blocker, k.Label, k.Error})
-			}
-			if len(found) > limit {
-				p.Next = p.Keys[limit-1].Key
 			}
 			if *asJSON {
 				return a.printJSON(p)
@@ -73,7 +44,7 @@ func newKeysCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) printKeys(p keysPage) error {
+func (a *app) printKeys(p operate.Keys) error {
 	g := newGrid(a.stdout, "KEY", "WAITING", "OLDEST", "REASON", "BLOCKED BY", "ABOUT", "LAST ERROR")
 	for _, k := range p.Keys {
 		g.add(named(k.Key), brief(k.Waiting, k.AtLeast), rough(seconds(k.Oldest)), k.Reason,

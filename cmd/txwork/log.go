@@ -85,7 +85,7 @@ func (a *app) showMessage(ctx context.Context, table string, id uuid.UUID, paylo
 			return err
 		}
 		progress := a.newTally("looking", "messages", -1)
-		m, err := d.LogMessage(ctx, l, id, payload, func(n int) { progress.set(int64(n)) })
+		m, err := d.LogMessage(ctx, l, id, payloadBytes(payload), func(n int) { progress.set(int64(n)) })
 		progress.end()
 		if err != nil {
 			return explain(err)

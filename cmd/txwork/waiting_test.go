@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/operate"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -30,11 +31,11 @@ func TestKeysAndWhatTheyWaitFor(t *testing.T) {
 	c.fold()
 	unfolded := send("d", time.Time{})
 
-	p := decode[keysPage](c.run("keys", "outbox", "--json").ok())
+	p := decode[operate.Keys](c.run("keys", "outbox", "--json").ok())
 	if len(p.Keys) != 4 {
 		t.Fatalf("the keys are %+v", p.Keys)
 	}
-	blocked := func(k shownKey, key, reason string, waiting int64, next uuid.UUID, by *uuid.UUID) {
+	blocked := func(k operate.Key, key, reason string, waiting int64, next uuid.UUID, by *uuid.UUID) {
 		t.Helper()
 		if k.Key != key || k.Reason != reason || k.Waiting != waiting || k.Next != next.String() || k.AtLeast ||
 			(k.Blocker == nil) != (by == nil) ||
@@ -47,8 +48,9 @@ func TestKeysAndWhatTheyWaitFor(t *testing.T) {
 	blocked(p.Keys[2], "c", "scheduled", 2, later[1], &later[0])
 	blocked(p.Keys[3], "d", "fold", 3, unfolded[0], nil)
 
-	first := decode[keysPage](c.run("keys", "outbox", "--limit", "3", "--json").ok())
-	if rest := decode[keysPage](c.run("keys", "outbox", "--after", first.Next, "--json").ok()); len(first.Keys) != 3 ||
+	first := decode[operate.Keys](c.run("keys", "outbox", "--limit", "3", "--json").ok())
+	rest := decode[operate.Keys](c.run("keys", "outbox", "--after", first.Next, "--json").ok())
+	if len(first.Keys) != 3 ||
 		len(rest.Keys) != 1 || rest.Keys[0].Key != "d" || rest.Next != "" {
 		t.Errorf("the pages are %+v and %+v", first, rest)
 	}
@@ -60,7 +62,7 @@ func TestJoinsAndWhatTheyWaitFor(t *testing.T) {
 	c := newMigratedCLI(t)
 	started := c.startJoin()
 	members := started.Steps
-	p := decode[joinsPage](c.run("joins", "outbox", "--json").ok())
+	p := decode[operate.Joins](c.run("joins", "outbox", "--json").ok())
 	if len(p.Joins) != 1 || p.Joins[0].ID != started.ID.String() || p.Joins[0].Expected != 2 ||
 		p.Joins[0].WaitsFor == nil || p.Joins[0].State != "ready" || p.Joins[0].Label != "two" ||
 		p.Joins[0].Continuation == nil || *p.Joins[0].Continuation != started.OnComplete.String() {
@@ -72,14 +74,14 @@ func TestJoinsAndWhatTheyWaitFor(t *testing.T) {
 	_, err = c.queue().Ack(t.Context(), owner, members[:1])
 	must(t, err)
 	c.fold()
-	p = decode[joinsPage](c.run("joins", "outbox", "--json").ok())
+	p = decode[operate.Joins](c.run("joins", "outbox", "--json").ok())
 	if len(p.Joins) != 1 || p.Joins[0].Succeeded != 1 || p.Joins[0].WaitsFor == nil ||
 		*p.Joins[0].WaitsFor != members[1].String() {
 		t.Errorf("the joins are %+v, which wait for %s", p.Joins, members[1])
 	}
 	c.run("joins", "outbox").ok().prints("1/2", members[1].String(), "in_progress")
-	one := decode[joinMembers](c.run("joins", "outbox", started.ID.String(), "--json").ok())
-	if want := []shownMember{{ID: members[1].String(), State: "in_progress", About: "t"},
+	one := decode[operate.JoinMembers](c.run("joins", "outbox", started.ID.String(), "--json").ok())
+	if want := []operate.Member{{ID: members[1].String(), State: "in_progress", About: "t"},
 		{ID: members[0].String(), State: "done", Counted: "succeeded", About: "t"}}; !slices.Equal(one.Members, want) ||
 		one.Succeeded != 1 || one.ID != started.ID.String() {
 		t.Errorf("the join is %+v", one)
@@ -88,7 +90,7 @@ func TestJoinsAndWhatTheyWaitFor(t *testing.T) {
 	c.run("joins", "outbox", uuid.NewString()).exits(exitFailure).says("has no join")
 	c.run("joins", "outbox", "17").exits(exitUsage).says("is no id")
 	c.run("joins", "outbox", started.ID.String(), "--label", "two").exits(exitUsage).says("without an ID")
-	if p := decode[joinsPage](c.run("joins", "outbox", "--status", "completed", "--json").ok()); len(p.Joins) != 0 {
+	if p := decode[operate.Joins](c.run("joins", "outbox", "--status", "completed", "--json").ok()); len(p.Joins) != 0 {
 		t.Errorf("completed are %+v", p.Joins)
 	}
 	c.run("joins", "timers").exits(exitUsage).says("has no joins")
@@ -132,7 +134,7 @@ func TestJoinsBehindManyOthers(t *testing.T) {
 		{"--status completed --limit 1 --after ffffffff-0000-7000-8000-000000000002",
 			[]string{"ffffffff-0000-7000-8000-000000000001"}, false},
 	} {
-		p := decode[joinsPage](c.run(append([]string{"joins", "outbox", "--json"},
+		p := decode[operate.Joins](c.run(append([]string{"joins", "outbox", "--json"},
 			strings.Fields(test.args)...)...).ok())
 		var ids []string
 		for _, j := range p.Joins {

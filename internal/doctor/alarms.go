@@ -92,13 +92,12 @@ func (x *examination) findAlarms(ctx context.Context) (*alarmsTable, error) {
 	if x.alarms != nil {
 		return x.alarms, nil
 	}
-	type there struct{ Filtered bool }
-	list, err := readRows[there](ctx, x, "alarms", nil, x.Schema)
-	if err != nil || len(list) == 0 {
+	there, filtered, err := survey.Alarms(ctx, x.reader(), x.Schema)
+	if err != nil || !there {
 		return nil, err
 	}
 	x.alarms = &alarmsTable{table: table{Facts: survey.Facts{Schema: x.Schema, Name: "alarms",
-		Filtered: list[0].Filtered}}}
+		Filtered: filtered}}}
 	if i := slices.IndexFunc(x.tables, func(t *table) bool { return t.Name == timersOfAlarms }); i >= 0 {
 		x.alarms.timers = x.tables[i]
 	}

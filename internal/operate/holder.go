@@ -22,6 +22,10 @@ func HolderOf(processes map[string]survey.Process, token string) *Holder {
 	if !ok {
 		return nil
 	}
+	return newHolder(p)
+}
+
+func newHolder(p survey.Process) *Holder {
 	h := &Holder{p.ID, p.Host, p.Language, p.Version, []Document{}, max(p.Beat, 0)}
 	var all []json.RawMessage
 	_ = json.Unmarshal([]byte(p.Serves), &all) // jsonb, but a role may have written something else than an array

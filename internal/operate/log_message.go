@@ -41,44 +41,95 @@ type MessageState struct {
 // messageBatch is how many messages one statement reads to find one.
 const messageBatch = 50_000
 
-// LogMessage finds the newest message of a log with an id. Ids have no index, so it reads the log from its end, a
-// bounded part at once, and says to looked how much it has read.
-func (d *DB) LogMessage(ctx context.Context, l *survey.Log, id uuid.UUID, withPayload bool, looked func(int)) (
+// A MessageSearch looks for the newest message of a log with an id. Ids have no index, so it reads the log from its
+// end.
+type MessageSearch struct {
+	ID   uuid.UUID
+	Read int // how many messages have been read
+
+	after []int64 // transaction and number of the last of them
+}
+
+// SearchMessage begins a search at the end of the log, or behind a place that [MessageSearch.Place] has returned.
+func SearchMessage(id uuid.UUID, place string) (MessageSearch, error) {
+	s := MessageSearch{ID: id, after: []int64{math.MaxInt64, math.MaxInt64}}
+	if place == "" {
+		return s, nil
+	}
+	if _, err := fmt.Sscanf(place, "%d.%d", &s.after[0], &s.after[1]); err != nil || place != s.Place() {
+		return s, Refusal{"after", " is no place of a log: take it from the page before"}
+	}
+	return s, nil
+}
+
+// Place is behind which message the search goes on.
+func (s MessageSearch) Place() string { return fmt.Sprintf("%d.%d", s.after[0], s.after[1]) }
+
+// next reads the next messages of the log, at most so many. It returns the place of the message once it is found, and
+// whether there are more messages.
+func (s *MessageSearch) next(ctx context.Context, d *DB, l *survey.Log, most int) (found []int64, more bool,
+	err error) {
+	var n int
+	var last []int64
+	err = d.Read(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, fmt.Sprintf(`
+			SELECT count(*), min(ARRAY[p.xid, p.seq]), max(ARRAY[p.xid, p.seq]) FILTER (WHERE p.id = $4)
+			FROM (
+			    SELECT m.xid, m.seq, m.id FROM %s AS m
+			    WHERE (m.xid, m.seq) < ($1, $2)
+			    ORDER BY m.xid DESC, m.seq DESC LIMIT $3) AS p`, l.Table()), s.after[0], s.after[1], most, s.ID).
+			Scan(&n, &last, &found)
+	})
+	s.Read += n
+	if more = n == most; more {
+		s.after = last
+	}
+	return found, more, err
+}
+
+// NoMessageError says that a log has no message with an id.
+type NoMessageError struct {
+	Table string // with its schema
+	ID    uuid.UUID
+}
+
+func (e NoMessageError) Error() string {
+	return fmt.Sprintf("%s has no message %s: it was removed, since all subscriptions had passed it, or never written",
+		e.Table, e.ID)
+}
+
+// LogMessage finds the newest message of a log with an id, and says to looked how much it has read.
+func (d *DB) LogMessage(ctx context.Context, l *survey.Log, id uuid.UUID, content int32, looked func(int)) (
 	m *LogMessage, err error) {
+	s, _ := SearchMessage(id, "")
+	for m == nil && err == nil {
+		m, err = d.FindMessage(ctx, l, &s, messageBatch, content)
+		looked(s.Read)
+	}
+	return m, err
+}
+
+// FindMessage goes on with a search, for at most so many messages, and shows the given number of bytes of the payload.
+// It returns nil if the message was not among these and there are more, and a [NoMessageError] if there are none.
+func (d *DB) FindMessage(ctx context.Context, l *survey.Log, s *MessageSearch, most int, content int32) (*LogMessage,
+	error) {
 	if l.Filtered {
 		return nil, fmt.Errorf("row-level security hides rows of %s from the role: look as the owner of the tables, or as "+
 			"a role with BYPASSRLS", l.Name)
 	}
-	if err := d.refuseScheduled(ctx, l, id); err != nil {
+	if err := d.refuseScheduled(ctx, l, s.ID); err != nil {
 		return nil, err
 	}
-	after := []int64{math.MaxInt64, math.MaxInt64}
-	for read := 0; ; {
-		var n int
-		var last, found []int64
-		err := d.Read(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, fmt.Sprintf(`
-				SELECT count(*), min(ARRAY[p.xid, p.seq]), max(ARRAY[p.xid, p.seq]) FILTER (WHERE p.id = $4)
-				FROM (
-				    SELECT m.xid, m.seq, m.id FROM %s AS m
-				    WHERE (m.xid, m.seq) < ($1, $2)
-				    ORDER BY m.xid DESC, m.seq DESC LIMIT $3) AS p`, l.Table()), after[0], after[1], messageBatch, id).
-				Scan(&n, &last, &found)
-		})
-		if err != nil {
-			return nil, err
-		}
-		read += n
-		looked(read)
-		switch {
-		case found != nil:
-			return d.showMessage(ctx, l, found, withPayload)
-		case n < messageBatch:
-			return nil, fmt.Errorf("%s.%s has no message %s: it was removed, since all subscriptions had passed it, or "+
-				"never written", l.Schema, l.Name, id)
-		}
-		after = last
+	found, more, err := s.next(ctx, d, l, most)
+	switch {
+	case err != nil:
+		return nil, err
+	case found != nil:
+		return d.showMessage(ctx, l, found, content)
+	case !more:
+		return nil, NoMessageError{l.Schema + "." + l.Name, s.ID}
 	}
+	return nil, nil
 }
 
 // refuseScheduled tells of a message that is not in the log yet when that will be, and how it is cancelled.
@@ -95,7 +146,7 @@ func (d *DB) refuseScheduled(ctx context.Context, l *survey.Log, id uuid.UUID) e
 }
 
 // showMessage reads a message at a place, xid and number.
-func (d *DB) showMessage(ctx context.Context, l *survey.Log, place []int64, withPayload bool) (*LogMessage, error) {
+func (d *DB) showMessage(ctx context.Context, l *survey.Log, place []int64, content int32) (*LogMessage, error) {
 	var m LogMessage
 	err := d.Read(ctx, func(tx pgx.Tx) error {
 		found, err := structs[LogMessage](ctx, tx, `SELECT m.id, m.seq, m.xid, m.created_at, m.topic, m.key,
@@ -111,13 +162,14 @@ func (d *DB) showMessage(ctx context.Context, l *survey.Log, place []int64, with
 		}
 		m = found[0]
 		var data []byte
-		err = tx.QueryRow(ctx, "SELECT octet_length(m.payload), CASE WHEN $3 THEN m.payload END, now() FROM "+l.Table()+
-			" AS m WHERE m.xid = $1 AND m.seq = $2 LIMIT 1", place[0], place[1], withPayload).
+		err = tx.QueryRow(ctx, "SELECT octet_length(m.payload), CASE WHEN $3::int > 0 THEN "+
+			"substring(m.payload FROM 1 FOR $3::int) END, now() FROM "+l.Table()+
+			" AS m WHERE m.xid = $1 AND m.seq = $2 LIMIT 1", place[0], place[1], content).
 			Scan(&m.Payload.Bytes, &data, &m.Now)
 		if err != nil {
 			return err
 		}
-		if withPayload {
+		if content > 0 {
 			m.Payload.fill(data)
 		}
 		m.Subscriptions, err = structs[MessageState](ctx, tx, fmt.Sprintf(messageStates, l.Table(), l.Q("_position"),

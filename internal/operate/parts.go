@@ -29,6 +29,11 @@ type Part struct {
 	Paused      bool    `json:"paused,omitempty"`
 	MaxRunning  int32   `json:"max_running,omitempty"`     // the limit of jobs in progress
 	Rate        float64 `json:"rate_per_second,omitempty"` // the limit of jobs started in a second
+
+	Burst     int32   `json:"-"` // jobs that the rate lets start at once after a quiet period
+	Counted   int64   `json:"-"` // rows in progress that MaxRunning counts
+	Throttled bool    `json:"-"` // the rate has let no job start just now
+	Changed   float64 `json:"-"` // seconds since it was paused, resumed or limited
 }
 
 // Parts returns a table's queues or consumers or, if it has neither, its topics or kinds, those with the most rows
@@ -137,7 +142,10 @@ func (l *laneParts) count(heads, later []survey.Head) (cut bool) {
 func (l *laneParts) apply(rules []survey.QueueRule) {
 	for _, rule := range rules {
 		p := l.find(rule.Name)
-		p.Paused = rule.Paused
+		p.Paused, p.Counted, p.Throttled, p.Changed = rule.Paused, rule.Running, rule.Throttled, rule.Changed
+		if rule.Burst != nil {
+			p.Burst = *rule.Burst
+		}
 		if rule.MaxRunning != nil {
 			p.MaxRunning = *rule.MaxRunning
 		}

@@ -104,6 +104,7 @@ type QueueRule struct {
 	Paused     bool
 	MaxRunning *int32
 	Rate       *float64
+	Burst      *int32  // jobs that the rate lets start at once after a quiet period
 	Running    int64   // rows in progress that MaxRunning counts
 	Changed    float64 // seconds since the rule changed
 	Throttled  bool    // the rate has let no job start just now
@@ -133,6 +134,7 @@ type Topic struct {
 	Changed *float64 // seconds since it was paused or resumed
 
 	Unavailable *float64 // seconds since its destination is unavailable
+	Rests       *float64 // seconds until a row may probe it; negative if one may
 	Cause       string   // what was said of that last
 	Topics      int64    // how many topics there are in all of which the same is asked
 }

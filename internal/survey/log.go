@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -163,4 +164,22 @@ func (s *Subscription) Stirs(before *Subscription) bool {
 		}
 	}
 	return false
+}
+
+// A Loss is what a lane of a subscription was moved past.
+type Loss struct {
+	Subscription   string
+	Lane           int32
+	At             time.Time
+	Messages       int64
+	Oldest, Newest time.Time // when these were written
+	Why            string    // cut or replay
+}
+
+// maxLosses is how many losses are looked at to find the latest.
+const maxLosses = 5000
+
+// Losses returns at most limit of the latest losses of a log.
+func Losses(ctx context.Context, r Reader, l *Log, limit int) ([]Loss, error) {
+	return rows[Loss](ctx, r, "log_losses", l, maxLosses, limit)
 }

@@ -40,35 +40,44 @@ type Join struct {
 	State                       string  // state of that member
 }
 
-// Bounds of one statement of [Joins]. MaxMembers is how many members of a join are examined to find one that it waits
-// for. openMembers is how many of the members that were not counted are examined to find one that does not wait itself.
+// A JoinSearch bounds what [Joins] reads.
+type JoinSearch struct {
+	Joins   int // joins of any state that are read in all; 0: until the page is full
+	Members int // members of each pending join, to find one that it waits for
+	Open    int // of these, such as were not counted, to find one that does not wait itself
+}
+
+// WholeJoinSearch reads until a page is full.
+var WholeJoinSearch = JoinSearch{Members: MaxMembers, Open: 200}
+
+// Bounds of one statement of [Joins]. MaxMembers is how many members of a join are examined at most.
 const (
 	joinBatch   = 5000
 	memberBatch = 50 // joins whose members are examined
 	MaxMembers  = 10_000
-	openMembers = 200
 )
 
 // Joins returns at most limit joins in one state with ids smaller than before, the newest first. A label that is not
 // empty selects the joins with this label. Each statement reads a bounded number of joins, however many there are in
-// other states, and reports that number to looked.
-func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int,
-	looked func(int)) (all []Join, err error) {
+// other states, and reports that number to looked. More is not empty if the search has ended before the page was full:
+// the next goes on before it.
+func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int, s JoinSearch,
+	looked func(int)) (all []Join, more string, err error) {
 	if !f.Has("joined") {
-		return nil, nil
+		return nil, "", nil
 	}
-	ids, err := joinIDs(ctx, r, f, before, status, label, limit, looked)
+	ids, more, err := joinIDs(ctx, r, f, before, status, label, limit, s.Joins, looked)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for some := range slices.Chunk(ids, memberBatch) {
-		found, err := rows[Join](ctx, r, "join_list", f, some, MaxMembers, openMembers)
+		found, err := rows[Join](ctx, r, "join_list", f, some, s.Members, s.Open)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		all = append(all, found...)
 	}
-	return all, nil
+	return all, more, nil
 }
 
 // A joinState is what decides whether a join belongs to the page.
@@ -77,8 +86,8 @@ type joinState struct {
 	Status int16
 }
 
-func joinIDs(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int,
-	looked func(int)) (ids []string, err error) {
+func joinIDs(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit, most int,
+	looked func(int)) (ids []string, more string, err error) {
 	of := struct {
 		*Facts
 		Labelled bool
@@ -90,7 +99,7 @@ func joinIDs(ctx context.Context, r Reader, f *Facts, before string, status int1
 		}
 		found, err := rows[joinState](ctx, r, "join_page", of, args...)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		for _, j := range found {
 			if j.Status == status && len(ids) < limit {
@@ -100,9 +109,11 @@ func joinIDs(ctx context.Context, r Reader, f *Facts, before string, status int1
 		read += len(found)
 		looked(read)
 		if len(found) < joinBatch || len(ids) == limit {
-			return ids, nil
+			return ids, "", nil
 		}
-		before = found[len(found)-1].ID
+		if before = found[len(found)-1].ID; most > 0 && read >= most {
+			return ids, before, nil
+		}
 	}
 }
 
@@ -114,7 +125,7 @@ type Member struct {
 // JoinMembers returns a join and at most limit of its members, those not counted yet first. The join is nil if it does
 // not exist.
 func JoinMembers(ctx context.Context, r Reader, f *Facts, id string, limit int) (*Join, []Member, error) {
-	found, err := rows[Join](ctx, r, "join_list", f, []string{id}, MaxMembers, openMembers)
+	found, err := rows[Join](ctx, r, "join_list", f, []string{id}, MaxMembers, WholeJoinSearch.Open)
 	if err != nil || len(found) == 0 {
 		return nil, nil, err
 	}

@@ -13,31 +13,115 @@ function localTimes(within) {
   }
 }
 
-// update replaces the figures by those of the same page as it is now. It leaves the page alone while the reader is in
-// it: with the focus, a selection or an opened part.
-async function update(live) {
-  const busy = live.contains(document.activeElement) || !getSelection().isCollapsed || live.querySelector("details[open]");
-  if (document.hidden || busy) {
+// morph makes a part of the page like another and keeps what is alike, so that focus, scroll positions, what is
+// opened and what was typed stay. Elements with a data-key are found again wherever they are.
+function morph(old, next) {
+  for (const {name} of [...old.attributes]) {
+    if (name !== "open" && !next.hasAttribute(name)) {
+      old.removeAttribute(name);
+    }
+  }
+  for (const {name, value} of next.attributes) {
+    if (name !== "open" && old.getAttribute(name) !== value) {
+      old.setAttribute(name, value);
+    }
+  }
+  const keyed = new Map([...old.children].filter((e) => e.dataset.key).map((e) => [e.dataset.key, e]));
+  let at = old.firstChild;
+  for (const child of [...next.childNodes]) {
+    const key = child.dataset?.key;
+    const match = key ? keyed.get(key) : at && !at.dataset?.key && at.nodeName === child.nodeName && at;
+    keyed.delete(key);
+    if (!match) {
+      old.insertBefore(child, at);
+      continue;
+    }
+    if (match === at) {
+      at = at.nextSibling;
+    } else {
+      old.insertBefore(match, at);
+    }
+    if (match.nodeType === Node.ELEMENT_NODE) {
+      morph(match, child);
+    } else if (match.nodeValue !== child.nodeValue) {
+      match.nodeValue = child.nodeValue;
+    }
+  }
+  while (at) {
+    const rest = at;
+    at = at.nextSibling;
+    rest.remove();
+  }
+}
+
+const main = document.getElementById("main");
+const trouble = document.getElementById("trouble");
+let busy = false;
+
+// update shows the same page as it is now, unless text of it is selected. If the page is another one by now, such as
+// one that asks who it is, that one is shown.
+async function update() {
+  if (busy || document.hidden || !getSelection().isCollapsed) {
     return;
   }
-  const answer = await fetch(location.href, {headers: {Accept: "text/html"}});
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const next = page.querySelector("[data-live]");
-  if (answer.ok && next) {
-    localTimes(next);
-    live.replaceChildren(...next.childNodes);
-    live.dataset.live = next.dataset.live;
+  busy = true;
+  try {
+    const answer = await fetch(location.href, {headers: {Accept: "text/html"}});
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const next = page.getElementById("main");
+    const version = (of) => of.querySelector("script[src]")?.getAttribute("src");
+    if (answer.redirected || answer.status === 401 || answer.status === 403 || version(page) !== version(document)) {
+      location.reload();
+    } else if (!answer.ok || !next) {
+      throw new Error(page.querySelector("h1")?.textContent);
+    } else {
+      const focused = document.activeElement;
+      localTimes(next);
+      morph(main, next);
+      if (focused !== document.activeElement && focused.isConnected) {
+        focused.focus({preventScroll: true});
+      }
+      trouble.textContent = "";
+    }
+  } catch (error) {
+    trouble.textContent = "Not up to date: " + (error.message || "the server cannot be reached") + ".";
+  } finally {
+    busy = false;
+  }
+}
+
+// A stream says when figures are new. Without signs of life, as behind a proxy that keeps them back, or if there are too
+// many streams, the page is read at intervals. So is a page that asks for it, such as that of an action that goes on.
+let stream, heard = 0, asked = Date.now();
+function listen() {
+  stream?.close();
+  stream = undefined;
+  if (!document.hidden) {
+    stream = new EventSource(main.dataset.live);
+    stream.addEventListener("beat", () => { heard = Date.now(); });
+    stream.addEventListener("figures", () => { heard = asked = Date.now(); update(); });
+  }
+}
+
+function tick() {
+  const every = main.querySelector("[data-every]")?.dataset.every;
+  const deaf = main.dataset.live && Date.now() - heard > 15000;
+  if (Date.now() - asked > (every ? every * 1000 : deaf ? 15000 : Infinity)) {
+    asked = Date.now();
+    update();
+    if (deaf && stream?.readyState !== EventSource.CONNECTING) {
+      listen();
+    }
   }
 }
 
 localTimes(document);
-
-const live = document.querySelector("[data-live]");
-function later() {
-  setTimeout(() => update(live).catch(() => {}).then(later), Number(live.dataset.live) * 1000);
-}
-if (live) {
-  later();
+setInterval(tick, 1000);
+if (main.dataset.live) {
+  listen();
+  document.addEventListener("visibilitychange", () => { listen(); update(); });
+  addEventListener("pagehide", () => stream?.close());
+  addEventListener("pageshow", (event) => event.persisted && listen());
 }
 
 document.addEventListener("keydown", (event) => {

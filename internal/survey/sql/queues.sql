@@ -1,7 +1,7 @@
 -- The rules of queues, how many jobs run in those with a limit, and whether a rate holds jobs back now: no job could
 -- have started a quarter of a second ago. Workers ask again once a job may start, so a start that has been allowed for
 -- longer waits for a worker.
-SELECT q.name, q.paused, q.max_running, q.rate,
+SELECT q.name, q.paused, q.max_running, q.rate, q.burst,
        CASE WHEN q.max_running IS NULL THEN 0 ELSE (
            SELECT count(*) FROM (
                SELECT FROM {{.Q "_slot"}} AS s WHERE s.queue = q.name LIMIT q.max_running) AS r) END AS running,

@@ -8,6 +8,7 @@ SELECT coalesce(s.lane, '') AS lane, coalesce(s.topic, '') AS topic, coalesce(s.
        coalesce(s.aside, 0) AS aside, coalesce(s.more, false) AS more, coalesce(s.oldest_seconds, 0) AS oldest,
        extract(epoch FROM clock_timestamp() - s.changed_at)::float8 AS changed,
        extract(epoch FROM clock_timestamp() - s.unavailable_since)::float8 AS unavailable,
+       extract(epoch FROM s.rests_until - clock_timestamp())::float8 AS rests,
        coalesce(s.cause, '') AS cause, count(s.topic) OVER () AS topics, n.cut
 FROM (
     SELECT count(*) FILTER (WHERE l.aside > 0) >= $4::int

@@ -1,0 +1,166 @@
+package webui_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/webui"
+)
+
+// A stream is what an open page listens to.
+type stream struct {
+	*http.Response
+	lines *bufio.Reader
+	end   context.CancelFunc
+}
+
+// listen opens a stream.
+func (s *site) listen() *stream {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), pgtest.Patience)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+prefix+"/live", nil)
+	must(s, err)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	must(s, err)
+	l := &stream{response, bufio.NewReader(response.Body), cancel}
+	s.Cleanup(l.close)
+	return l
+}
+
+func (l *stream) close() {
+	l.end()
+	l.Body.Close()
+}
+
+// event returns the next event, or how the stream ends.
+func (l *stream) event() (string, error) {
+	for {
+		line, err := l.lines.ReadString('\n')
+		if name, ok := strings.CutPrefix(line, "event: "); ok {
+			return strings.TrimSpace(name), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+func TestAStreamTellsThatFiguresAreNew(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.shows("/", http.StatusOK, `data-live="./live"`)
+	s.lacks("/find", "data-live")
+	l := s.listen()
+	if kind := l.Header.Get("Content-Type"); l.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		t.Fatalf("the stream has status %d and type %q", l.StatusCode, kind)
+	}
+	if l.Header.Get("X-Accel-Buffering") != "no" || l.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("a proxy may keep the stream: %v", l.Header)
+	}
+	// The figures, what the doctor says, and the figures again: the stream looks all the time.
+	for told := 0; told < 3; {
+		event, err := l.event()
+		must(t, err)
+		if event == "figures" {
+			told++
+		}
+	}
+}
+
+// A stream ends soon after its user was withdrawn, and the next is refused.
+func TestAStreamEndsWithTheRightToLook(t *testing.T) {
+	t.Parallel()
+	var withdrawn atomic.Bool
+	s := newSite(t, func(c *webui.Config) {
+		c.Insecure, c.Authenticate = false, func(*http.Request) (webui.User, error) {
+			if withdrawn.Load() {
+				return webui.User{}, webui.ErrForbidden
+			}
+			return webui.User{Name: "ann"}, nil
+		}
+	})
+	l := s.listen()
+	if event, err := l.event(); event != "beat" {
+		t.Fatalf("the stream begins with %q: %v", event, err)
+	}
+	withdrawn.Store(true)
+	for {
+		if _, err := l.event(); err != nil {
+			if err != io.EOF {
+				t.Errorf("the stream does not end: %v", err)
+			}
+			break
+		}
+	}
+	if l := s.listen(); l.StatusCode != http.StatusForbidden {
+		t.Errorf("the next stream has status %d", l.StatusCode)
+	}
+}
+
+// A server that shuts down does not wait for streams.
+func TestStreamsEndWithTheServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	l := s.listen()
+	_, err := l.event()
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
+	defer cancel()
+	must(t, s.server.Config.Shutdown(ctx))
+	for err == nil {
+		_, err = l.event()
+	}
+	if err != io.EOF {
+		t.Errorf("the stream ends with %v", err)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var all []*stream
+	for range 100 {
+		l := s.listen()
+		if all = append(all, l); l.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d has status %d", len(all), l.StatusCode)
+		}
+	}
+	if l := s.listen(); l.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more has status %d", l.StatusCode)
+	}
+	s.shows("/", http.StatusOK)
+	all[0].close()
+	if !pgtest.Await(pgtest.Patience, func() bool { return s.listen().StatusCode == http.StatusOK }) {
+		t.Error("a stream that has ended is still counted")
+	}
+}
+
+// A server that cannot send what is written so far refuses streams, and pages are read at intervals.
+func TestAStreamThatIsKeptBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	page, err := webui.New(webui.Config{Pool: s.db.Pool, Schema: s.db.Schema, Insecure: true})
+	must(t, err)
+	server := httptest.NewServer(http.TimeoutHandler(page, time.Hour, "too late"))
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/live", nil)
+	must(t, err)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	must(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	must(t, err) // it ends
+	if strings.Count(string(body), "event:") != 1 {
+		t.Errorf("the stream goes on: %q", body)
+	}
+}
