@@ -1,4 +1,4 @@
-.PHONY: ci test test-proof lint docs-check bench bench-peers bench-target bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
+.PHONY: ci test test-proof test-browser pictures lint docs-check bench bench-peers bench-target bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
 
 # The whole gate, as CI runs it.
 ci:
@@ -10,6 +10,14 @@ test:
 # Tests that take longer, at a small size. `prove`, `liveness` and others below run them at full size.
 test-proof:
 	cd proof && go test ./...
+
+# Opens the dashboard in Chromium, which .ci/browser installs with axe-core.
+test-browser:
+	.ci/browser
+
+# Makes the pictures in docs/pictures.
+pictures:
+	go run ./proof pictures
 
 lint:
 	gofmt -l .

@@ -31,15 +31,13 @@ var assetVersion = func() string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }()
 
-func serveAsset(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	kind, ok := assetTypes[name]
-	if !ok {
-		http.Error(w, "There is no such file.", http.StatusNotFound)
-		return
-	}
+func isAsset(method, name string) bool {
+	return assetTypes[name] != "" && (method == http.MethodGet || method == http.MethodHead)
+}
+
+func serveAsset(w http.ResponseWriter, r *http.Request, name string) {
 	text, _ := fs.ReadFile(assetFiles, "assets/"+name) // assetVersion has read it
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", assetTypes[name])
 	if r.URL.Query().Get("v") == assetVersion {
 		w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
 	}

@@ -16,6 +16,8 @@ import (
 )
 
 const (
+	// DefaultRefresh is how old the figures of all tables may be.
+	DefaultRefresh = 10 * time.Second
 	// DefaultTimeout is how long a page may take.
 	DefaultTimeout = 10 * time.Second
 	// DefaultStatementTimeout is how long a statement of a page may take.
@@ -61,6 +63,10 @@ type Config struct {
 	// audit, together with their names.
 	Actions bool
 
+	// Refresh is how old the figures of all tables may be before they are read again, while somebody looks. The doctor
+	// looks six times less often. Default: [DefaultRefresh].
+	Refresh time.Duration
+
 	// Timeout bounds a page, its wait for other pages included. Default: [DefaultTimeout].
 	Timeout time.Duration
 
@@ -74,6 +80,7 @@ type Config struct {
 // New makes a dashboard. It does not connect to the database: pages say what is wrong with it.
 func New(c Config) (http.Handler, error) {
 	c.Schema = cmp.Or(c.Schema, workqueue.DefaultSchema)
+	c.Refresh = cmp.Or(c.Refresh, DefaultRefresh)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.StatementTimeout = cmp.Or(c.StatementTimeout, DefaultStatementTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -83,7 +90,7 @@ func New(c Config) (http.Handler, error) {
 	db := operate.DB{Pool: c.Pool, Schema: c.Schema, Limit: c.StatementTimeout}
 	h := &handler{Config: c, db: db, reads: make(chan struct{}, maxReads), mux: http.NewServeMux(),
 		crossOrigin: http.NewCrossOriginProtection()}
-	h.figures.read = h.readFigures
+	h.figures.every, h.figures.read = c.Refresh, h.readFigures
 	h.route()
 	return h, nil
 }
@@ -102,6 +109,8 @@ func (c Config) validate() error {
 		return validate.Errorf("TraceURL", "is %q, it must be an https or http address with {trace}", c.TraceURL)
 	case c.Actions && c.Insecure:
 		return validate.Errorf("Actions", "is set, and so is Insecure: nobody would be an operator. Set Authenticate")
+	case c.Refresh < 0:
+		return validate.Errorf("Refresh", "is %v, it must be positive", c.Refresh)
 	case c.Timeout < 0:
 		return validate.Errorf("Timeout", "is %v, it must be positive", c.Timeout)
 	case c.StatementTimeout < time.Millisecond || c.StatementTimeout%time.Millisecond != 0:

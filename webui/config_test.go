@@ -22,6 +22,7 @@ func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
 		"Pool is nil":               {Insecure: true},
 		"Authenticate is nil":       {Pool: pool},
 		"Insecure is set":           {Pool: pool, Insecure: true, Authenticate: anyone},
+		"Refresh is -1s":            {Pool: pool, Insecure: true, Refresh: -time.Second},
 		"Timeout is -1s":            {Pool: pool, Insecure: true, Timeout: -time.Second},
 		"StatementTimeout is -1s":   {Pool: pool, Insecure: true, StatementTimeout: -time.Second},
 		"StatementTimeout is 1.5µs": {Pool: pool, Insecure: true, StatementTimeout: 1500},

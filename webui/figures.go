@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	refresh        = 10 * time.Second // between two readings of the figures, while somebody looks
-	refreshFinding = time.Minute      // between two examinations of the doctor
-	readingLimit   = 30 * time.Second // of a reading as a whole
-	patience       = 3 * time.Second  // of a page without figures
-	stale          = time.Minute      // from this age on a page waits for new figures instead of showing these
+	readingsAnExamination = 6 // how many readings the doctor's findings are shown for
+
+	readingLimit = 30 * time.Second // of a reading as a whole
+	patience     = 3 * time.Second  // of a page without figures
+	stale        = time.Minute      // from this age on a page waits for new figures instead of showing these
 
 	depthRows    = 10_000 // rows of a table that are counted in each state; more are shown as at least so many
 	maxProcesses = 500
@@ -26,9 +26,10 @@ const (
 )
 
 // figures are what the overview shows of all tables. One reading serves all viewers. It begins when a page asks for
-// figures that are older than refresh, and goes on without it; nothing is read while nobody looks.
+// figures that are older than that, and goes on without it; nothing is read while nobody looks.
 type figures struct {
-	read func(ctx context.Context, before *reading, publish func(*reading))
+	every time.Duration // a reading, while somebody looks
+	read  func(ctx context.Context, before *reading, publish func(*reading))
 
 	mu      sync.Mutex
 	term    int // grows with forget: a reading that began before is not published
@@ -94,7 +95,7 @@ func (f *figures) begin() (last *reading, changed chan struct{}) {
 	if f.changed == nil {
 		f.changed = make(chan struct{})
 	}
-	if !f.busy && (f.last == nil || f.last.Err != nil || time.Since(f.last.At) >= refresh) {
+	if !f.busy && (f.last == nil || f.last.Err != nil || time.Since(f.last.At) >= f.every) {
 		f.busy = true
 		go f.refresh(f.last, f.term)
 	}
@@ -176,7 +177,7 @@ func (h *handler) readFigures(ctx context.Context, before *reading, publish func
 		next.Report, next.Problem, next.ExaminedAt = before.Report, before.Problem, before.ExaminedAt
 	}
 	publish(next)
-	if time.Since(next.ExaminedAt) < refreshFinding {
+	if time.Since(next.ExaminedAt) < readingsAnExamination*h.Refresh {
 		return
 	}
 	examined := *next

@@ -55,7 +55,6 @@ func (h *handler) route() {
 	h.ask("/t/{table}/{state}/{verb}", askRows)
 	h.change("/t/{table}/{state}/{verb}", changeRows)
 	h.routeRules()
-	h.mux.HandleFunc("GET /assets/{name}", serveAsset)
 	h.mux.HandleFunc("GET /", h.page(func(context.Context, *request) (view, error) { return view{}, notFound }))
 	h.mux.HandleFunc("/", h.page(func(context.Context, *request) (view, error) { return view{}, readOnly }))
 }
@@ -80,6 +79,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		query: r.URL.Query()}
 	if err := h.crossOrigin.Check(r); err != nil {
 		asked.refuse(w, foreign)
+		return
+	}
+	// Also whoever may not look gets a page that looks like one.
+	if name, ok := strings.CutPrefix(r.URL.Path, "/assets/"); ok && isAsset(r.Method, name) {
+		serveAsset(w, r, name)
 		return
 	}
 	var err error

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -109,7 +110,15 @@ func newTab(t *testing.T, s *site) *tab {
 	t.Cleanup(closeTab)
 	b.ctx = ctx
 	must(t, Looks[0].set(ctx))
+	must(t, chromedp.Do(ctx, chromedp.Func(focused)))
 	return b
+}
+
+// focused gives the focus to a tab. Otherwise only one of them has it.
+func focused(ctx context.Context, t *chromedp.Target) error {
+	_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled,
+		emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	return err
 }
 
 // watch is called with everything that the browser says of the tab.
@@ -156,11 +165,21 @@ func (b *tab) open(path, text string) *tab {
 // do acts, and then waits until an expression is true.
 func (b *tab) do(condition string, actions ...chromedp.Action[chromedp.Void]) *tab {
 	b.Helper()
-	must(b.T, chromedp.Do(b.ctx, actions...))
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	must(b.T, chromedp.Do(ctx, actions...))
 	if err := await(b.ctx, condition); err != nil {
 		b.Fatalf("%v\non %s:\n%s", err, value[string](b, "location.href"), value[string](b, "document.body.innerText"))
 	}
 	return b
+}
+
+// script runs a statement, which may lead to another page.
+func script(statement string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := chromedp.Evaluate[any](statement+"; null")(ctx, t)
+		return err
+	})
 }
 
 // value evaluates an expression.

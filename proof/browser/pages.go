@@ -26,7 +26,7 @@ var Pages = []Page{
 	{Name: "rows", Path: "/t/jobs/failed", Shows: "has expired"},
 	{Name: "rows-filtered", Path: "/t/jobs/failed?error=card&kind=charge&newer=12h", Shows: "Show all"},
 	{Name: "rows-empty", Path: "/t/timers/failed", Shows: "No row has failed for good."},
-	{Name: "row", Path: "/t/outbox/row/", Shows: "currency",
+	{Name: "row", Path: "/t/outbox/row/", Shows: `"EUR"`,
 		ID: "SELECT id FROM txwork.outbox WHERE status = 2 ORDER BY id LIMIT 1"},
 	{Name: "row-dead", Path: "/t/jobs/row/", Shows: "Last error",
 		ID: "SELECT id FROM txwork.jobs WHERE status = 3 ORDER BY id LIMIT 1"},

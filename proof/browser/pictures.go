@@ -81,7 +81,7 @@ func (s *Shop) picture(ctx context.Context, root string, p Page, dir string) err
 }
 
 // maxHeight is where pictures of long pages end.
-const maxHeight = 1400
+const maxHeight = 1000
 
 // capture is a picture of the page, from its top.
 func capture(look Look) chromedp.Action[[]byte] {
@@ -90,7 +90,7 @@ func capture(look Look) chromedp.Action[[]byte] {
 		if err != nil {
 			return nil, err
 		}
-		quality, beyond := int64(70), true
+		quality, beyond := int64(60), true
 		r, err := cdp.Call(ctx, t, page.CaptureScreenshot, page.CaptureScreenshotParams{
 			Format: page.CaptureScreenshotFormatWebp, Quality: &quality, CaptureBeyondViewport: &beyond,
 			Clip: &page.Viewport{Width: float64(look.Width), Height: min(height, maxHeight), Scale: 1}})

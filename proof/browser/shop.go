@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,13 +48,16 @@ func Open(ctx context.Context) (s *Shop, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.server, err = localpg.Start(ctx, localpg.Options{}); err != nil {
+	if s.server, err = localpg.Start(ctx, localpg.Options{Durable: true}); err != nil {
 		return s, err
 	}
 	if s.Pool, err = pgxpool.New(ctx, s.server.URL()); err != nil {
 		return s, err
 	}
 	if err := s.open(ctx); err != nil {
+		return s, err
+	}
+	if err := workqueue.InTx(ctx, s.Pool, func(tx workqueue.Tx) error { return s.rules(ctx, tx) }); err != nil {
 		return s, err
 	}
 	if err := s.start(); err != nil {
@@ -105,6 +109,7 @@ func (s *Shop) open(ctx context.Context) error {
 	if s.timers, err = timers.Open(timers.Options{Telemetry: quiet}); err != nil {
 		return err
 	}
+	s.register()
 	s.jobs, err = jobs.Open(jobs.Options{Registry: s.kinds, Telemetry: quiet})
 	return err
 }
@@ -159,6 +164,12 @@ func (s *Shop) parts() ([]service.Part, error) {
 		return nil, err
 	}
 	clock.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
+	worker, err := jobs.NewWorker(s.Pool, s.jobs, jobs.WorkerOptions{Queues: []jobs.QueueOptions{
+		{Name: "payments", Concurrency: 4}, {Name: "media", Concurrency: 4}, {Name: "reports", Concurrency: 2}}})
+	return []service.Part{relay, payments, clock, worker}, err
+}
+
+func (s *Shop) register() {
 	jobs.Register(s.kinds, func(_ context.Context, j *jobs.Job[charge]) error { return failure(j.Args.Fails) },
 		jobs.KindOptions[charge]{Queue: "payments"})
 	jobs.Register(s.kinds, func(context.Context, *jobs.Job[resize]) error { return nil },
@@ -167,9 +178,6 @@ func (s *Shop) parts() ([]service.Part, error) {
 		<-s.closed.Done()
 		return s.closed.Err()
 	}, jobs.KindOptions[report]{Queue: "reports"})
-	worker, err := jobs.NewWorker(s.Pool, s.jobs, jobs.WorkerOptions{Queues: []jobs.QueueOptions{
-		{Name: "payments", Concurrency: 4}, {Name: "media", Concurrency: 4}, {Name: "reports", Concurrency: 2}}})
-	return []service.Part{relay, payments, clock, worker}, err
 }
 
 // failure is an error for good, or nil.
@@ -185,9 +193,6 @@ const orders = 240
 
 // trade writes what the shop has to do.
 func (s *Shop) trade(ctx context.Context, tx workqueue.Tx) error {
-	if err := s.rules(ctx, tx); err != nil {
-		return err
-	}
 	for i := range orders {
 		if err := s.order(ctx, tx, i); err != nil {
 			return err
@@ -224,13 +229,16 @@ func (s *Shop) rules(ctx context.Context, tx workqueue.Tx) error {
 }
 
 // reasons are why charges fail, by the number of the order.
-var reasons = map[int]string{7: "card %d is declined: code 51", 17: "card %d has expired", 31: "smtp 550: mailbox %d unavailable"}
+var reasons = []struct {
+	every int
+	text  string
+}{{7, "card %d is declined: code 51"}, {17, "card %d has expired"}, {31, "smtp 550: mailbox %d unavailable"}}
 
 func (s *Shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 	var why string
-	for n, text := range reasons {
-		if i%n == 3 {
-			why = fmt.Sprintf(text, 4000+i)
+	for _, r := range reasons {
+		if i%r.every == 3 {
+			why = fmt.Sprintf(r.text, 4000+i)
 		}
 	}
 	amount := fmt.Sprintf("%d.%02d", 5+i%90, i%100)
@@ -250,7 +258,8 @@ func (s *Shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 	case i%60 == 1:
 		inserts = append(inserts, jobs.Insert{Args: report{Month: fmt.Sprintf("2026-%02d", 1+i/60)}})
 	case i%6 == 1:
-		inserts = append(inserts, jobs.Insert{Args: charge{Order: i, Amount: amount}, Delay: time.Duration(i) * time.Minute})
+		inserts = append(inserts, jobs.Insert{Args: charge{Order: i, Amount: amount},
+			Delay: time.Duration(i) * time.Minute})
 	}
 	if _, err := s.jobs.EnqueueMany(ctx, tx, inserts...); err != nil {
 		return err
@@ -305,9 +314,11 @@ func (s *Shop) spread(ctx context.Context) error {
 		err := pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SET LOCAL session_replication_role = replica`)
 			if err == nil {
-				_, err = tx.Exec(ctx, `WITH ended AS (SELECT id, random() * interval '3 hours' AS ago FROM txwork.`+table+
-					` WHERE status >= 2) UPDATE txwork.`+table+` AS t SET created_at = created_at - ago, due_at = due_at - ago,
-					completed_at = completed_at - ago, failed_at = failed_at - ago FROM ended WHERE t.id = ended.id`)
+				_, err = tx.Exec(ctx, strings.ReplaceAll(`
+					WITH ended AS (SELECT id, random() * interval '3 hours' AS ago FROM {table} WHERE status >= 2)
+					UPDATE {table} AS t SET created_at = created_at - ago, due_at = due_at - ago,
+						completed_at = completed_at - ago, failed_at = failed_at - ago
+					FROM ended WHERE t.id = ended.id`, "{table}", "txwork."+table))
 			}
 			return err
 		})

@@ -1,5 +1,5 @@
-// Everything works without this file. It shows times by the reader's clock, brings figures up to date, and puts the
-// cursor into the search field when / is pressed.
+// Everything works without this file. It shows times by the reader's clock, makes cards of rows on a phone, brings
+// figures up to date, and puts the cursor into the search field when / is pressed.
 "use strict";
 
 function localTimes(within) {
@@ -10,6 +10,20 @@ function localTimes(within) {
       element.title = element.dateTime;
       element.textContent = format.format(at);
     }
+  }
+}
+
+// cards tells each cell what it is, so that rows can be cards where a table has no room.
+function cards(within) {
+  for (const table of within.querySelectorAll("table")) {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.firstChild?.textContent.trim());
+    for (const cell of table.querySelectorAll("tbody td:not([colspan])")) {
+      const text = cell.textContent.trim();
+      cell.dataset.label = heads[cell.cellIndex] || "";
+      cell.classList.toggle("zero", text === "0");
+      cell.classList.toggle("none", text === "" || text === "–");
+    }
+    table.classList.add("cards");
   }
 }
 
@@ -77,6 +91,7 @@ async function update() {
     } else {
       const focused = document.activeElement;
       localTimes(next);
+      cards(next);
       morph(main, next);
       if (focused !== document.activeElement && focused.isConnected) {
         focused.focus({preventScroll: true});
@@ -116,6 +131,7 @@ function tick() {
 }
 
 localTimes(document);
+cards(document);
 setInterval(tick, 1000);
 if (main.dataset.live) {
   listen();
