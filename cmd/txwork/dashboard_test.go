@@ -93,18 +93,10 @@ func TestServeAsksForAccounts(t *testing.T) {
 	port := at.FindStringSubmatch(stderr.String())[1]
 	for header, want := range map[string]int{"": http.StatusUnauthorized, "Bearer x": http.StatusUnauthorized,
 		"Bearer " + dashboardToken: http.StatusNotFound} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			fmt.Sprintf("http://127.0.0.1:%s/t/outbox/ready", port), nil)
-		must(t, err)
-		request.Header.Set("Authorization", header)
-		response, err := http.DefaultClient.Do(request)
-		must(t, err)
-		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%q has status %d, want %d", header, response.StatusCode, want)
+		if got := statusOf(t, fmt.Sprintf("http://127.0.0.1:%s/t/outbox/ready", port), header); got != want {
+			t.Errorf("%q has status %d, want %d", header, got, want)
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
 	if code := stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
@@ -132,4 +124,41 @@ func TestServeRefuses(t *testing.T) {
 		says("it must have at least 8")
 	execute(t, t.Context(), strings.NewReader("long enough\n"), nil, "serve", "--hash", "password").ok().
 		prints("pbkdf2-sha256$")
+}
+
+// The unit for systemd serves a dashboard to those who have an account.
+func TestTheUnitServesADashboard(t *testing.T) {
+	c := newMigratedCLI(t)
+	unit, err := os.ReadFile("../../deploy/txwork-dashboard.service")
+	must(t, err)
+	command := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/txwork (.*)$`).FindSubmatch(unit)
+	if command == nil {
+		t.Fatal("the unit does not start txwork")
+	}
+	file := c.accountsFile(`{"bot": {"token_hash": "%s"}}`)
+	args := strings.Fields(strings.NewReplacer("%d", filepath.Dir(file), ":8088", ":0").Replace(string(command[1])))
+	var stderr output
+	stop := c.runUntil(nil, io.Discard, &stderr, args...)
+	eventually(t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
+	for header, want := range map[string]int{"": http.StatusUnauthorized, "Bearer " + dashboardToken: http.StatusOK} {
+		if got := statusOf(t, servingAt.FindString(stderr.String())+"/t/outbox/ready", header); got != want {
+			t.Errorf("%q has status %d, want %d", header, got, want)
+		}
+	}
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// statusOf asks for a page with an Authorization header.
+func statusOf(t *testing.T, url, authorization string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	request.Header.Set("Authorization", authorization)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	must(t, err)
+	response.Body.Close()
+	return response.StatusCode
 }

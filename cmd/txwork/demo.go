@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -9,9 +10,10 @@ import (
 	"github.com/txwork/txwork/cmd/txwork/internal/demo"
 )
 
-func newDemoCommand() *cobra.Command {
+func newDemoCommand(a *app) *cobra.Command {
 	var options demo.Options
 	var asJSON bool
+	var web string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Transfer money while workers freeze and die, and reconcile the accounts",
@@ -20,12 +22,15 @@ func newDemoCommand() *cobra.Command {
 			if cmd.Flags().Changed("schema") {
 				return usagef("the demo creates a schema of its own: omit --schema")
 			}
-			return runDemo(cmd, options, asJSON)
+			return a.runDemo(cmd, options, web, asJSON)
 		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&options.Transfers, "transfers", demo.DefaultTransfers, "how many transfers to make up")
 	flags.StringVar(&options.Input, "input", "", "CSV `file` of transfers to make instead: id,from,to,amount")
+	flags.StringVar(&web, "web", "", "serve a dashboard of the demo at this `address`, begin when a browser opens it, and "+
+		"stay until interrupted")
+	flags.Lookup("web").NoOptDefVal = freeLoopbackPort
 	jsonVar(flags, &asJSON, "end with one JSON object on one line; what happens meanwhile goes to standard error",
 		demo.Result{})
 	cmd.MarkFlagsMutuallyExclusive("transfers", "input")
@@ -33,18 +38,26 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
+func (a *app) runDemo(cmd *cobra.Command, o demo.Options, web string, asJSON bool) error {
 	if err := completeDemo(cmd, &o); err != nil {
 		return err
+	}
+	if web != "" {
+		w := &demoWeb{app: a, print: func(r demo.Report) error { return printDemo(cmd, r, asJSON) }}
+		if err := w.listen(web); err != nil {
+			return err
+		}
+		defer w.listener.Close()
+		o.Audience = w
 	}
 	report, err := demo.Run(cmd.Context(), o)
 	if err != nil {
 		return err
 	}
-	if err := printDemo(cmd, report, asJSON); err != nil {
-		return err
+	if o.Audience == nil {
+		err = printDemo(cmd, report, asJSON)
 	}
-	return report.Err()
+	return errors.Join(err, report.Err())
 }
 
 // completeDemo fills in the options that do not come from the demo's own flags.

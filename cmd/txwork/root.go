@@ -29,7 +29,7 @@ func newRootCommand(a *app) *cobra.Command {
 	flags.StringVar(&a.schema, "schema", workqueue.DefaultSchema, "schema of the tables")
 	flags.StringVar(&a.actor, "as", "", "who acts, for the audit (default: the user of this machine)")
 	root.AddCommand(
-		newDemoCommand(),
+		newDemoCommand(a),
 		newPostgresCommand(a),
 		newMigrateCommand(a),
 		newTableCommand(a),

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,8 +29,19 @@ type Options struct {
 	// Worker is the program, with its arguments, that calls [RunWorker].
 	Worker []string
 
+	// Audience looks at the tables while the run lasts. Default: nobody.
+	Audience Audience
+
 	// Progress receives what happens: a progress bar on a terminal, lines elsewhere.
 	Progress io.Writer
+}
+
+// An Audience looks at the tables of a run.
+type Audience interface {
+	// Enter is called when the tables are there. The transfers begin when it returns.
+	Enter(ctx context.Context, url, schema string) error
+	// Stay is called with the report. The tables are removed when it returns.
+	Stay(ctx context.Context, r Report) error
 }
 
 // plan returns the transfers to make. It reads and checks the whole input, so that a mistake is found before anything

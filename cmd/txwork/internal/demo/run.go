@@ -43,13 +43,21 @@ func run(ctx context.Context, o Options, p plan, show *display, began time.Time)
 		return report, err
 	}
 	defer func() { err = errors.Join(err, mark(d.close(ctx))) }()
+	if o.Audience != nil {
+		if err := o.Audience.Enter(ctx, d.url, d.schema); err != nil {
+			return report, err
+		}
+	}
 	r := &performance{options: o, plan: p, database: d, show: show}
 	if err := r.play(ctx); err != nil {
 		return report, err
 	}
 	report = Report{RolledBack: p.rolledBack(), Retried: p.retried, Frozen: r.frozen, Killed: r.killed}
-	report.Result, err = reckon(ctx, d, p, began)
-	return report, err
+	if report.Result, err = reckon(ctx, d, p, began); err != nil || o.Audience == nil {
+		return report, err
+	}
+	show.done()
+	return report, o.Audience.Stay(ctx, report)
 }
 
 // A cleanupError says what is left behind. It is reported even after an interruption, whose own error is not.
