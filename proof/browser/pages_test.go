@@ -21,7 +21,8 @@ func TestEveryPage(t *testing.T) {
 			for _, look := range Looks {
 				must(t, look.set(b.ctx))
 				if width := value[int64](b, "document.documentElement.scrollWidth"); width > look.Width {
-					t.Errorf("%s: the page is %d pixels wide, by these:\n%v", look, width, value[[]string](b, fmt.Sprintf(tooWide, look.Width)))
+					t.Errorf("%s: the page is %d pixels wide, by these:\n%v", look, width,
+						value[[]string](b, fmt.Sprintf(tooWide, look.Width)))
 				}
 				b.accessible(look)
 			}

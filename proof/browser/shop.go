@@ -158,7 +158,7 @@ func (s *Shop) parts() ([]service.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	payments.HandleAll(func(_ context.Context, _ pgx.Tx, m *inbox.Delivery) error { return failure(m.Headers["fails"]) })
+	payments.HandleAll(func(context.Context, pgx.Tx, *inbox.Delivery) error { return nil })
 	clock, err := timers.NewWorker(s.Pool, s.timers, timers.WorkerOptions{})
 	if err != nil {
 		return nil, err
@@ -199,9 +199,16 @@ func (s *Shop) trade(ctx context.Context, tx workqueue.Tx) error {
 		}
 	}
 	w := jobs.NewWorkflow("close the month")
-	images := w.Task("images", jobs.Insert{Args: resize{Image: "invoices.png"}})
-	bill := w.Task("bill", jobs.Insert{Args: charge{Order: 1, Amount: "1.00"}}, jobs.After(images))
-	w.Task("report", jobs.Insert{Args: report{Month: "2026-10"}}, jobs.After(bill))
+	scans := w.Task("scan invoices", jobs.Insert{Args: resize{Image: "invoices.png"}})
+	var charges []*jobs.Task
+	for i := range 4 {
+		charges = append(charges, w.Task(fmt.Sprintf("charge region %d", i+1),
+			jobs.Insert{Args: charge{Order: i, Amount: "1.00"}}))
+	}
+	books := w.Task("reconcile the books", jobs.Insert{Args: charge{Amount: "0.00"}},
+		jobs.After(append(charges, scans)...))
+	w.Task("report to the board", jobs.Insert{Args: report{Month: "2026-10"}}, jobs.After(books))
+	w.Task("archive", jobs.Insert{Args: resize{Image: "books.png"}}, jobs.After(books))
 	_, err := s.jobs.StartWorkflow(ctx, tx, w)
 	return err
 }

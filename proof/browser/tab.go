@@ -45,13 +45,14 @@ func (l Look) set(ctx context.Context) error {
 	}))
 }
 
-// await evaluates an expression of JavaScript until it is true.
+// await evaluates an expression of JavaScript until it is true of a page that is loaded.
 func await(ctx context.Context, condition string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it did not become true: %s", condition))
 	defer cancel()
 	for {
 		// A page that is just leaving cannot answer, the next one can.
-		if holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition)); err == nil && holds {
+		if holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](
+			`document.readyState === "complete" && (`+condition+`)`)); err == nil && holds {
 			return nil
 		}
 		select {
