@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNoChromium says what is missing, and how it is installed.
-var ErrNoChromium = errors.New("Chromium is not installed: run .ci/browser install, or apt install chromium")
+var ErrNoChromium = errors.New("no Chromium is installed: run .ci/browser install, or apt install chromium")
 
 // Start starts Chromium without a window. What a context of chromedp does in it, it does in a tab of its own.
 func Start(ctx context.Context) (context.Context, context.CancelFunc, error) {
