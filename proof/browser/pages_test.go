@@ -17,17 +17,23 @@ func TestEveryPage(t *testing.T) {
 			if p.Status != 0 {
 				b.expects(fmt.Sprintf("status of %d", p.Status))
 			}
-			b.open(path, p.Shows)
-			for _, look := range Looks {
-				must(t, look.set(b.ctx))
-				if width := value[int64](b, "document.documentElement.scrollWidth"); width > look.Width {
-					t.Errorf("%s: the page is %d pixels wide, by these:\n%v", look, width,
-						value[[]string](b, fmt.Sprintf(tooWide, look.Width)))
-				}
-				b.accessible(look)
-			}
+			b.open(path, p.Shows).everyLook()
 		})
 	}
+}
+
+// everyLook fails the test unless the page is right in every look.
+func (b *tab) everyLook() {
+	b.Helper()
+	for _, look := range Looks {
+		must(b.T, look.set(b.ctx))
+		if width := value[int64](b, "document.documentElement.scrollWidth"); width > look.Width {
+			b.Errorf("%s: the page is %d pixels wide, by these:\n%v", look, width,
+				value[[]string](b, fmt.Sprintf(tooWide, look.Width)))
+		}
+		b.accessible(look)
+	}
+	must(b.T, Looks[0].set(b.ctx))
 }
 
 // tooWide lists the elements that leave the window, and are not in one that can be scrolled.
