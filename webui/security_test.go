@@ -146,7 +146,7 @@ func TestPagesOnlyRead(t *testing.T) {
 	s := newSite(t)
 	s.fill()
 	pool, statements := recording(t, s.db)
-	s = serve(t, s.db, func(c *webui.Config) { c.Pool = pool })
+	s = serve(t, s.db, func(c *webui.Config) { c.Pool, c.Refresh = pool, pgtest.Patience })
 	s.read()
 	statements.take() // the survey and the doctor use transactions of their own, which other tests look at
 	id := s.id("SELECT id FROM {schema}.jobs WHERE status = 1 LIMIT 1")
