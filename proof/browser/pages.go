@@ -32,6 +32,7 @@ var Pages = []Page{
 		ID: "SELECT id FROM txwork.jobs WHERE status = 3 ORDER BY id LIMIT 1"},
 	{Name: "row-running", Path: "/t/jobs/row/", Shows: "process",
 		ID: "SELECT id FROM txwork.jobs WHERE status = 1 ORDER BY id LIMIT 1"},
+	{Name: "history", Path: "/history?table=jobs", Shows: "jobs"},
 	{Name: "audit", Path: "/audit", Shows: "90 days"},
 	{Name: "find", Path: "/find?q=customer-7", Shows: "is no id"},
 	{Name: "not-found", Path: "/t/nothing/ready", Shows: "What to do:", Status: 404},

@@ -69,7 +69,7 @@ func Open(ctx context.Context) (s *Shop, err error) {
 	if err := s.settled(ctx); err != nil {
 		return s, err
 	}
-	return s, s.spread(ctx)
+	return s, errors.Join(s.spread(ctx), s.remember(ctx))
 }
 
 // Close stops the shop and its server.
@@ -334,4 +334,25 @@ func (s *Shop) spread(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// remember writes a history of the same hours.
+func (s *Shop) remember(ctx context.Context) error {
+	_, err := s.Pool.Exec(ctx, `
+		WITH counted AS (
+			SELECT t.name, t.lane, t.failing, date_bin('1 minute', now(), 'epoch') - m * interval '1 minute' AS at,
+				(t.rate * (1 + 0.35 * sin(m / 11.0) + 0.15 * sin(m * 1.7)))::bigint AS n
+			FROM (VALUES ('jobs', 'payments', 60, 0.08), ('outbox', 'order.placed', 90, 0.01), ('inbox', 'payments', 30, 0),
+				('timers', 'reminder', 20, 0)) AS t (name, lane, rate, failing), generate_series(1, 180) AS m
+		)
+		INSERT INTO txwork.history (table_name, lane, step, at, done, retried, dead, enqueued, waits, runs)
+		SELECT name, lane, 60, at, n, (n * failing)::bigint, (n * failing / 3)::bigint, NULL,
+			array_fill(0::bigint, ARRAY[10]) || ARRAY[n / 4, n / 2, n / 4],
+			array_fill(0::bigint, ARRAY[12]) || ARRAY[n / 3, n / 3, n / 4, n / 12]
+		FROM counted
+		UNION ALL
+		SELECT name, '', 60, at, 0, 0, 0, n + (n * failing / 3)::bigint, '{}', '{}'
+		FROM counted
+		ON CONFLICT DO NOTHING`)
+	return err
 }
