@@ -346,13 +346,11 @@ func (s *Shop) remember(ctx context.Context) error {
 				('timers', 'reminder', 20, 0)) AS t (name, lane, rate, failing), generate_series(1, 180) AS m
 		)
 		INSERT INTO txwork.history (table_name, lane, step, at, done, retried, dead, enqueued, waits, runs)
-		SELECT name, lane, 60, at, n, (n * failing)::bigint, (n * failing / 3)::bigint, NULL,
+		SELECT name, l.lane, 60, at, n, (n * failing)::bigint, (n * failing / 3)::bigint,
+			CASE l.lane WHEN '' THEN n + (n * failing / 3)::bigint END,
 			array_fill(0::bigint, ARRAY[10]) || ARRAY[n / 4, n / 2, n / 4],
 			array_fill(0::bigint, ARRAY[12]) || ARRAY[n / 3, n / 3, n / 4, n / 12]
-		FROM counted
-		UNION ALL
-		SELECT name, '', 60, at, 0, 0, 0, n + (n * failing / 3)::bigint, '{}', '{}'
-		FROM counted
+		FROM counted, LATERAL (VALUES (counted.lane), ('')) AS l (lane)
 		ON CONFLICT DO NOTHING`)
 	return err
 }

@@ -88,5 +88,6 @@ func open(ctx context.Context, address, text string) error {
 // in the background.
 func shows(text string) string {
 	return fmt.Sprintf(`(page => page.includes(%q) && !page.includes("The doctor is looking") &&
+		!page.includes("for the first time") && !page.includes("Differences are looked for") &&
 		!page.includes("Counts are being read"))(document.getElementById("main").innerText)`, text)
 }

@@ -4,7 +4,6 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -131,8 +130,8 @@ func (h *handlers) readers(pool *pgxpool.Pool, o workqueue.WorkerOptions,
 	return all, nil
 }
 
-// read relays a subscription until ctx is cancelled: again if it ends, since the subscription may come later, and its
-// process lack rights for a while.
+// read relays a subscription until ctx is cancelled: again if it ends, since its process may
+// lack rights for a while.
 func (h *handlers) read(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, r subscribed,
 	o workqueue.WorkerOptions) error {
 	for ctx.Err() == nil {
@@ -140,8 +139,7 @@ func (h *handlers) read(ctx context.Context, pool *pgxpool.Pool, box *outbox.Out
 		if err != nil {
 			return err
 		}
-		err = relay.Run(ctx)
-		if err != nil && ctx.Err() != nil && !errors.Is(err, outbox.ErrUnknownSubscription) {
+		if err := relay.Run(ctx); err != nil && ctx.Err() != nil {
 			return err
 		}
 		_ = dawdle(ctx, lease/4)
