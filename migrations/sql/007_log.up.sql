@@ -3667,7 +3667,7 @@ CREATE TABLE "{{schema}}"."outbox_log_loss" (
     messages bigint NOT NULL,
     oldest timestamptz NOT NULL,
     newest timestamptz NOT NULL,
-    why text NOT NULL, -- cut or replay
+    why text NOT NULL, -- cut, replay or remove
     PRIMARY KEY (subscription, lane, at)
 );
 
@@ -5413,11 +5413,13 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_resume"(text) FROM PUBLIC;
 
 -- Removes a subscription with its positions and, if told to, its parked messages, and says how many lanes, parked
--- messages and dead letters it had. Whoever has a page in hand gets lost. Its losses stay recorded.
+-- messages and dead letters it had, and how many messages that a tick has seen it had not settled. These are recorded
+-- with its other losses, which stay. Whoever has a page in hand gets lost.
 --
 -- All positions are locked before parked messages are counted: nobody parks others.
 CREATE FUNCTION "{{schema}}"."outbox_log_unsubscribe"(
-    name text, parked boolean DEFAULT false, OUT lanes integer, OUT live bigint, OUT dead bigint
+    name text, parked boolean DEFAULT false, OUT lanes integer, OUT live bigint, OUT dead bigint,
+    OUT lost bigint
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5429,6 +5431,7 @@ AS $txwork$
 <<own>>
 DECLARE
     s "{{schema}}"."outbox_log_subscription";
+    seen "{{schema}}"."outbox_log_seen";
 BEGIN
     IF pg_catalog.row_security_active('"{{schema}}"."outbox_log"'::pg_catalog.regclass)
         OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_state"'::pg_catalog.regclass)
@@ -5463,6 +5466,9 @@ BEGIN
             MESSAGE = format('subscription %s has %s parked messages that have not ended, and %s dead letters', $1, live, dead),
             HINT = 'Let them end, redrive or discard them, or pass parked => true, which deletes them.';
     END IF;
+    SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
+    SELECT coalesce(sum(m.lost), 0) INTO lost FROM "{{schema}}"."outbox_log_move"($1, own.seen, 'remove') AS m
+    WHERE own.seen.n IS NOT NULL;
     DELETE FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = $1;
     DELETE FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
 END
