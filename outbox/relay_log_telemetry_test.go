@@ -96,7 +96,7 @@ func settledOf(t *testing.T, reader metric.Reader, table string) map[string]int6
 			for _, p := range sum.DataPoints {
 				of := map[string]string{}
 				for _, a := range p.Attributes.ToSlice() {
-					of[string(a.Key)] = a.Value.Emit()
+					of[string(a.Key)] = a.Value.String()
 				}
 				if slices.Contains(slices.Collect(maps.Values(of)), table) {
 					got[fmt.Sprint(of["txwork.outcome"])] += p.Value

@@ -186,8 +186,8 @@ func TestAUserSeesHisTablesOnly(t *testing.T) {
 	s.fill()
 	s.record()
 	id := s.id("SELECT id FROM {schema}.jobs WHERE status = 3 LIMIT 1")
-	for _, path := range []string{"/", "/dead", "/queues", "/history", "/find?q=" + id, "/find?q=greet", "/t/jobs/ready",
-		"/t/jobs/row/" + id} {
+	for _, path := range []string{"/", "/dead", "/queues", "/history", "/find?q=" + id, "/find?q=greet",
+		"/t/jobs/ready", "/t/jobs/row/" + id} {
 		s.lacks(path, "t/jobs", "postcards", "timers", "smtp", "mail")
 	}
 	s.shows("/t/jobs/ready", http.StatusNotFound, "There is no such table")

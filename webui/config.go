@@ -58,9 +58,9 @@ type Config struct {
 	// https://jaeger.example/trace/{trace}. Rows with this header then lead there. Default: none do.
 	TraceURL string
 
-	// Actions lets users with the role [Operator] change rows, queues, topics and schedules: pages have buttons, and there
-	// are routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in the table
-	// audit, together with their names.
+	// Actions lets users with the role [Operator] change rows, queues, topics and schedules: pages have buttons, and
+	// there are routes that take forms. The role of the Pool then needs the rights of an operator. What users do is in
+	// the table audit, together with their names.
 	Actions bool
 
 	// Refresh is how old the figures of all tables may be before they are read again, while somebody looks. The doctor

@@ -11,7 +11,7 @@ import (
 // rights that its user has by then.
 const (
 	maxStreams  = 100              // at once; pages beyond that ask at intervals
-	beat        = 5 * time.Second  // between two signs of life at most, at each of which the user is authenticated again
+	beat        = 5 * time.Second  // between two signs of life at most. At each the user is authenticated again
 	streamEnds  = 10 * time.Minute // then the browser opens the next: a server that is replaced gets rid of its streams
 	streamWrite = 10 * time.Second // that a browser may take for one sign
 	reconnect   = 3 * time.Second  // after which a browser opens a stream again that was cut off

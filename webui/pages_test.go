@@ -60,8 +60,8 @@ func TestEveryLinkLeadsToAPage(t *testing.T) {
 	if len(pages) < 60 {
 		t.Errorf("only %d pages were found", len(pages))
 	}
-	for _, want := range []string{"/", "/dead", "/queues", "/schedules", "/history?table=jobs", "/t/postcards/ready", "/t/jobs/failed",
-		"/t/jobs_schedule/ready"} {
+	for _, want := range []string{"/", "/dead", "/queues", "/schedules", "/history?table=jobs",
+		"/t/postcards/ready", "/t/jobs/failed", "/t/jobs_schedule/ready"} {
 		if _, ok := pages[prefix+want]; !ok {
 			t.Errorf("no link leads to %s", want)
 		}

@@ -50,11 +50,11 @@ type scheduleTable struct {
 }
 
 // Verbs are what an operator can do to a schedule; nothing in a table of an application's own.
-func (t scheduleTable) Verbs(s scheduleLine) []string {
+func (s scheduleTable) Verbs(of scheduleLine) []string {
 	switch {
-	case t.Name != "jobs_schedule" && t.Name != "timers_schedule":
+	case s.Name != "jobs_schedule" && s.Name != "timers_schedule":
 		return nil
-	case s.Paused:
+	case of.Paused:
 		return []string{"resume", "trigger"}
 	}
 	return []string{"pause", "trigger"}

@@ -27,9 +27,9 @@ type User struct {
 	// the RemoteAddr of the request.
 	Address string
 
-	// Tables are the tables that the user sees, by their names without the schema; outbox_log and alarms are among them.
-	// Default: all; an empty slice that is not nil is none. A user of some tables does not see findings about the server
-	// as a whole, which may concern others.
+	// Tables are the tables that the user sees, by their names without the schema; outbox_log and alarms are among
+	// them. Default: all; an empty slice that is not nil is none. A user of some tables does not see findings about the
+	// server as a whole, which may concern others.
 	Tables []string
 }
 

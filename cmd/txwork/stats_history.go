@@ -57,8 +57,8 @@ func (d *database) happened(ctx context.Context, names []string, since time.Dura
 	for _, l := range lines {
 		h.Since = l.All.At
 		all := l.All
-		h.Tables = append(h.Tables, happenedTable{l.Table, l.Lane, all.Enqueued, all.Done, all.Retried, all.Dead, all.Snoozed,
-			all.Cancelled, all.Lost, all.Expired, percentile(all.Wait(0.5)), percentile(all.Wait(0.95)),
+		h.Tables = append(h.Tables, happenedTable{l.Table, l.Lane, all.Enqueued, all.Done, all.Retried, all.Dead,
+			all.Snoozed, all.Cancelled, all.Lost, all.Expired, percentile(all.Wait(0.5)), percentile(all.Wait(0.95)),
 			percentile(all.Run(0.5)), percentile(all.Run(0.95))})
 	}
 	return h, err

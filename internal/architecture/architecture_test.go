@@ -42,8 +42,8 @@ var mayImport = map[string][]string{
 	"service":             {"workqueue", "workqueue/validate", "reaper", "internal/survey"},
 	"migrations":          {"workqueue", "workqueue/validate"},
 	"internal/operate":    {"workqueue", "workqueue/validate", "internal/survey"},
-	// The doctor knows alarms.
-	"webui": append([]string{"timers", "timers/alarms", "webhook", "reaper", "migrations", "internal/httppost",
+	// The doctor knows alarms, and pages change the queues of jobs.
+	"webui": append([]string{"jobs", "timers", "timers/alarms", "webhook", "reaper", "migrations", "internal/httppost",
 		"internal/operate", "internal/survey", "internal/doctor"}, below...),
 }
 

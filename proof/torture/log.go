@@ -77,9 +77,6 @@ func hanging(bool) string {
 	return modePlain
 }
 
-// has tells whether a message is one of the subscription's.
-func (r subscribed) has(topic string) bool { return r.Topics == nil || topic == topicKeyed }
-
 func openLog(schema string, t workqueue.Telemetry) (*outbox.Outbox, error) {
 	return outbox.Open(outbox.Options{Schema: schema, Storage: outbox.Log, Ordering: outbox.PerKey, Telemetry: t})
 }
