@@ -120,7 +120,7 @@ func migratedUnits() []unit {
 			Tables: []string{"process"}, Calls: []string{"owner_token", "process_beat"},
 			Seen: []string{"protocol", "require"}},
 		{Title: "audit: what operators did", Table: "audit", Tables: []string{"audit"},
-			triggers: []string{"audit_trim"}, Operators: true, producer: []string{"audit"}},
+			Sequences: []string{"audit_id_seq"}, triggers: []string{"audit_trim"}, Operators: true, producer: []string{"audit"}},
 		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
 			Tables: []string{"schema_version", "schema_domain"}, Sequences: []string{"schema_version_id_seq"},
 			ReadOnly: true},

@@ -113,7 +113,7 @@ func TestSubscriptionsByEachLibrary(t *testing.T) {
 				removed, err = f.box.Unsubscribe(ctx, tx, "billing", false)
 				return err
 			})
-			if removed != (outbox.Unsubscribed{Lanes: 2}) || len(f.list(w)) != 1 {
+			if removed != (outbox.Unsubscribed{Lanes: 2, Lost: 1}) || len(f.list(w)) != 1 {
 				t.Errorf("removed %+v", removed)
 			}
 		})

@@ -9,7 +9,7 @@ GRANT SELECT ON TABLE {{.List .Tables}} TO {{.Role "viewer"}}, {{.Role "operator
 {{- if .Sequences}}
 REVOKE ALL ON SEQUENCE {{.List .Sequences}}
 FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}}, {{.Role "operator"}};
-{{- if not .ReadOnly}}
+{{- if not (or .ReadOnly .Operators)}}
 GRANT USAGE ON SEQUENCE {{.List .Sequences}} TO {{.Role "worker"}};
 {{- end}}
 GRANT SELECT ON SEQUENCE {{.List .Sequences}} TO {{.Role "viewer"}}, {{.Role "operator"}};
