@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/history"
@@ -435,4 +436,42 @@ func runOutcomes(t *testing.T, db *pgtest.DB, each int, logger *slog.Logger) (en
 			t.Fatal(err)
 		}
 	}, stop
+}
+
+// A flush that could not be added to the history is refused, so that it does not keep others from it.
+func TestOddFlushesAreRefused(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	up(t, newMigrator(t, db.Pool, db.Schema))
+	insert := func(flush int, column, odd string) error {
+		_, err := db.Pool.Exec(t.Context(), `INSERT INTO history_flush SELECT f.* FROM jsonb_populate_record(NULL::history_flush,
+			jsonb_build_object('table_name', 'jobs', 'process', 1, 'flush', $1::int, 'lane', 'l', 'at', now(), 'done', 1,
+				'retried', 0, 'dead', 0, 'snoozed', 0, 'cancelled', 0, 'lost', 0, 'waits', '[1]'::jsonb, 'runs', '[]'::jsonb)
+			|| $2::text::jsonb) AS f`, flush, `{"`+column+`": `+odd+`}`)
+		return err
+	}
+	for column, odd := range map[string][]string{
+		"at":      {`"infinity"`, `"-infinity"`, `"294000-01-01"`},
+		"done":    {"-1", "9223372036854775807"},
+		"lost":    {"-1", "1000000000001"},
+		"waits":   {"[-1]", "[null, 5]", "[1, 9223372036854775807]", "[" + strings.Repeat("0, ", 64) + "0]"},
+		"runs":    {"[0, -5]", "[1000000000001]"},
+		"retried": {"9000000000000000000"},
+	} {
+		for _, o := range odd {
+			var pg *pgconn.PgError
+			if err := insert(1, column, o); !errors.As(err, &pg) || pg.Code != "23514" {
+				t.Errorf("%s = %.50s: %v", column, o, err)
+			}
+		}
+	}
+	for i, o := range [][2]string{{"done", "1000000000000"}, {"waits", "[5, 1000000000000]"},
+		{"lane", `"_OTHER"`}, {"lane", `""`}, {"at", `"9999-12-30"`}, {"at", `"2000-01-01"`}} {
+		if err := insert(i+2, o[0], o[1]); err != nil {
+			t.Errorf("%s: %v", o, err)
+		}
+	}
+	if n := value[*int](t, db.Pool, "SELECT history_merge('{jobs}')"); n == nil || *n != 6 {
+		t.Errorf("%v flushes were added", n)
+	}
 }

@@ -2,6 +2,7 @@ package reaper
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,11 +22,14 @@ type chronicle struct {
 	merged time.Time
 	ended  map[string]Counts // by table: of leases, since the last call
 	off    bool              // it cannot be called
+	odd    bool              // the log says that there is something that cannot be added
 }
 
-// keepHistory adds to the history of the tables that were served. Nothing depends on it: a failure is logged if it is
-// the role's or the schema's, once, and an outage is logged elsewhere.
+// keepHistory adds to the history of the tables that were served. Nothing depends on it: it takes a part of the lease at
+// most, a failure is logged once if it is not an outage's, and an outage is logged elsewhere.
 func (r *reaper) keepHistory(ctx context.Context, report Report) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Lease/3)
+	defer cancel()
 	served := map[string][]string{}
 	for i, t := range report.Tables {
 		if !t.served {
@@ -48,9 +52,13 @@ func (r *reaper) keepHistory(ctx context.Context, report Report) {
 			continue
 		}
 		c.merged = time.Now()
-		if err := r.mergeHistory(ctx, schema, tables, c); postgres.IsOwn(err) && !postgres.IsReadOnly(err) {
+		switch err := r.mergeHistory(ctx, schema, tables, c); {
+		case postgres.IsOwn(err) && !postgres.IsReadOnly(err):
 			c.off = true
 			r.logger.InfoContext(ctx, "reaper does not write the history of its tables", "error", err)
+		case strings.HasPrefix(postgres.State(err), "22") && !c.odd: // what was flushed cannot be added
+			c.odd = true
+			r.logger.WarnContext(ctx, "reaper cannot add to the history of its tables", "error", err)
 		}
 	}
 }

@@ -32,11 +32,14 @@ var flushes int64
 
 // due returns the next flush; nil if nothing was counted. The presence is saying.
 func (p *presence) due() *flush {
+	presencesMu.Lock()
+	defer presencesMu.Unlock()
+	if p.mute {
+		p.left = nil
+	}
 	if p.mute || p.pending != nil {
 		return p.pending
 	}
-	presencesMu.Lock()
-	defer presencesMu.Unlock()
 	rows := p.left
 	p.left = nil
 	for _, t := range p.tables {
@@ -44,7 +47,7 @@ func (p *presence) due() *flush {
 	}
 	if len(rows) > 0 {
 		flushes++
-		p.pending = &flush{number: flushes, rows: rows}
+		p.pending = &flush{number: flushes, rows: history.Merge(rows)}
 	}
 	return p.pending
 }

@@ -61,6 +61,25 @@ func Add(to, more []int64) []int64 {
 	return to
 }
 
+// Merge makes one row of those of the same lane, of which the schema takes one in a flush.
+func Merge(rows []Row) (merged []Row) {
+	at := map[[2]string]int{}
+	for _, r := range rows {
+		lane := [2]string{r.Table, r.Lane}
+		i, ok := at[lane]
+		if !ok {
+			at[lane] = len(merged)
+			merged = append(merged, r)
+			continue
+		}
+		m := &merged[i]
+		m.Done, m.Retried, m.Dead = m.Done+r.Done, m.Retried+r.Retried, m.Dead+r.Dead
+		m.Snoozed, m.Cancelled, m.Lost = m.Snoozed+r.Snoozed, m.Cancelled+r.Cancelled, m.Lost+r.Lost
+		m.Waits, m.Runs = Add(m.Waits, r.Waits), Add(m.Runs, r.Runs)
+	}
+	return merged
+}
+
 // An Outcome is what became of a row that was settled.
 type Outcome int
 

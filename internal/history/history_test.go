@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -96,5 +97,23 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	none.Settled("q", history.Done)
 	if got := history.Add([]int64{1, 2}, []int64{1, 1, 1}); !slices.Equal(got, []int64{2, 3, 1}) {
 		t.Errorf("the sum is %v", got)
+	}
+}
+
+// Two workers of a process may count the same lane of a table. The schema takes one row of it in a flush.
+func TestMerge(t *testing.T) {
+	got := history.Merge([]history.Row{
+		{Table: "a", Lane: "x", Done: 1, Lost: 1, Waits: []int64{1}},
+		{Table: "a", Lane: "y", Dead: 1},
+		{Table: "b", Lane: "x", Snoozed: 1},
+		{Table: "a", Lane: "x", Done: 2, Retried: 3, Cancelled: 4, Waits: []int64{1, 2}, Runs: []int64{5}},
+	})
+	want := []history.Row{
+		{Table: "a", Lane: "x", Done: 3, Retried: 3, Cancelled: 4, Lost: 1, Waits: []int64{2, 2}, Runs: []int64{5}},
+		{Table: "a", Lane: "y", Dead: 1},
+		{Table: "b", Lane: "x", Snoozed: 1},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -34,7 +34,15 @@ CREATE TABLE "{{schema}}"."history_flush" (
     lost bigint NOT NULL, -- claims that had expired when the process settled them
     waits bigint[] NOT NULL,
     runs bigint[] NOT NULL,
-    PRIMARY KEY (table_name, process, flush, lane)
+    PRIMARY KEY (table_name, process, flush, lane),
+    CONSTRAINT "history_flush_check" CHECK ( -- one row that cannot be added would keep all others from the history
+        at BETWEEN '2000-01-01 00:00:00+00'::timestamptz AND '9999-12-31 00:00:00+00'::timestamptz
+        AND least(done, retried, dead, snoozed, cancelled, lost) >= 0
+        AND greatest(done, retried, dead, snoozed, cancelled, lost) <= 1000000000000
+        AND cardinality(waits) <= 64 AND 0 <= ALL (waits) AND 1000000000000 >= ALL (waits)
+        AND cardinality(runs) <= 64 AND 0 <= ALL (runs) AND 1000000000000 >= ALL (runs)
+        AND array_position(waits, NULL) IS NULL AND array_position(runs, NULL) IS NULL
+    )
 );
 
 -- A minute of a table that has no row for the whole table is one in which nobody maintained it.
@@ -76,7 +84,7 @@ CREATE TABLE "{{schema}}"."history_keep" (
 -- its last call, and how many of those rows are dead letters.
 --
 -- What is enqueued is the difference of two values of the server's statistics. It is not known after these were reset,
--- as by a crash of the server, and after a pause of more than five minutes.
+-- as by a crash of the server, after a pause of more than five minutes, and while the clock is behind where it was.
 CREATE FUNCTION "{{schema}}"."history_merge"(
     tables text[], max_rows integer DEFAULT 1000, expired bigint[] DEFAULT '{}', dead bigint[] DEFAULT '{}'
 ) RETURNS integer
@@ -177,7 +185,7 @@ BEGIN
     INSERT INTO "{{schema}}"."history" AS h (table_name, lane, step, at, expired, dead, enqueued, inserted, counted_since)
     SELECT t.name, '', s.step, date_bin(s.step * interval '1 second', t.at, 'epoch'), t.expired, t.dead,
         CASE WHEN l.inserted <= t.inserted AND l.counted_since IS NOT DISTINCT FROM t.since
-            AND l.at > t.at - interval '6 minutes' THEN t.inserted - l.inserted END,
+            AND l.at > t.at - interval '6 minutes' AND l.at <= t.at THEN t.inserted - l.inserted END,
         t.inserted, t.since
     FROM counted AS t
     CROSS JOIN (VALUES (60), (3600)) AS s (step)
@@ -232,7 +240,7 @@ BEGIN
     ON CONFLICT (name) DO NOTHING;
     IF split_part($1, '.', 1) = '{{schema}}' THEN
         BEGIN
-            PERFORM "{{schema}}"."history_merge"(ARRAY[split_part($1, '.', 2)], 10000);
+            PERFORM "{{schema}}"."history_merge"(ARRAY[split_part($1, '.', 2)]);
         EXCEPTION WHEN others THEN
             RAISE WARNING 'the history of % is not up to date: %', $1, SQLERRM;
         END;
@@ -334,13 +342,15 @@ BEGIN
             HINT = 'Number the calls with counts from 1.';
     END IF;
     INSERT INTO "{{schema}}"."process" AS p (id, host, language, version, serves, beat_at, flushed)
-    VALUES ($1, $2, $3, $4, $5, clock_timestamp(), CASE WHEN $8 THEN $7 ELSE 0 END)
+    VALUES ($1, $2, $3, $4, $5, clock_timestamp(), CASE WHEN $8 THEN coalesce($7, 0) ELSE 0 END)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, language = EXCLUDED.language, version = EXCLUDED.version, beat_at = EXCLUDED.beat_at,
         serves = CASE WHEN p.serves = EXCLUDED.serves THEN p.serves ELSE EXCLUDED.serves END; -- long: not stored anew
     IF $6 IS NOT NULL THEN
         IF $7 > (SELECT p.flushed FROM "{{schema}}"."process" AS p WHERE p.id = $1)
-            AND NOT EXISTS (SELECT FROM "{{schema}}"."history_keep" AS k WHERE NOT k.enabled) THEN
+            AND NOT EXISTS (SELECT FROM "{{schema}}"."history_keep" AS k WHERE NOT k.enabled)
+            -- Where nobody maintains the tables, nobody takes what was flushed.
+            AND (SELECT c.reltuples FROM pg_class AS c WHERE c.oid = '"{{schema}}"."history_flush"'::regclass) < 1000000 THEN
             UPDATE "{{schema}}"."process" AS p SET flushed = $7 WHERE p.id = $1;
             INSERT INTO "{{schema}}"."history_flush" (process, flush, at, table_name, lane, done, retried, dead, snoozed,
                 cancelled, lost, waits, runs)
