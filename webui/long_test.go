@@ -22,7 +22,7 @@ func TestLongTextsAreReadInPart(t *testing.T) {
 			t.Errorf("%s has %d bytes", path, len(body))
 		}
 	}
-	s.shows("/t/postcards/row/"+id, http.StatusOK, "… (3000000 bytes)", "aaa…</bdi>", "s,s,…</bdi>", "12.50",
+	s.shows("/t/postcards/row/"+id, http.StatusOK, "... (3000000 bytes)", "aaa…</bdi>", "s,s,…</bdi>", "12.50",
 		"The rest is left out")
 	s.shows("/t/postcards/row/"+short, http.StatusOK, "here", "0.05", `[&#34;a&#34;,&#34;b&#34;]`)
 }

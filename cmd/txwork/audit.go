@@ -15,25 +15,30 @@ func newAuditCommand(a *app) *cobra.Command {
 	var f operate.AuditFilter
 	var since age
 	var action string
-	var after int64
+	var after string
 	var limit int
-	cmd := newCommand("audit", "Show what operators did", cobra.NoArgs)
+	cmd := newCommand("audit [TABLE]", "Show what operators did", cobra.MaximumNArgs(1))
 	flags := cmd.Flags()
-	flags.Var(&since, "since", "only since this long ago, such as 36h or 7d")
+	flags.Var(&since, "since", "only since this `long` ago, such as 36h or 7d")
 	flags.StringVar(&f.Who, "who", "", "only what this person did")
 	flags.StringVar(&f.Verb, "verb", "", "only this `verb`, such as redrive or pause")
-	flags.StringVar(&f.Table, "table", "", "only what concerns this table")
 	flags.StringVar(&action, "action", "", "only the action with this `id`")
-	flags.Int64Var(&after, "after", 0, "continue after this `position`, the last of the previous page")
+	flags.StringVar(&after, "after", "", "continue after this `position`, the last of the previous page")
 	flags.IntVar(&limit, "limit", defaultListLimit, "rows of a page")
 	asJSON := jsonFlag(cmd, operate.AuditPage{})
-	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if err := checkLimit(limit); err != nil {
 			return err
 		}
 		if action != "" {
 			if f.Action, err = uuid.Parse(action); err != nil {
 				return usagef("--action %q is no id", action)
+			}
+		}
+		var before int64
+		if after != "" {
+			if before, err = strconv.ParseInt(after, 10, 64); err != nil || before <= 0 {
+				return usagef("--after %q is no position of the audit", after)
 			}
 		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
@@ -44,8 +49,10 @@ func newAuditCommand(a *app) *cobra.Command {
 				}
 				f.Since = now.Add(-since.Duration)
 			}
-			f.Table = strings.TrimPrefix(f.Table, d.Schema+".")
-			p, err := d.Audit(cmd.Context(), f, after, limit)
+			if len(args) > 0 {
+				f.Table = strings.TrimPrefix(args[0], d.Schema+".")
+			}
+			p, err := d.Audit(cmd.Context(), f, before, limit)
 			if err != nil {
 				return explain(err)
 			}

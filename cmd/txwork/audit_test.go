@@ -43,7 +43,7 @@ func TestCommandsWriteTheAudit(t *testing.T) {
 		"done cancel timers 0"; got != want {
 		t.Errorf("the audit has\n%s, want\n%s", got, want)
 	}
-	mary := c.run("audit", "--who", "mary", "--verb", "discard", "--table", c.db.Schema+".outbox", "--since", "1h").ok()
+	mary := c.run("audit", "--who", "mary", "--verb", "discard", c.db.Schema+".outbox", "--since", "1h").ok()
 	mary.prints("discard begun", "discard batch", `"args": ["old"]`, "mary")
 	if rest := c.run("audit", "--limit", "1").ok(); strings.Count(rest.stdout, "\n") != 2 ||
 		!strings.Contains(rest.stderr, "--after ") {

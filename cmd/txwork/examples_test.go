@@ -54,14 +54,22 @@ var exampleFiles = map[string]string{
 // logMade makes a log with a subscription.
 const logMade = "txwork migrate up --domain log; txwork subscriptions add search || true"
 
+// logBlocked makes one with a key that a dead letter blocks.
+const logBlocked = logMade + `; txwork subscriptions add blocked || true; psql --no-psqlrc --quiet "$TXWORK_DATABASE_URL" --command="INSERT INTO ` +
+	`txwork.outbox_log_parked (id, subscription, message_id, seq, appended_at, topic, payload, status, attempts, ` +
+	`completed_at, failed_at, last_error, key, concurrency_key, key_limit, key_policy) VALUES (` +
+	`'0198f3a2-6c1e-7b44-9a52-0d5f0c6b7e11', 'blocked', gen_random_uuid(), 1, now(), 't', '', 3, 1, now(), now(), ` +
+	`'refused', 'k', 'k', 0, 1) ON CONFLICT DO NOTHING"`
+
 // before are the commands that make what the examples of a command change.
 var before = map[string]string{
-	"txwork schedules":     "txwork schedules put report @daily --topic report",
-	"txwork subscriptions": logMade,
-	"txwork stats":         logMade,
-	"txwork list":          logMade,
-	"txwork outbox relay":  logMade,
-	"txwork timers cancel": "for key in trial/4711 trial/4712; do txwork timers set $key --topic t --in 1h; done",
+	"txwork schedules":      "txwork schedules put report @daily --topic report",
+	"txwork subscriptions":  logMade,
+	"txwork stats":          logMade,
+	"txwork list":           logMade,
+	"txwork outbox relay":   logMade,
+	"txwork outbox unblock": logBlocked,
+	"txwork timers cancel":  "for key in trial/4711 trial/4712; do txwork timers set $key --topic t --in 1h; done",
 }
 
 // Every example of every command's help works as it is printed, on a database that has what it names.

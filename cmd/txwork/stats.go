@@ -20,18 +20,19 @@ func newStatsCommand(a *app) *cobra.Command {
 	asJSON := jsonFlag(cmd, counted{}, hearing{}, happened{})
 	announcers := cmd.Flags().Bool("announcers", false, "show who notifies workers, and how often")
 	during := cmd.Flags().Duration("for", defaultHearing, "how long --announcers listens")
-	since := cmd.Flags().Duration("since", 0, "show what happened for so long, from the table history")
+	var since age
+	cmd.Flags().Var(&since, "since", "show what happened since this `long` ago, such as 36h or 7d, from the table history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *during <= 0 || !*announcers && cmd.Flags().Changed("for") {
 			return usagef("--for is %v: it must be positive, and is for --announcers", *during)
 		}
-		if cmd.Flags().Changed("since") && (*announcers || *since < minSince || *since > maxSince) {
-			return usagef("--since is %v: it must be between %v and %v, and is not for --announcers", *since, minSince,
-				maxSince)
+		if since.Given && (*announcers || since.Duration < minSince || since.Duration > maxSince) {
+			return usagef("--since is %v: it must be between %v and %v, and is not for --announcers", since.Duration,
+				minSince, maxSince)
 		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
-			if *since > 0 {
-				return a.showHappened(cmd.Context(), d, args, *since, *asJSON)
+			if since.Given {
+				return a.showHappened(cmd.Context(), d, args, since.Duration, *asJSON)
 			}
 			if *announcers {
 				return a.showAnnouncers(cmd.Context(), d, args, *during, *asJSON)

@@ -52,7 +52,7 @@ func (d *database) happened(ctx context.Context, names []string, since time.Dura
 	}
 	lines, cut, err := survey.History(ctx, survey.Reader{From: d.Pool, Limit: operate.ReadLimit}, d.Schema, r)
 	if err == nil && cut {
-		err = fmt.Errorf("there is more history than is read at once: name a table, or a shorter --since")
+		err = fmt.Errorf("the history of these tables and so much time is more than is read at once")
 	}
 	for _, l := range lines {
 		h.Since = l.All.At

@@ -264,6 +264,7 @@ var meanings = map[string]string{
 	"prefix":            "begin",
 	"rate":              "per second|jobs a second",
 	"statement-timeout": "^how long each statement may take",
+	"since":             " since this `long` ago, such as 36h or 7d",
 	"status":            " in this `?state|^`state` of the rows",
 	"subscription":      "messages of this subscription of an? ",
 	"timeout":           "^how long an .* may take|that takes longer",

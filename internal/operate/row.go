@@ -46,7 +46,7 @@ const (
 // missing.
 func bounded(text string, most int) string {
 	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d "+
-		"THEN left(%[1]s, %[2]d) || '… (' || octet_length(%[1]s) || ' bytes)' ELSE %[1]s END", text, most)
+		"THEN left(%[1]s, %[2]d) || '... (' || octet_length(%[1]s) || ' bytes)' ELSE %[1]s END", text, most)
 }
 
 // runningFields selects what renewals and the reaper have recorded.
