@@ -55,7 +55,8 @@ var exampleFiles = map[string]string{
 const logMade = "txwork migrate up --domain log; txwork subscriptions add search || true"
 
 // logBlocked makes one with a key that a dead letter blocks.
-const logBlocked = logMade + `; txwork subscriptions add blocked || true; psql --no-psqlrc --quiet "$TXWORK_DATABASE_URL" --command="INSERT INTO ` +
+const logBlocked = logMade + `; txwork subscriptions add blocked || true; ` +
+	`psql --no-psqlrc --quiet "$TXWORK_DATABASE_URL" --command="INSERT INTO ` +
 	`txwork.outbox_log_parked (id, subscription, message_id, seq, appended_at, topic, payload, status, attempts, ` +
 	`completed_at, failed_at, last_error, key, concurrency_key, key_limit, key_policy) VALUES (` +
 	`'0198f3a2-6c1e-7b44-9a52-0d5f0c6b7e11', 'blocked', gen_random_uuid(), 1, now(), 't', '', 3, 1, now(), now(), ` +
