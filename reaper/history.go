@@ -25,8 +25,8 @@ type chronicle struct {
 	odd    bool              // the log says that there is something that cannot be added
 }
 
-// keepHistory adds to the history of the tables that were served. Nothing depends on it: it takes a part of the lease at
-// most, a failure is logged once if it is not an outage's, and an outage is logged elsewhere.
+// keepHistory adds to the history of the tables that were served. Nothing depends on it: it takes a part of the lease
+// at most, a failure is logged once if it is not an outage's, and an outage is logged elsewhere.
 func (r *reaper) keepHistory(ctx context.Context, report Report) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Lease/3)
 	defer cancel()
