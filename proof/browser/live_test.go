@@ -56,13 +56,12 @@ func TestTheServerRestarts(t *testing.T) {
 	b := newTab(t, s).open("/", "Longest running")
 	b.expects("net::ERR_")
 	at := s.Listener.Addr().String()
-	s.CloseClientConnections()
-	s.Close()
+	s.stop()
 	b.do(`document.getElementById("trouble").innerText.includes("Not up to date")`)
 	listener, err := net.Listen("tcp", at)
 	must(t, err)
 	again := serve(listener, often)
-	t.Cleanup(again.Close)
+	t.Cleanup(again.stop)
 	b.do(later(t) + ` && document.getElementById("trouble").innerText === ""`)
 }
 

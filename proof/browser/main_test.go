@@ -91,6 +91,14 @@ func serve(listener net.Listener, configure ...func(*webui.Config)) *site {
 	return &site{s, s.URL + prefix}
 }
 
+// stop ends the server although pages are open, whose streams would keep it for ever. Its listener is closed first, since
+// they would be opened again.
+func (s *site) stop() {
+	s.Listener.Close()
+	s.CloseClientConnections()
+	s.Close()
+}
+
 // A tab is one of a browser of its own: it shares no cookies and no passwords with others.
 type tab struct {
 	*testing.T

@@ -285,7 +285,7 @@ func (s *Shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 }
 
 // patience is how long the shop may take on a slow machine.
-const patience = 2 * time.Minute
+const patience = 40 * time.Second
 
 // settled waits until nothing is left but what cannot be handled.
 func (s *Shop) settled(ctx context.Context) error {
