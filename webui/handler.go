@@ -62,6 +62,7 @@ func (h *handler) route() {
 // ServeHTTP implements [http.Handler].
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
+	h.streams.stopping(r)
 	if r.ContentLength != 0 { // otherwise the server waits for the body, for as long as its sender likes
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // not every server can
 	}

@@ -3,8 +3,10 @@ package webui
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
+	"weak"
 )
 
 // Streams tell open pages that figures are new. A stream carries no figures: the page then reads itself again, with the
@@ -21,7 +23,7 @@ const (
 type streams struct {
 	mu      sync.Mutex
 	open    int
-	servers map[*http.Server]chan struct{} // closed when the server shuts down
+	servers map[weak.Pointer[http.Server]]chan struct{} // closed when the server shuts down
 }
 
 // enter counts a stream unless there are too many.
@@ -41,7 +43,8 @@ func (s *streams) leave() {
 	s.open--
 }
 
-// stopping is closed when the server of a request shuts down, which would otherwise wait for its streams.
+// stopping is closed when the server of a request shuts down, which would otherwise wait for its streams. A server that
+// shuts down takes no function any more, so this is asked at each request, and not only when a stream begins.
 func (s *streams) stopping(r *http.Request) <-chan struct{} {
 	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok {
@@ -49,21 +52,25 @@ func (s *streams) stopping(r *http.Request) <-chan struct{} {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if stop, known := s.servers[server]; known {
+	key := weak.Make(server)
+	if stop, known := s.servers[key]; known {
 		return stop
 	}
 	stop := make(chan struct{})
 	if s.servers == nil {
-		s.servers = map[*http.Server]chan struct{}{}
+		s.servers = map[weak.Pointer[http.Server]]chan struct{}{}
 	}
-	s.servers[server] = stop
-	server.RegisterOnShutdown(func() {
-		close(stop)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.servers, server)
-	})
+	s.servers[key] = stop
+	server.RegisterOnShutdown(sync.OnceFunc(func() { close(stop) })) // each call of Shutdown runs it
+	runtime.AddCleanup(server, s.forget, key)
 	return stop
+}
+
+// forget removes a server that is gone.
+func (s *streams) forget(server weak.Pointer[http.Server]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.servers, server)
 }
 
 // live is the stream of a page. While one is open, figures are read as for somebody who looks all the time.

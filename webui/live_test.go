@@ -124,6 +124,24 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	}
 }
 
+// A server may be shut down twice, and streams that come meanwhile end as well.
+func TestAServerShutsDownTwice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	page, err := webui.New(webui.Config{Pool: s.db.Pool, Schema: s.db.Schema, Insecure: true})
+	must(t, err)
+	server := &http.Server{Handler: page}
+	ask := func(path string) {
+		ctx := context.WithValue(t.Context(), http.ServerContextKey, server)
+		page.ServeHTTP(newRecorder(), newRequest(path).WithContext(ctx))
+	}
+	ask("/find")
+	for range 2 {
+		must(t, server.Shutdown(t.Context()))
+	}
+	ask("/live")
+}
+
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
