@@ -85,6 +85,10 @@ func (h *handler) live(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no") // for nginx, which would keep signs until it has enough of them
 	control := http.NewResponseController(w)
+	if control.Flush() != nil { // signs would be kept back
+		http.Error(w, "There are no streams here.", http.StatusServiceUnavailable)
+		return
+	}
 	_ = control.SetReadDeadline(time.Time{}) // that of the server would end the request
 	tell := func(what string) bool {
 		_ = control.SetWriteDeadline(time.Now().Add(streamWrite))
