@@ -174,6 +174,20 @@ func TestAnOperatorChangesWhatAFilterSelects(t *testing.T) {
 	s.shows("/t/outbox/failed/discard?topic=none", http.StatusOK, "There is nothing to do")
 }
 
+// An action by a filter cannot have the id of another action, so that neither hides the other.
+func TestAnActionHasAnIDOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting).as("ann")
+	s.letters(3, "mail")
+	s.post("/t/outbox/row/"+s.id("SELECT id FROM {schema}.outbox LIMIT 1")+"/redrive", nil)
+	form := s.confirm("/t/outbox/failed/redrive")
+	form.Set("action", s.id("SELECT action FROM {schema}.audit"))
+	if a := s.post("/t/outbox/failed/redrive", form); a.status != http.StatusSeeOther {
+		t.Errorf("status %d:\n%s", a.status, content(a.body))
+	}
+	s.is("ann done redrive outbox 1", audited)
+}
+
 // An action that is stopped stays so, also if the process that carried it out is another; it is resumed where it was.
 func TestAnActionIsStoppedAndResumed(t *testing.T) {
 	t.Parallel()

@@ -400,8 +400,9 @@ COMMENT ON TABLE "{{schema}}"."audit" IS 'txwork audit 1; what operators did';
 
 CREATE INDEX "audit_action_idx" ON "{{schema}}"."audit" (action, id);
 
--- An action by a filter begins once, also if its form is sent twice.
-CREATE UNIQUE INDEX "audit_begun_idx" ON "{{schema}}"."audit" (action) WHERE event = 'begun';
+-- An action by a filter begins once, also if its form is sent twice, and not under the id of another action.
+CREATE UNIQUE INDEX "audit_begun_idx" ON "{{schema}}"."audit" (action)
+    WHERE event IN ('begun', 'done');
 
 -- Each row removes some that are older than 90 days, so that the table is bounded without maintenance. It runs with its
 -- owner's rights: nobody else may delete. It waits for nobody.
