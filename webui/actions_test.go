@@ -1,6 +1,7 @@
 package webui_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html"
@@ -174,6 +175,45 @@ func TestAnOperatorChangesWhatAFilterSelects(t *testing.T) {
 	s.shows("/t/outbox/failed/discard?topic=none", http.StatusOK, "There is nothing to do")
 }
 
+// halfway discards 3000 rows, and waits until the first batch is done. The second waits for a row that somebody has
+// locked, until goOn is called.
+func (s *site) halfway() (form url.Values, goOn func()) {
+	s.Helper()
+	s.letters(3000, "mail")
+	form = s.confirm("/t/outbox/failed/discard")
+	tx, err := s.db.Pool.Begin(s.Context())
+	must(s, err)
+	s.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // if the test has failed
+	_, err = tx.Exec(s.Context(), `SELECT FROM `+s.db.Schema+`.outbox WHERE id = (SELECT id FROM `+s.db.Schema+
+		`.outbox ORDER BY failed_at, id OFFSET 1500 LIMIT 1) FOR UPDATE`)
+	must(s, err)
+	s.post("/t/outbox/failed/discard", form)
+	path := "/audit/" + form.Get("action")
+	if !pgtest.Await(pgtest.Patience, func() bool { return strings.Contains(s.get(path).body, "1,000 of 3,000") }) {
+		s.Fatalf("no batch is done:\n%s", content(s.get(path).body))
+	}
+	return form, func() { s.Helper(); must(s, tx.Rollback(s.Context())) }
+}
+
+// An action that runs is not resumed; one that is resumed before it has noticed that it was stopped goes on.
+func TestAnActionIsResumedBeforeItHasStopped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting).as("ann")
+	form, goOn := s.halfway()
+	path := "/audit/" + form.Get("action")
+	for _, verb := range []string{"resume", "stop", "resume"} {
+		if a := s.post(path+"/"+verb, nil); a.status != http.StatusSeeOther {
+			t.Errorf("%s has status %d", verb, a.status)
+		}
+	}
+	goOn()
+	if body := s.ended(form.Get("action")); !strings.Contains(body, "3,000 of 3,000") {
+		t.Errorf("it did not go on:\n%s", content(body))
+	}
+	s.is("begun, batch, stopped, resumed, batch, batch, ended",
+		`SELECT string_agg(event, ', ' ORDER BY id) FROM {schema}.audit`)
+}
+
 // An action by a filter cannot have the id of another action, so that neither hides the other.
 func TestAnActionHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -192,25 +232,13 @@ func TestAnActionHasAnIDOfItsOwn(t *testing.T) {
 func TestAnActionIsStoppedAndResumed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, acting).as("ann")
-	s.letters(3000, "mail")
-	form := s.confirm("/t/outbox/failed/discard")
-	tx, err := s.db.Pool.Begin(t.Context())
-	must(t, err)
-	defer tx.Rollback(t.Context())
-	// The second batch waits for a row that somebody has locked.
-	_, err = tx.Exec(t.Context(), `SELECT FROM `+s.db.Schema+`.outbox WHERE id = (SELECT id FROM `+s.db.Schema+
-		`.outbox ORDER BY failed_at, id OFFSET 1500 LIMIT 1) FOR UPDATE`)
-	must(t, err)
-	s.post("/t/outbox/failed/discard", form)
+	form, goOn := s.halfway()
 	path := "/audit/" + form.Get("action")
-	if !pgtest.Await(pgtest.Patience, func() bool { return strings.Contains(s.get(path).body, "1,000 of 3,000") }) {
-		t.Fatalf("no batch is done:\n%s", content(s.get(path).body))
-	}
 	s.shows(path, http.StatusOK, "Running.", "http-equiv", "/stop")
 	other := serve(t, s.db, acting).as("bob") // another process
 	other.shows(path, http.StatusOK, "Running.")
 	other.post(path+"/stop", nil)
-	must(t, tx.Rollback(t.Context()))
+	goOn()
 	s.ended(form.Get("action"))
 	s.is("bob stopped discard outbox 0", `SELECT concat_ws(' ', who, event, verb, target, rows) FROM {schema}.audit
 		WHERE event = 'stopped'`)

@@ -89,9 +89,13 @@ func action(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	shown := actionPage{Progress: p, Acts: r.acts()}
-	shown.Running = !p.Ended() && !p.Stopped() && (r.handler.runs.has(p.Action) || p.Now.Sub(p.LastAt) < staleAction)
+	shown := actionPage{Progress: p, Acts: r.acts(), Running: r.handler.running(p)}
 	return view{title: p.Verb + " " + p.Table, page: "action.html", data: shown, tables: tables}, nil
+}
+
+// running tells whether somebody carries out an action, as far as anybody can say.
+func (h *handler) running(p *operate.Progress) bool {
+	return !p.Ended() && !p.Stopped() && (h.runs.has(p.Action) || p.Now.Sub(p.LastAt) < staleAction)
 }
 
 // progress reads the action that the address names, if the user sees its table.
@@ -131,15 +135,15 @@ func resumeAction(ctx context.Context, r *request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	shown := view{to: below("audit", p.Action.String())}
+	if p.Ended() || r.handler.running(p) {
+		return shown, nil
+	}
 	if !has(tables, p.Table) || !p.ByFilter {
 		return view{}, problem{status: http.StatusConflict, Title: "This cannot be resumed", tables: tables,
 			Detail: "The table is gone, or the action was not one by a filter.", Advice: "Begin a new one on the list of rows."}
 	}
-	if p.Ended() {
-		return view{to: below("audit", p.Action.String())}, nil
-	}
-	t, err := workqueue.Open(workqueue.Spec{Schema: r.handler.Schema, Table: p.Table},
-		workqueue.Telemetry{Logger: r.handler.Logger})
+	t, _, err := r.tableNamed(ctx, p.Table)
 	if err != nil {
 		return view{}, err
 	}
@@ -151,6 +155,9 @@ func resumeAction(ctx context.Context, r *request) (view, error) {
 	if len(hidden) > 0 {
 		return view{}, partlySeen
 	}
-	err = r.handler.carryOut(ctx, db, t, p.Order, func(ctx context.Context) error { return db.Resume(ctx, p) })
-	return view{to: below("audit", p.Action.String())}, err
+	resume := func(ctx context.Context) error { return db.Resume(ctx, p) }
+	if r.handler.runs.has(p.Action) { // at the batch that the stop lets it finish; it goes on after it
+		return shown, resume(ctx)
+	}
+	return shown, r.handler.carryOut(ctx, db, t, p.Order, resume)
 }
