@@ -51,7 +51,7 @@ type Config struct {
 
 	// Decode decodes a payload, for example one that is encrypted or compressed, to be shown instead of what is stored.
 	// It is called only with payloads of up to 1 MiB, and only for users who see payloads. Default: payloads are shown
-	// as they are stored.
+	// as they are stored. An error goes to the log only.
 	Decode func(context.Context, Content) ([]byte, error)
 
 	// TraceURL is the address of a trace, with {trace} and {span} for the ids of the header traceparent, such as

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/txwork/txwork/internal/operate"
-	"github.com/txwork/txwork/internal/postgres"
 )
 
 // Content is what a row carries and a page shows: a payload, a header or an error.
@@ -19,7 +18,8 @@ type Content struct {
 	// Headers are those of the row, for a payload only.
 	Headers map[string]string
 
-	// Bytes are what is stored. A payload for a Decode is complete; otherwise its end may be cut off.
+	// Bytes are what is stored or, of a payload that was decoded, the result. Both are complete; the end of a payload
+	// that is not decoded may be cut off.
 	Bytes []byte
 }
 
@@ -91,7 +91,9 @@ func (h *handler) payload(ctx context.Context, c Content, p operate.Payload) pay
 		c.Bytes = whole
 		text, err := h.Decode(ctx, c)
 		if err != nil {
-			b.Problem = postgres.Visible(err.Error())
+			h.Logger.WarnContext(ctx, "dashboard: a payload could not be decoded", "table", c.Table, "column", c.Name,
+				"error", err)
+			b.Undecoded = true // the error may quote the payload
 		} else {
 			whole, b.Decoded = text, true
 		}
@@ -100,7 +102,6 @@ func (h *handler) payload(ctx context.Context, c Content, p operate.Payload) pay
 	if !b.Decoded {
 		size = p.Bytes
 	}
-	whole = cutText(whole, maxContent)
 	if h.Redact != nil && len(whole) > 0 {
 		c.Bytes = whole
 		redacted := h.Redact(c)
@@ -109,7 +110,7 @@ func (h *handler) payload(ctx context.Context, c Content, p operate.Payload) pay
 			size = len(whole)
 		}
 	}
-	b.fill(whole, size)
+	b.fill(cutText(whole, maxContent), size)
 	return b
 }
 

@@ -2,6 +2,7 @@ package webui
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/txwork/txwork/internal/operate"
@@ -77,16 +78,19 @@ func queues(ctx context.Context, r *request) (view, error) {
 			v.partial = append(v.partial, f.Name)
 		}
 		if len(f.Parts) > 0 && f.Parts[0].By != "" || len(f.Topics) > 0 || len(f.Problems) > 0 {
-			p.Tables = append(p.Tables, newQueuesTable(f, figures.Processes))
+			p.Tables = append(p.Tables, r.handler.queuesTable(f, figures.Processes))
 		}
 	}
 	v.data = p
 	return v, nil
 }
 
-func newQueuesTable(f tableFigures, processes []operate.Process) queuesTable {
-	t := queuesTable{tableFigures: f, Shown: f.Topics[:min(len(f.Topics), maxTopics)],
+func (h *handler) queuesTable(f tableFigures, processes []operate.Process) queuesTable {
+	t := queuesTable{tableFigures: f, Shown: slices.Clone(f.Topics[:min(len(f.Topics), maxTopics)]),
 		Served: servedBy(processes, func(w operate.Worker) bool { return w.Table == f.Name })}
+	for i := range t.Shown {
+		t.Shown[i].Cause = h.errorOf(f.Name, t.Shown[i].Cause)
+	}
 	for _, part := range f.Parts {
 		if part.By != "" {
 			t.Queues = append(t.Queues, queueLine{part, servedBy(processes, func(w operate.Worker) bool {

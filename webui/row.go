@@ -64,7 +64,7 @@ type payloadBlock struct {
 	Name, Kind        string
 	Bytes, Shown      int
 	Decoded, Redacted bool
-	Problem           string // why the host's codec has not decoded it
+	Undecoded         bool // the host's codec has failed
 }
 
 // row shows everything about a row.
@@ -132,8 +132,11 @@ func (p *rowPage) fill(ctx context.Context, h *handler) {
 		p.Error = blockOf(h.errorOf(p.Name, *p.LastError))
 	}
 	headers := headersOf(p.Shown.Headers)
-	if p.Trace = h.trace(headers); !p.Hidden {
-		p.Headers = h.headers(p.Name, p.Shown.Headers)
+	if !p.Hidden {
+		p.Trace, p.Headers = h.trace(headers), h.headers(p.Name, p.Shown.Headers)
+	}
+	if p.Held != nil {
+		p.Held.Cause = h.errorOf(p.Name, p.Held.Cause)
 	}
 	if p.Shown.Retry != nil {
 		p.Retry = clip(maxText, string(*p.Shown.Retry))

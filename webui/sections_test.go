@@ -181,6 +181,12 @@ func TestHooksOfTheHost(t *testing.T) {
 			3, 1, now(), now(), 'card 4711 was refused')`)
 	bad := s.id(`INSERT INTO {schema}.outbox (topic, payload) VALUES ('t', 'garbled') RETURNING id`)
 	id := s.id("SELECT id FROM {schema}.outbox WHERE status = 3")
+	s.exec(`INSERT INTO {schema}.outbox_topic (topic, unavailable_since, rests_until, rest, cause)
+		VALUES ('rests', now(), now() + interval '1 hour', interval '1 hour', 'card 4711 is unreachable')`)
+	rests := s.id(`INSERT INTO {schema}.outbox (topic, payload, aside, waiting) VALUES ('rests', '', true, true)
+		RETURNING id`)
+	long := s.id(`INSERT INTO {schema}.outbox (topic, payload)
+		VALUES ('t', convert_to('long' || repeat('x', 65530) || '4711', 'UTF8')) RETURNING id`)
 	configure := func(c *webui.Config) {
 		c.TraceURL = "https://traces.example/{trace}/{span}"
 		c.Redact = func(c webui.Content) string {
@@ -191,7 +197,10 @@ func TestHooksOfTheHost(t *testing.T) {
 		}
 		c.Decode = func(_ context.Context, c webui.Content) ([]byte, error) {
 			if string(c.Bytes) == "garbled" {
-				return nil, errors.New("<b>no key</b>")
+				return nil, errors.New("no key for garbled")
+			}
+			if strings.HasPrefix(string(c.Bytes), "long") {
+				return c.Bytes, nil
 			}
 			return []byte(`{"decoded": "secret", "by": "` + c.Table + "." + c.Name + " " + c.Headers["token"] + `"}`), nil
 		}
@@ -202,12 +211,19 @@ func TestHooksOfTheHost(t *testing.T) {
 	hooked.shows(row, http.StatusOK, "outbox.payload hunter2", "******", "Parts are hidden.",
 		"Decoded: JSON, 5 bytes stored",
 		"card **** was refused", "https://traces.example/0af7651916cd43dd8448eb211c80319c/b7ad6b7169203331", "(hidden)")
-	hooked.shows("/t/outbox/row/"+bad, http.StatusOK, "garbled", "could not be decoded: &lt;b&gt;no key")
-	for _, path := range []string{row, "/dead", "/t/outbox/failed", "/"} {
+	hooked.shows("/t/outbox/row/"+bad, http.StatusOK, "garbled", "could not be decoded")
+	hooked.lacks("/t/outbox/row/"+bad, "no key")
+	if !strings.Contains(hooked.log.String(), "no key for garbled") {
+		t.Error("the log does not say why a payload could not be decoded")
+	}
+	hooked.shows("/queues", http.StatusOK, "card **** is unreachable")
+	hooked.shows("/t/outbox/row/"+rests, http.StatusOK, "card **** is unreachable")
+	hooked.lacks("/t/outbox/row/"+long, "x47") // a part of what is hidden
+	for _, path := range []string{row, "/dead", "/t/outbox/failed", "/", "/queues", "/t/outbox/row/" + rests} {
 		hooked.lacks(path, "4711", "secret")
 	}
 	viewer := serve(t, s.db, configure, func(c *webui.Config) { c.HideContent = true })
-	viewer.lacks(row, "decoded", "hunter2", "(hidden)")
+	viewer.lacks(row, "decoded", "hunter2", "(hidden)", "traces.example")
 	for _, address := range []string{"javascript:{trace}", "https://traces.example/", "/traces/{trace}"} {
 		if _, err := webui.New(webui.Config{Pool: s.db.Pool, Insecure: true, TraceURL: address}); err == nil {
 			t.Errorf("the address %q of traces is not refused", address)
