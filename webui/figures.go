@@ -41,6 +41,7 @@ type figures struct {
 // A reading is what was read of all tables at one moment.
 type reading struct {
 	At     time.Time // of this machine's clock
+	Old    bool      // an action has changed something since
 	Tables []tableFigures
 	Err    error // why nothing could be read
 
@@ -73,7 +74,7 @@ type tableFigures struct {
 // none that is worth showing.
 func (f *figures) now(ctx context.Context) (*reading, error) {
 	last, changed := f.begin()
-	if last == nil || last.Err != nil || time.Since(last.At) >= stale {
+	if last.older(stale) {
 		select {
 		case <-changed:
 		case <-time.After(patience):
@@ -95,11 +96,21 @@ func (f *figures) begin() (last *reading, changed chan struct{}) {
 	if f.changed == nil {
 		f.changed = make(chan struct{})
 	}
-	if !f.busy && (f.last == nil || f.last.Err != nil || time.Since(f.last.At) >= f.every) {
-		f.busy = true
-		go f.refresh(f.last, f.term)
+	if !f.busy && f.last.older(f.every) {
+		f.start()
 	}
 	return f.last, f.changed
+}
+
+// start begins a reading. The caller holds the lock.
+func (f *figures) start() {
+	f.busy = true
+	go f.refresh(f.last, f.term)
+}
+
+// older tells whether a reading is no longer worth having from an age on.
+func (r *reading) older(age time.Duration) bool {
+	return r == nil || r.Err != nil || r.Old || time.Since(r.At) >= age
 }
 
 // next returns what is closed when the figures change again.
@@ -115,7 +126,9 @@ func (f *figures) refresh(before *reading, term int) {
 	f.read(ctx, before, func(next *reading) { f.publish(next, term) })
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.busy = false
+	if f.busy = false; term != f.term { // a page may wait for what an action has changed meanwhile
+		f.start()
+	}
 }
 
 func (f *figures) publish(next *reading, term int) {
@@ -129,12 +142,16 @@ func (f *figures) publish(next *reading, term int) {
 	f.changed = make(chan struct{})
 }
 
-// forget makes the next page read the figures anew: an action has changed them.
+// forget makes the next page wait for new figures: an action has changed them. What the doctor found is kept.
 func (f *figures) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.term++
-	f.last = nil
+	if f.last != nil {
+		last := *f.last
+		last.Old = true
+		f.last = &last
+	}
 }
 
 // seen returns the last reading, or nil.

@@ -13,6 +13,7 @@ import (
 type overviewPage struct {
 	Reading  bool          // there are no figures yet
 	Age      time.Duration // of the figures
+	Old      bool          // an action has changed something since
 	Looking  bool          // the doctor has not looked yet
 	Examined time.Duration // how long ago it has
 	Problem  string        // why the doctor found nothing
@@ -43,7 +44,7 @@ func overview(ctx context.Context, r *request) (view, error) {
 		v.data = overviewPage{Reading: true}
 		return v, nil
 	}
-	p := overviewPage{Age: time.Since(figures.At), Looking: figures.ExaminedAt.IsZero(),
+	p := overviewPage{Age: time.Since(figures.At), Old: figures.Old, Looking: figures.ExaminedAt.IsZero(),
 		Examined: time.Since(figures.ExaminedAt), Problem: figures.Problem, Server: !r.user.seesAll()}
 	for _, f := range figures.Report.Findings {
 		if r.concerns(f.Table) {

@@ -16,6 +16,7 @@ const maxTopics = 200
 type queuesPage struct {
 	Reading bool // there are no figures yet
 	Age     time.Duration
+	Old     bool          // an action has changed something since
 	Tables  []queuesTable // with parts or topics, or that were not read
 }
 
@@ -69,7 +70,7 @@ func queues(ctx context.Context, r *request) (view, error) {
 		v.data = queuesPage{Reading: true}
 		return v, nil
 	}
-	p := queuesPage{Age: time.Since(figures.At)}
+	p := queuesPage{Age: time.Since(figures.At), Old: figures.Old}
 	for _, f := range figures.Tables {
 		if !has(tables, f.Name) {
 			continue
