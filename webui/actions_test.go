@@ -214,6 +214,22 @@ func TestAnActionIsResumedBeforeItHasStopped(t *testing.T) {
 		`SELECT string_agg(event, ', ' ORDER BY id) FROM {schema}.audit`)
 }
 
+// Rows do not say since when they are scheduled: no more of them are changed than were counted.
+func TestAnActionChangesNoMoreThanWasCounted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, acting).as("ann")
+	s.exec(`INSERT INTO {schema}.outbox (topic, payload, due_at)
+		SELECT 't', '', now() + i * interval '1 day' FROM generate_series(0, 2) AS i`)
+	form := s.confirm("/t/outbox/scheduled/cancel")
+	s.shows("/t/outbox/scheduled/cancel", http.StatusOK, "not more than were counted")
+	s.exec(`UPDATE {schema}.outbox SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)
+	s.post("/t/outbox/scheduled/cancel", form)
+	if body := s.ended(form.Get("action")); !strings.Contains(body, "2 of 2 rows") {
+		t.Errorf("the page of the action:\n%s", content(body))
+	}
+	s.is("2", "SELECT count(*)::text FROM {schema}.outbox WHERE cancelled_at IS NOT NULL")
+}
+
 // An action by a filter cannot have the id of another action, so that neither hides the other.
 func TestAnActionHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()

@@ -152,10 +152,11 @@ func askRows(ctx context.Context, r *request) (view, error) {
 	if p.Order.Before, err = db.Now(ctx); err != nil {
 		return view{}, err
 	}
-	p.Order.Counted, p.Order.AtLeast, err = db.Preview(ctx, t, p.Order.Selection(), maxCounted)
+	n, more, err := db.Preview(ctx, t, p.Order.Selection(), maxCounted)
 	if err != nil {
 		return view{}, err
 	}
+	p.Order.Found(n, more)
 	text, err := json.Marshal(p.Order)
 	p.Encoded, p.Back = string(text), below("t", p.Table, label.State)+string(encoded(p.Filter))
 	return view{title: d.Label + " " + p.Table, page: "ask.html", data: p, tables: known}, err

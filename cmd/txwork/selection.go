@@ -88,8 +88,9 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 	r.selecting = &selected{DryRun: s.dryRun}
 	o := s.Order
 	o.Action, o.Table, o.Verb, o.Args, o.Before = uuid.New(), r.table.Spec().Table, r.Name, r.Args, now
-	o.Counted, err = r.db.count(ctx, r.table, o.Selection())
-	r.selecting.Matched = o.Counted
+	n, err := r.db.count(ctx, r.table, o.Selection())
+	o.Found(n, false)
+	r.selecting.Matched = n
 	if err != nil || s.dryRun || r.selecting.Matched == 0 {
 		return err
 	}

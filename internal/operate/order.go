@@ -50,6 +50,19 @@ func (o Order) Check() error {
 	return o.Filter.Check()
 }
 
+// Found notes how many rows were counted, or that there are more than were counted. Where rows do not say since when they
+// have been in their state, the order may then change others instead, but not more.
+func (o *Order) Found(rows int, more bool) {
+	if o.Counted, o.AtLeast = rows, more; !o.Dated() && !more {
+		o.Limit = rows
+	}
+}
+
+// Dated tells whether rows say since when they have been in the states of the order.
+func (o Order) Dated() bool {
+	return !slices.ContainsFunc(o.States, func(state string) bool { return Listings[state].since == "" })
+}
+
 // Selection is the rows of the order.
 func (o Order) Selection() Selection {
 	s := Selection{Filter: o.Filter, Limit: o.Limit}
@@ -170,8 +183,9 @@ func (d *DB) Progress(ctx context.Context, action uuid.UUID) (p *Progress, err e
 	p.Order.Action, p.Order.Table, p.Order.Verb = action, p.Table, p.Verb
 	p.ByFilter = err == nil && p.Order.Check() == nil
 	if p.Order.Limit > 0 { // what is left of it
-		p.Order.Limit -= p.Changed
-		p.ByFilter = p.ByFilter && p.Order.Limit > 0
+		if p.Order.Limit -= p.Changed; p.Order.Limit <= 0 {
+			p.Last = eventEnded // which may not have been noted
+		}
 	}
 	return p, nil
 }
