@@ -3,8 +3,10 @@ package webui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -65,9 +67,14 @@ func (h *handler) ask(path string, read func(context.Context, *request) (view, e
 
 // readForm reads a body, which only operators send: a small one, within a time.
 func readForm(w http.ResponseWriter, r *http.Request) error {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formLimit)) // not every server can
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(formLimit)) // not every server can
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	return r.ParseForm()
+	err := r.ParseForm()
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // it would end the request, which may take longer
+	}
+	return err
 }
 
 // mayAct refuses users who may only look.
@@ -159,7 +166,14 @@ func (h *handler) carryOut(ctx context.Context, db operate.DB, t *workqueue.Tabl
 		defer h.runs.leave(o.Action)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runLimit)
 		defer cancel()
-		if err := db.CarryOut(ctx, t, o, func(int) {}); err != nil {
+		defer func() {
+			if value := recover(); value != nil { // it would end the program
+				err := db.End(ctx, o.Action, operate.Act{Verb: o.Verb, Target: o.Table}, "panic")
+				h.Logger.ErrorContext(ctx, "dashboard: an action panicked", "action", o.Action, "panic", value,
+					"stack", string(debug.Stack()), "error", err)
+			}
+		}()
+		if err := db.CarryOut(ctx, t, o, func(int) {}); err != nil && !errors.Is(err, operate.ErrStopped) {
 			h.Logger.ErrorContext(ctx, "dashboard: an action stopped before its end", "action", o.Action, "verb", o.Verb,
 				"table", t.Name(), "who", db.Actor.Who, "error", err)
 		}

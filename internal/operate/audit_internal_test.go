@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,26 @@ func TestAnOrderIsWhatWasCounted(t *testing.T) {
 		return later.Sub(now) > 3*time.Second
 	})
 	counts("later")
+}
+
+// Whoever carries an order out learns that somebody has stopped it.
+func TestAnOrderThatIsStopped(t *testing.T) {
+	t.Parallel()
+	d, _ := audited(t)
+	table, err := workqueue.Open(workqueue.Spec{Schema: d.Schema, Table: "outbox"}, workqueue.Telemetry{})
+	must(t, err)
+	_, err = d.Pool.Exec(t.Context(), "INSERT INTO "+table.Name()+" (topic, payload) VALUES ('t', '')")
+	must(t, err)
+	o := Order{Action: uuid.New(), Table: "outbox", Verb: "cancel", Args: []any{"why"}, States: []string{"ready"}}
+	o.Before, err = d.Now(t.Context())
+	must(t, err)
+	must(t, d.BeginOrder(t.Context(), o))
+	p, err := d.Progress(t.Context(), o.Action)
+	must(t, err)
+	must(t, d.Stop(t.Context(), p))
+	if err := d.CarryOut(t.Context(), table, o, func(int) {}); !errors.Is(err, ErrStopped) {
+		t.Errorf("the order ends with %v", err)
+	}
 }
 
 func must(t *testing.T, err error) {

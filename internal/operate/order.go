@@ -108,8 +108,8 @@ func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed 
 		}
 		return n, explained(t, v, err)
 	})
-	if errors.Is(err, errStopped) {
-		return nil // and so it is noted already
+	if errors.Is(err, ErrStopped) {
+		return err // it is noted already
 	}
 	reason := ""
 	if err != nil {
@@ -124,8 +124,8 @@ func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed 
 // maxReason is how many bytes are stored of an error.
 const maxReason = 1000
 
-// errStopped ends an order that somebody has stopped.
-var errStopped = errors.New("the action was stopped")
+// ErrStopped ends an order that somebody has stopped.
+var ErrStopped = errors.New("somebody has stopped the action: `txwork audit` says who")
 
 // refuseStopped looks, before each batch, whether somebody has stopped the action.
 func (d *DB) refuseStopped(ctx context.Context, tx workqueue.Tx, action uuid.UUID) (err error) {
@@ -136,7 +136,7 @@ func (d *DB) refuseStopped(ctx context.Context, tx workqueue.Tx, action uuid.UUI
 		return AuditError{err: err}
 	}
 	if event == eventStopped {
-		return errStopped
+		return ErrStopped
 	}
 	return nil
 }
