@@ -51,9 +51,13 @@ func noTables(schema string) problem {
 }
 
 func noTable(schema, name string, known []string) problem {
-	return problem{status: http.StatusNotFound, Title: "There is no such table", tables: known,
+	p := problem{status: http.StatusNotFound, Title: "There is no such table", tables: known,
 		Detail: fmt.Sprintf("Schema %s has no table %s that you may see.", schema, postgres.Name(name)),
-		Advice: "It has " + strings.Join(known, ", ") + "."}
+		Advice: "Go on from the overview."}
+	if len(known) > 0 {
+		p.Advice = "It has " + strings.Join(known, ", ") + "."
+	}
+	return p
 }
 
 func noID(known []string) problem {
@@ -91,6 +95,7 @@ func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 	var refusal operate.Refusal
 	var gone operate.GoneError
 	var unsent operate.NoMessageError
+	var unseen operate.UnseenError
 	var audit operate.AuditError
 	var pg *pgconn.PgError
 	switch {
@@ -104,6 +109,9 @@ func (h *handler) known(ctx context.Context, err error) (p problem, ok bool) {
 	case errors.As(err, &unsent):
 		return problem{status: http.StatusNotFound, Title: "The message is not there", Detail: unsent.Error() + ".",
 			Advice: "Check the id, or look for it in the table of parked messages."}, true
+	case errors.As(err, &unseen):
+		return problem{status: http.StatusConflict, Title: "The message cannot be shown",
+			Detail: postgres.Visible(unseen.Error()) + ".", Advice: "Do what the message says, or look again later."}, true
 	case errors.As(err, &audit) && audit.Advice != "":
 		return problem{status: http.StatusServiceUnavailable, Title: "The audit cannot record this",
 			Detail: "Nothing is changed here that the audit does not record. Nothing was changed.",

@@ -98,6 +98,9 @@ func TestALogAndItsMessages(t *testing.T) {
 	for _, after := range []string{"x", "1", "1.2.3", "9223372036854775808.1", "%00"} {
 		s.shows("/logs/"+id+"?after="+after, http.StatusBadRequest, "What to do:")
 	}
+	later := s.id(`SELECT gen_random_uuid()::text`)
+	s.exec("SELECT {schema}.outbox_log_append('t', '', id => $1, scheduled_at => now() + interval '1 hour')", later)
+	s.shows("/logs/"+later, http.StatusConflict, "is scheduled for")
 	s.exec(`INSERT INTO {schema}.outbox_log (xid, topic, payload)
 		SELECT (pg_current_xact_id()::text)::bigint, 'noise', '' FROM generate_series(1, 20000)`)
 	s.shows("/logs/"+id, http.StatusOK, "Go on searching", "20,000 messages were searched")

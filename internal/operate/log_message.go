@@ -98,6 +98,11 @@ func (e NoMessageError) Error() string {
 		e.Table, e.ID)
 }
 
+// An UnseenError says why a message that may well exist is not shown.
+type UnseenError struct{ why string }
+
+func (e UnseenError) Error() string { return e.why }
+
 // LogMessage finds the newest message of a log with an id, and says to looked how much it has read.
 func (d *DB) LogMessage(ctx context.Context, l *survey.Log, id uuid.UUID, content int32, looked func(int)) (
 	m *LogMessage, err error) {
@@ -114,8 +119,8 @@ func (d *DB) LogMessage(ctx context.Context, l *survey.Log, id uuid.UUID, conten
 func (d *DB) FindMessage(ctx context.Context, l *survey.Log, s *MessageSearch, most int, content int32) (*LogMessage,
 	error) {
 	if l.Filtered {
-		return nil, fmt.Errorf("row-level security hides rows of %s from the role: look as the owner of the tables, or as "+
-			"a role with BYPASSRLS", l.Name)
+		return nil, UnseenError{fmt.Sprintf("row-level security hides rows of %s from the role: look as the owner of the "+
+			"tables, or as a role with BYPASSRLS", l.Name)}
 	}
 	if err := d.refuseScheduled(ctx, l, s.ID); err != nil {
 		return nil, err
@@ -141,8 +146,8 @@ func (d *DB) refuseScheduled(ctx context.Context, l *survey.Log, id uuid.UUID) e
 	if err != nil || due == nil {
 		return err
 	}
-	return fmt.Errorf("message %s is scheduled for %s, and in no subscription before; `SELECT %s('{%s}')` cancels it", id,
-		due.UTC().Format(time.RFC3339), l.Q("_cancel"), id)
+	return UnseenError{fmt.Sprintf("message %s is scheduled for %s, and in no subscription before; "+
+		"`SELECT %s('{%s}')` cancels it", id, due.UTC().Format(time.RFC3339), l.Q("_cancel"), id)}
 }
 
 // showMessage reads a message at a place, xid and number.
