@@ -27,6 +27,7 @@ func acting(c *webui.Config) {
 		users := map[string]webui.User{"ann": {Name: "ann", Role: webui.Operator},
 			"bob": {Name: "bob", Role: webui.Operator},
 			"vic": {Name: "vic"}, "nobody": {Role: webui.Operator},
+			"planner":  {Name: "planner", Role: webui.Operator, Tables: []string{"jobs_schedule"}},
 			"outboxer": {Name: "outboxer", Role: webui.Operator, Tables: []string{"outbox"}},
 			"proxied":  {Name: "proxied", Role: webui.Operator, Address: "192.0.2.7"}}
 		u, ok := users[r.Header.Get("X-User")]
@@ -415,7 +416,8 @@ func TestFormsThatNobodyFilledIn(t *testing.T) {
 		"no state":      {"/t/outbox/failed/redrive", order(`{"states": ["x"], "before": "2040-01-01T00:00:00Z"}`), 400},
 		"another verb":  {"/t/outbox/failed/drop", form, 404},
 		"another column": {"/t/outbox/failed/redrive",
-			order(`{"states": ["failed"], "filter": {"kind": "x"}, "before": "2040-01-01T00:00:00Z"}`), 303},
+			order(`{"states": ["failed"], "filter": {"kind": "x"}, "before": "2020-01-01T00:00:00Z"}`), 303},
+		"a time to come":  {"/t/outbox/failed/redrive", order(`{"states": ["failed"], "before": "2040-01-01T00:00:00Z"}`), 400},
 		"a long form":     {"/t/outbox/failed/redrive", order(strings.Repeat("x", 100_000)), 400},
 		"no time to move": {"/t/outbox/row/" + id + "/reschedule", url.Values{"at": {"soon"}}, 400},
 		"no row":          {"/t/outbox/row/" + uuid.NewString() + "/redrive", nil, 409},

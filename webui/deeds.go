@@ -190,6 +190,13 @@ func changeRows(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	db := r.acting()
+	now, err := db.Now(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	if o.Before.After(now) { // it would change rows that nobody has counted
+		return view{}, badForm
+	}
 	err = r.handler.carryOut(ctx, db, t, o, func(ctx context.Context) error { return db.BeginOrder(ctx, o) })
 	if err != nil && !errors.Is(err, operate.ErrBegun) {
 		return view{}, err

@@ -101,8 +101,22 @@ func TestAUserOfNoTablesSeesNone(t *testing.T) {
 		}
 	})
 	s.fill()
-	for _, path := range []string{"/", "/t/jobs/ready", "/dead", "/find?q=x", "/queues", "/schedules", "/history"} {
+	paths := []string{"/", "/t/jobs/ready", "/dead", "/find?q=x", "/queues", "/schedules", "/history"}
+	for _, path := range paths {
 		s.shows(path, http.StatusForbidden, "User nobody sees none of the tables")
+	}
+	for _, table := range []string{"outbox_log", "alarms"} { // which have pages of their own, and no list
+		some := serve(t, s.db, func(c *webui.Config) {
+			c.Insecure, c.Authenticate = false, func(*http.Request) (webui.User, error) {
+				return webui.User{Name: "somebody", Tables: []string{table}}, nil
+			}
+		})
+		some.shows("/logs", http.StatusOK)
+		some.shows("/alarms", http.StatusOK)
+		some.shows("/t/jobs/ready", http.StatusNotFound)
+		for _, path := range paths {
+			some.lacks(path, "postcards", "greet", "It has .")
+		}
 	}
 }
 

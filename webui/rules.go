@@ -116,6 +116,11 @@ func changeSchedule(ctx context.Context, r *request) (view, error) {
 	if _, _, err := r.tableNamed(ctx, table); err != nil {
 		return view{}, err
 	}
+	if verb == "trigger" {
+		if _, _, err := r.tableNamed(ctx, rowsOf(table)); err != nil {
+			return view{}, err
+		}
+	}
 	changes, err := r.schedule(ctx, table, name)
 	if err != nil {
 		return view{}, err

@@ -100,6 +100,12 @@ func TestRulesThatCannotBeChanged(t *testing.T) {
 			}
 		}
 	}
+	s.schedules(1, "nightly", "")
+	s.as("planner").lacks("/schedules", "schedules/trigger") // which writes to jobs
+	form := url.Values{"table": {"jobs_schedule"}, "schedule": {"nightly001"}}
+	if a := s.as("planner").post("/schedules/trigger", form); a.status != http.StatusNotFound {
+		t.Errorf("a schedule is triggered by a user that sees no jobs: status %d", a.status)
+	}
 	if n := s.rule("SELECT count(*) FROM {schema}.audit"); n != "0" {
 		t.Errorf("the audit has %s rows", n)
 	}

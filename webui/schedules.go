@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,21 +45,28 @@ func (p schedulesPage) Query(table, after string, hours int) template.URL {
 // A scheduleTable is schedules of a table in the order of their names.
 type scheduleTable struct {
 	Name      string
+	Triggers  bool // the user sees the table that it writes rows to
 	Schedules []scheduleLine
 	Next      string // the name after which there are more
 	Problem   string
 }
 
 // Verbs are what an operator can do to a schedule; nothing in a table of an application's own.
-func (s scheduleTable) Verbs(of scheduleLine) []string {
-	switch {
-	case s.Name != "jobs_schedule" && s.Name != "timers_schedule":
+func (s scheduleTable) Verbs(of scheduleLine) (verbs []string) {
+	if s.Name != "jobs_schedule" && s.Name != "timers_schedule" {
 		return nil
-	case of.Paused:
-		return []string{"resume", "trigger"}
 	}
-	return []string{"pause", "trigger"}
+	if verbs = []string{"pause"}; of.Paused {
+		verbs = []string{"resume"}
+	}
+	if s.Triggers {
+		verbs = append(verbs, "trigger")
+	}
+	return verbs
 }
+
+// rowsOf is the table that the schedules of a table write rows to.
+func rowsOf(schedules string) string { return strings.TrimSuffix(schedules, "_schedule") }
 
 // A scheduleLine is a schedule.
 type scheduleLine struct {
@@ -110,7 +118,7 @@ func schedules(ctx context.Context, r *request) (view, error) {
 		return view{}, err
 	}
 	for _, t := range all {
-		one := scheduleTable{Name: t.Name}
+		one := scheduleTable{Name: t.Name, Triggers: has(v.tables, rowsOf(t.Name))}
 		if err := one.read(ctx, &r.handler.db, t, p.After, &p.Now); err != nil {
 			one.Problem = r.handler.explain(ctx, "schedules of "+t.Name, err).Error()
 		}
