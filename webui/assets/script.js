@@ -84,7 +84,8 @@ async function update() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = page.getElementById("main");
     const version = (of) => of.querySelector("script[src]")?.getAttribute("src");
-    if (answer.redirected || answer.status === 401 || answer.status === 403 || version(page) !== version(document)) {
+    if (answer.redirected || answer.status === 401 || answer.status === 403 ||
+        answer.ok && version(page) !== version(document)) {
       location.reload();
     } else if (!answer.ok || !next) {
       throw new Error(page.querySelector("h1")?.textContent);
