@@ -50,8 +50,8 @@ func (o Order) Check() error {
 	return o.Filter.Check()
 }
 
-// Found notes how many rows were counted, or that there are more than were counted. Where rows do not say since when they
-// have been in their state, the order may then change others instead, but not more.
+// Found notes how many rows were counted, or that there are more than that. Where rows do not say since when they have
+// been in their state, the order may change others instead, but not more than were counted.
 func (o *Order) Found(rows int, more bool) {
 	if o.Counted, o.AtLeast = rows, more; !o.Dated() && !more {
 		o.Limit = rows
@@ -125,7 +125,7 @@ func (d *DB) CarryOut(ctx context.Context, t *workqueue.Table, o Order, changed 
 const maxReason = 1000
 
 // ErrStopped ends an order that somebody has stopped.
-var ErrStopped = errors.New("somebody has stopped the action: `txwork audit` says who")
+var ErrStopped = errors.New("somebody has stopped the action; the audit says who")
 
 // refuseStopped looks, before each batch, whether somebody has stopped the action.
 func (d *DB) refuseStopped(ctx context.Context, tx workqueue.Tx, action uuid.UUID) (err error) {
