@@ -3685,13 +3685,15 @@ CREATE TABLE "{{schema}}"."outbox_log_dedup" (
 CREATE INDEX "outbox_log_dedup_xid_idx" ON "{{schema}}"."outbox_log_dedup" (xid);
 
 -- Messages that are due later, see append_due. due_at is when a message goes to the log: scheduled_at, and not before
--- those of its key that were written before it, if its writers take turns (ordered).
+-- those of its key that were written before it, if its writers take turns (ordered). Ids are as little unique as in the
+-- log.
 CREATE TABLE "{{schema}}"."outbox_log_later" (
-    id uuid PRIMARY KEY,
+    id uuid NOT NULL,
     due_at "{{schema}}"."outbox_log_parked_time" NOT NULL,
     scheduled_at "{{schema}}"."outbox_log_parked_time" NOT NULL,
+    retry_at timestamptz, -- the log has refused it
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ord bigint GENERATED ALWAYS AS IDENTITY,
+    ord bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ordered boolean NOT NULL,
     topic text NOT NULL,
     key text,
@@ -3699,6 +3701,8 @@ CREATE TABLE "{{schema}}"."outbox_log_later" (
     payload bytea NOT NULL,
     dedup_key text
 );
+
+CREATE INDEX "outbox_log_later_id_idx" ON "{{schema}}"."outbox_log_later" (id);
 
 CREATE INDEX "outbox_log_later_due_idx" ON "{{schema}}"."outbox_log_later" (due_at, ord);
 
@@ -3727,7 +3731,8 @@ BEGIN
             MESSAGE = '{{schema}}.outbox_log is in another cluster than the one in which it was written: transaction ids began again',
             HINT = 'After a restore, stop the consumers of the old cluster, then SELECT {{schema}}.outbox_log_rebase().';
     END IF;
-    IF pg_catalog.random() OPERATOR(pg_catalog.<) 0.002::pg_catalog.float8 THEN -- the look takes longer than the rest
+    -- The look takes longer than the rest.
+    IF pg_catalog.random() OPERATOR(pg_catalog.<) 0.002::pg_catalog.float8 THEN
         IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks AS l
                 WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
                   AND l.locktype OPERATOR(pg_catalog.=) 'advisory') OPERATOR(pg_catalog.>) (pg_catalog.current_setting('max_locks_per_transaction')::integer OPERATOR(pg_catalog.*) (pg_catalog.current_setting('max_connections')::integer OPERATOR(pg_catalog.+) pg_catalog.current_setting('max_prepared_transactions')::integer) OPERATOR(pg_catalog./) 4) THEN
@@ -3775,7 +3780,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_shift"(bigint) FROM PUBLIC;
 SELECT "{{schema}}"."outbox_log_shift"(0);
 
 -- Takes the lock of the writers of a key until the transaction ends. A time says until when messages of the key are
--- scheduled: the next one goes behind them, which the function append does. NULL: it goes to the log.
+-- scheduled: the next one goes behind them, which the function append does. NULL: it goes to the log. It refuses too
+-- many locks, as the guard does, which sees neither what is scheduled nor duplicates, and a COPY only once.
 --
 -- The look is a statement of its own, so that it sees what the writer before has committed. Who appends what is due
 -- needs no lock: until it has committed, the next message goes behind what it appends. No search_path is pinned, which
@@ -3785,6 +3791,17 @@ LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('{{schema}}.outbox_log ' OPERATOR(pg_catalog.||) $1, 1));
+    -- The look takes longer than the rest.
+    IF pg_catalog.random() OPERATOR(pg_catalog.<) 0.002::pg_catalog.float8 THEN
+        IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks AS l
+                WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
+                  AND l.locktype OPERATOR(pg_catalog.=) 'advisory') OPERATOR(pg_catalog.>) (pg_catalog.current_setting('max_locks_per_transaction')::integer OPERATOR(pg_catalog.*) (pg_catalog.current_setting('max_connections')::integer OPERATOR(pg_catalog.+) pg_catalog.current_setting('max_prepared_transactions')::integer) OPERATOR(pg_catalog./) 4) THEN
+            RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded',
+                MESSAGE = 'this transaction has written too many keys: '
+                    'each holds one of the locks that the whole server shares',
+                HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+        END IF;
+    END IF;
     RETURN (SELECT pg_catalog.max(l.due_at) FROM "{{schema}}"."outbox_log_later" AS l
         WHERE l.ordered AND l.key OPERATOR(pg_catalog.=) $1);
 END
@@ -3882,8 +3899,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append"(text, bytea, text, jsonb
 
 -- Appends messages that are due to the log, in the order of their times, and says how many. One caller at a time does:
 -- a row is removed in the statement that appends it, so none is appended twice, and none is lost if that does not
--- commit. Rows that somebody cancels at the moment are passed over, with all of their keys. A dedup key is kept from
--- then on as long as that of any message.
+-- commit. Rows that somebody cancels at the moment are passed over, with all of their keys: if these were all there is
+-- among so many, it looks behind them. A dedup key is kept from then on as long as that of any message.
+--
+-- A call moves not much more than 16777216 bytes and does not wait for long, so that it ends before its caller
+-- gives up. If a batch fails, it goes on with one message at a time: one that is refused alone is passed over, with its
+-- key, until it is tried again.
 --
 -- It runs with its owner's rights: consumers tick, and have no right to remove what is scheduled.
 CREATE FUNCTION "{{schema}}"."outbox_log_append_due"(most integer) RETURNS integer
@@ -3892,12 +3913,19 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
+SET lock_timeout = '200ms'
 AS $txwork$
 #variable_conflict use_column
 <<own>>
 DECLARE
+    began timestamptz := clock_timestamp();
+    total integer := 0;
+    batch integer := $1;
+    picked bigint[];
     removed integer;
     stored integer;
+    passed text[]; -- keys, in this look
+    held text[] := '{}'; -- and in those before
 BEGIN
     IF ($1 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
@@ -3923,42 +3951,66 @@ BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 second')))::bigint::text,
         true);
-    WITH due AS MATERIALIZED (
-        SELECT l.id, l.ordered, l.key, l.due_at, l.ord FROM "{{schema}}"."outbox_log_later" AS l
-        WHERE l.due_at <= now()
-        ORDER BY l.due_at, l.ord LIMIT $1 FOR UPDATE SKIP LOCKED
-    ), skipped AS MATERIALIZED (
-        SELECT l.key FROM "{{schema}}"."outbox_log_later" AS l
-        WHERE l.ordered AND l.due_at <= (SELECT max(d.due_at) FROM due AS d) -- by the index
-          AND (l.due_at, l.ord) <= (SELECT d.due_at, d.ord FROM due AS d ORDER BY 1 DESC, 2 DESC LIMIT 1)
-          AND NOT EXISTS (SELECT FROM due AS d WHERE d.id = l.id)
-    ), gone AS (
-        DELETE FROM "{{schema}}"."outbox_log_later" AS l USING due AS d
-        WHERE l.id = d.id AND NOT EXISTS (SELECT FROM skipped AS s WHERE d.ordered AND s.key = d.key)
-        RETURNING l.*
-    ), kept AS (
-        UPDATE "{{schema}}"."outbox_log_dedup" AS k SET xid = DEFAULT FROM gone AS g
-        WHERE k.topic = g.topic AND k.dedup_key = g.dedup_key AND k.id = g.id
-    ), appended AS (
-        INSERT INTO "{{schema}}"."outbox_log" (id, topic, key, headers, payload)
-        SELECT g.id, g.topic, g.key, g.headers, g.payload FROM gone AS g ORDER BY g.due_at, g.ord
-        RETURNING 1
-    )
-    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM appended) INTO own.removed, own.stored;
-    IF own.removed <> own.stored THEN
-        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-            MESSAGE = '{{schema}}.outbox_log took messages that are due and stored fewer: '
-                'does a trigger, a rule or a policy suppress them?';
-    END IF;
-    RETURN own.stored;
+    FOR look IN 1..50 LOOP
+        picked := ARRAY(
+            SELECT l.ord FROM "{{schema}}"."outbox_log_later" AS l
+            WHERE l.due_at <= now() AND coalesce(l.retry_at <= now(), true)
+              AND (NOT l.ordered OR l.key <> ALL (own.held))
+            ORDER BY l.due_at, l.ord LIMIT own.batch FOR UPDATE SKIP LOCKED);
+        EXIT WHEN own.picked = '{}' OR clock_timestamp() > own.began + interval '1 second';
+        BEGIN
+            WITH due AS MATERIALIZED (
+                SELECT l.ord, l.ordered, l.key, l.due_at,
+                    sum(octet_length(l.payload)) OVER (ORDER BY l.due_at, l.ord) - octet_length(l.payload) AS before
+                FROM "{{schema}}"."outbox_log_later" AS l WHERE l.ord = ANY (own.picked)
+            ), skipped AS MATERIALIZED (
+                SELECT l.key FROM "{{schema}}"."outbox_log_later" AS l
+                WHERE l.ordered AND l.due_at <= (SELECT max(d.due_at) FROM due AS d) -- by the index
+                  AND (l.due_at, l.ord) <= (SELECT d.due_at, d.ord FROM due AS d ORDER BY 1 DESC, 2 DESC LIMIT 1)
+                  AND l.key <> ALL (own.held) AND NOT EXISTS (SELECT FROM due AS d WHERE d.ord = l.ord)
+            ), gone AS (
+                DELETE FROM "{{schema}}"."outbox_log_later" AS l USING due AS d
+                WHERE l.ord = d.ord AND d.before < 16777216
+                  AND NOT EXISTS (SELECT FROM skipped AS s WHERE d.ordered AND s.key = d.key)
+                RETURNING l.*
+            ), kept AS (
+                UPDATE "{{schema}}"."outbox_log_dedup" AS k SET xid = DEFAULT FROM gone AS g
+                WHERE k.topic = g.topic AND k.dedup_key = g.dedup_key AND k.id = g.id
+            ), appended AS (
+                INSERT INTO "{{schema}}"."outbox_log" (id, topic, key, headers, payload)
+                SELECT g.id, g.topic, g.key, g.headers, g.payload FROM gone AS g ORDER BY g.due_at, g.ord
+                RETURNING 1
+            )
+            SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM appended),
+                (SELECT array_agg(DISTINCT s.key) FROM skipped AS s)
+            INTO own.removed, own.stored, own.passed;
+            IF own.removed <> own.stored THEN
+                RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+                    MESSAGE = '{{schema}}.outbox_log took messages that are due and stored fewer: '
+                        'does a trigger, a rule or a policy suppress them?';
+            END IF;
+        EXCEPTION WHEN OTHERS THEN
+            IF cardinality(own.picked) = 1 THEN
+                UPDATE "{{schema}}"."outbox_log_later" AS l SET retry_at = clock_timestamp() + interval '10 seconds'
+                WHERE l.ord = ANY (own.picked);
+                RAISE NOTICE 'a message that is due stays scheduled: %', SQLERRM;
+            END IF;
+            batch := 1;
+            CONTINUE;
+        END;
+        total := own.total + own.stored;
+        EXIT WHEN own.total >= $1 OR own.stored > 0 AND own.batch > 1;
+        held := own.held || own.passed;
+    END LOOP;
+    RETURN own.total;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_append_due"(integer) FROM PUBLIC;
 
 -- Removes messages that are scheduled and not yet in the log, and returns their ids. Those behind them in their keys
--- are due as if they had never been written. It takes the locks of the keys' writers, in one order. Dedup keys stay
--- taken.
+-- are due as if they had never been written. It takes the locks of the keys' writers, in one order, and removes nothing
+-- of other keys, which may have been written meanwhile. Dedup keys stay taken.
 CREATE FUNCTION "{{schema}}"."outbox_log_cancel"(ids uuid[]) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -3971,6 +4023,7 @@ AS $txwork$
 DECLARE
     gone uuid[];
     keys text[];
+    locks bigint[];
 BEGIN
     IF (cardinality($1) <= 10000) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'ids',
@@ -3992,19 +4045,27 @@ BEGIN
     PERFORM set_config('idle_in_transaction_session_timeout', ceil(1000 * extract(epoch FROM least(
         nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0'), interval '1 minute')))::bigint::text,
         true);
-    PERFORM pg_advisory_xact_lock(k.lock)
-    FROM (
-        SELECT DISTINCT hashtextextended('{{schema}}.outbox_log ' || l.key, 1) AS lock FROM "{{schema}}"."outbox_log_later" AS l
-        WHERE l.id = ANY ($1) AND l.ordered ORDER BY 1) AS k;
+    locks := ARRAY(
+        SELECT DISTINCT hashtextextended('{{schema}}.outbox_log ' || l.key, 1) FROM "{{schema}}"."outbox_log_later" AS l
+        WHERE l.id = ANY ($1) AND l.ordered ORDER BY 1);
+    IF cardinality(own.locks) > current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+        RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded',
+            MESSAGE = format('messages of %s keys are to be cancelled, and each holds one of the locks that the whole '
+                'server shares', cardinality(own.locks)),
+            HINT = 'Cancel fewer in one transaction, or raise max_locks_per_transaction.';
+    END IF;
+    PERFORM pg_advisory_xact_lock(k.lock) FROM unnest(own.locks) AS k (lock);
     WITH gone AS (
-        DELETE FROM "{{schema}}"."outbox_log_later" AS l WHERE l.id = ANY ($1) RETURNING l.id, l.ordered, l.key
+        DELETE FROM "{{schema}}"."outbox_log_later" AS l
+        WHERE l.id = ANY ($1) AND (NOT l.ordered OR hashtextextended('{{schema}}.outbox_log ' || l.key, 1) = ANY (own.locks))
+        RETURNING l.id, l.ordered, l.key
     )
     SELECT array_agg(g.id), array_agg(g.key) FILTER (WHERE g.ordered) INTO own.gone, own.keys FROM gone AS g;
     UPDATE "{{schema}}"."outbox_log_later" AS l SET due_at = w.due_at
     FROM (
-        SELECT k.id, max(k.scheduled_at) OVER (PARTITION BY k.key ORDER BY k.ord) AS due_at
+        SELECT k.ord, max(k.scheduled_at) OVER (PARTITION BY k.key ORDER BY k.ord) AS due_at
         FROM "{{schema}}"."outbox_log_later" AS k WHERE k.ordered AND k.key = ANY (own.keys)) AS w
-    WHERE l.id = w.id AND l.due_at <> w.due_at;
+    WHERE l.ord = w.ord AND l.due_at <> w.due_at;
     RETURN QUERY SELECT unnest(own.gone);
 END
 $txwork$;
@@ -4797,6 +4858,12 @@ BEGIN
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
     END IF;
+    IF pg_catalog.row_security_active('"{{schema}}"."outbox_log_later"'::pg_catalog.regclass)
+        OR pg_catalog.row_security_active('"{{schema}}"."outbox_log_dedup"'::pg_catalog.regclass) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log_later or of its other tables from this role: rows that it does not see would be taken for gone',
+            HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -4923,8 +4990,9 @@ REVOKE ALL ON PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer) FROM P
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
 -- one slot at most, so that its locks are held for one TRUNCATE. It deletes as many ticks and dedup keys as it is told
--- to, and appends as many messages that are due. It runs with its owner's rights, since workers have none to remove
--- messages: it takes no retention, so that they remove nothing that is younger.
+-- to, and appends as many messages that are due, but no more than 100, since consumers wait for the lock meanwhile. It
+-- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so that they remove
+-- nothing that is younger.
 CREATE FUNCTION "{{schema}}"."outbox_log_parked_trim"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -4952,7 +5020,7 @@ BEGIN
         PERFORM "{{schema}}"."outbox_log_tick_step"();
     END IF;
     BEGIN
-        PERFORM "{{schema}}"."outbox_log_append_due"($1);
+        PERFORM "{{schema}}"."outbox_log_append_due"(least($1, 100));
     EXCEPTION WHEN OTHERS THEN
         RAISE NOTICE 'messages that are due stay scheduled: %', SQLERRM;
     END;

@@ -68,6 +68,7 @@ const (
 
 	maxKeys     = 10_000 // dedup keys that are freed in one transaction
 	maxDue      = 1000   // due messages that one tick appends
+	maxDueBytes = 16 << 20
 	maxVanished = 10
 )
 
@@ -112,10 +113,14 @@ func (view) QualifiedTurns() string {
 	return operators.Replace(sqltext.Qualified(sqltext.MaxTurns))
 }
 
-// MaxKeys is how many dedup keys trim frees in a transaction, MaxDue how many messages that are due a tick appends, and
-// MaxVanished how often in succession the holder of a dedup key may vanish.
+// MaxTurns is QualifiedTurns for other functions.
+func (view) MaxTurns() string { return sqltext.MaxTurns }
+
+// MaxKeys is how many dedup keys trim frees in a transaction, MaxDue and MaxDueBytes how many messages that are due a
+// tick appends, and MaxVanished how often in succession the holder of a dedup key may vanish.
 func (view) MaxKeys() int     { return maxKeys }
 func (view) MaxDue() int      { return maxDue }
+func (view) MaxDueBytes() int { return maxDueBytes }
 func (view) MaxVanished() int { return maxVanished }
 
 func (view) MaxTicks() int { return maxTicks }

@@ -103,8 +103,28 @@ func TestATransactionWritesABoundedNumberOfKeys(t *testing.T) {
 	f := newLog(t)
 	tx := f.begin()
 	f.exec(tx, "SELECT pg_advisory_xact_lock(g) FROM generate_series(1, 1 + "+sqltext.MaxTurns+") AS g")
-	_, err := tx.Exec(f.Context(), "SELECT "+f.name+"_append('topic', 'x'::bytea) FROM generate_series(1, 20000)")
-	f.refused("a transaction with too many locks", err, "54000")
+	for _, call := range []string{"append('topic', 'x'::bytea)", "turn('k')",
+		"append('topic', 'x'::bytea, 'k', scheduled_at => now() + interval '1 day')"} {
+		_, err := tx.Exec(f.Context(), "SAVEPOINT s")
+		f.ok(err)
+		_, err = tx.Exec(f.Context(), "SELECT "+f.name+"_"+call+" FROM generate_series(1, 20000)")
+		f.refused(call+" in a transaction with too many locks", err, "54000")
+		f.exec(tx, "ROLLBACK TO s")
+	}
+}
+
+// A cancel of more keys than that is refused before it has taken a lock.
+func TestACancelOfTooManyKeysIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.exec(f.Pool, "INSERT INTO "+f.name+"_later (id, due_at, scheduled_at, ordered, topic, key, payload) "+
+		"SELECT gen_random_uuid(), now(), now(), true, 't', n, '' FROM generate_series(0, "+sqltext.MaxTurns+") AS n")
+	cancel := "SELECT count(*) FROM (SELECT " + f.name + "_cancel(ARRAY(SELECT id FROM " + f.name + "_later LIMIT $1))) AS c"
+	_, err := f.Pool.Exec(f.Context(), cancel, 10_000)
+	f.refused("a cancel of too many keys", err, "54000")
+	if n := value[int](f, f.Pool, cancel, 100); n != 100 {
+		t.Errorf("%d messages were cancelled, want 100", n)
+	}
 }
 
 // A message that was not stored is not taken for one that was.

@@ -24,7 +24,8 @@ func (f *fixture) schedule(q querier, key, payload string, delay time.Duration) 
 func (f *fixture) passTime(by time.Duration) {
 	f.Helper()
 	f.exec(f.Pool, "UPDATE "+f.name+"_later SET due_at = due_at - $1::float8 * interval '1 second', "+
-		"scheduled_at = scheduled_at - $1::float8 * interval '1 second'", by.Seconds())
+		"scheduled_at = scheduled_at - $1::float8 * interval '1 second', "+
+		"retry_at = retry_at - $1::float8 * interval '1 second'", by.Seconds())
 }
 
 func (f *fixture) scheduled() []string {
@@ -183,23 +184,32 @@ func TestDueMessagesAreAppendedOnce(t *testing.T) {
 	}
 }
 
-// A message that the log does not take stays scheduled, and keeps nobody from ticking.
+// A message that the log does not take stays scheduled, and keeps nobody from ticking, and only its key from the log.
 func TestWhatCannotBeAppendedHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	f := newLog(t)
 	f.subscribe("s")
-	f.schedule(f.Pool, "", "refused", time.Minute)
+	f.schedule(f.Pool, "k", "refused", time.Minute)
+	f.schedule(f.Pool, "k", "behind", time.Minute)
+	f.schedule(f.Pool, "l", "due", time.Minute)
 	f.exec(f.Pool, "ALTER TABLE "+f.name+" ADD CONSTRAINT mine CHECK (payload <> 'refused') NOT VALID")
 	f.passTime(time.Hour)
 	f.append(f.Pool, "other")
-	f.want("others", f.drain("s", 10), "other")
-	f.want("scheduled", f.scheduled(), "refused")
+	f.want("others", f.drain("s", 10), "other", "due")
+	f.want("scheduled", f.scheduled(), "refused", "behind")
+	seq := value[int](f, f.Pool, "SELECT last_value FROM "+f.name+"_seq")
+	f.tick()
+	if tried := value[int](f, f.Pool, "SELECT last_value FROM "+f.name+"_seq") - seq; tried != 0 {
+		t.Errorf("the next tick tried %d messages again", tried)
+	}
 	f.exec(f.Pool, "ALTER TABLE "+f.name+" DROP CONSTRAINT mine")
 	f.exec(f.Pool, "CREATE RULE swallow AS ON INSERT TO "+f.name+" DO INSTEAD NOTHING")
+	f.passTime(time.Minute)
 	f.tick()
-	f.want("scheduled", f.scheduled(), "refused")
+	f.want("scheduled", f.scheduled(), "refused", "behind")
 	f.exec(f.Pool, "DROP RULE swallow ON "+f.name)
-	f.want("at last", f.drain("s", 10), "refused")
+	f.passTime(time.Minute)
+	f.want("at last", f.drain("s", 10), "refused", "behind")
 }
 
 // The dedup key of a scheduled message is taken while that waits, and then for as long as any.
@@ -228,4 +238,89 @@ func TestTheDedupKeyOfAScheduledMessage(t *testing.T) {
 	f.want("before it is passed", f.taken(), "d")
 	f.want("it", f.drain("s", 10), "first")
 	f.want("after it is passed", trim())
+}
+
+// What is due in masses comes in batches of a bounded size, and one that is held up by an open transaction holds up the
+// others of its key only.
+func TestDueMessagesComeInBoundedBatches(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.exec(f.Pool, "SELECT "+f.name+"_append('t', convert_to(rpad(n::text, 1 << 20), 'UTF8'), 'k', "+
+		"scheduled_at => clock_timestamp() + interval '1 minute') FROM generate_series(10, 29) AS n")
+	f.passTime(time.Hour)
+	for _, want := range []int{16, 4, 0} {
+		if got := value[int](f, f.Pool, "SELECT "+f.name+"_append_due(1000)"); got != want {
+			t.Errorf("a call appended %d messages, want %d", got, want)
+		}
+	}
+	f.want("in the log", value[[]string](f, f.Pool, "SELECT array_agg(convert_from(substr(payload, 1, 2), 'UTF8') "+
+		"ORDER BY seq) FROM "+f.name)[14:18], "24", "25", "26", "27")
+}
+
+func TestAHeldKeyWithManyMessagesHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	var heads []uuid.UUID
+	for _, k := range []string{"k", "l"} {
+		heads = append(heads, f.schedule(f.Pool, k, "head", time.Minute))
+		for range 5 {
+			f.schedule(f.Pool, k, "behind", time.Minute)
+		}
+	}
+	f.schedule(f.Pool, "", "no key", time.Minute)
+	f.schedule(f.Pool, "m", "other", time.Minute)
+	f.passTime(time.Hour)
+	tx := f.begin()
+	f.exec(tx, "SELECT "+f.name+"_cancel($1)", heads)
+	if got := value[int](f, f.Pool, "SELECT "+f.name+"_append_due(3)"); got != 2 {
+		t.Errorf("%d messages were appended, want 2", got)
+	}
+	f.want("meanwhile", f.drain("s", 10), "no key", "other")
+	f.ok(tx.Commit(f.Context()))
+	if got := f.drain("s", 10); len(got) != 10 {
+		t.Errorf("%d messages came after the cancel, want 10", len(got))
+	}
+}
+
+// As ids are not unique in the log, they are not among what is scheduled.
+func TestScheduledMessagesMayHaveOneID(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	id := uuid.New()
+	for _, key := range []string{"k", "l", "k"} {
+		f.exec(f.Pool, "SELECT "+f.name+"_append('t', convert_to($1, 'UTF8'), $1, id => $2, scheduled_at => clock_timestamp() + "+
+			"interval '1 minute')", key, id)
+	}
+	tx := f.begin()
+	if n := value[int](f, tx, "SELECT count(*) FROM "+f.name+"_cancel($1)", []uuid.UUID{id}); n != 3 {
+		t.Errorf("%d messages were cancelled, want 3", n)
+	}
+	f.ok(tx.Rollback(f.Context()))
+	f.passTime(time.Hour)
+	f.want("due", f.drain("s", 10), "k", "l", "k")
+}
+
+// An open transaction that has removed dedup keys holds up what has them, and no tick.
+func TestATickDoesNotWaitForDedupKeys(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	f.exec(f.Pool, "SELECT "+f.name+"_append('t', 'due', dedup_key => 'd', "+
+		"scheduled_at => clock_timestamp() + interval '1 minute')")
+	f.schedule(f.Pool, "", "due, too", time.Minute)
+	f.passTime(time.Hour)
+	tx := f.begin()
+	f.exec(tx, "DELETE FROM "+f.name+"_dedup")
+	f.append(f.Pool, "other")
+	conn, err := f.Pool.Acquire(f.Context())
+	f.ok(err)
+	defer conn.Release()
+	f.exec(conn, "SET statement_timeout = '10s'") // as relays have it
+	f.exec(conn, "CALL "+f.name+"_tick()")
+	f.want("meanwhile", f.drain("s", 10), "other", "due, too")
+	f.ok(tx.Rollback(f.Context()))
+	f.passTime(time.Minute)
+	f.want("afterwards", f.drain("s", 10), "due")
 }

@@ -62,6 +62,12 @@ func TestWhoSeesAPartIsRefused(t *testing.T) {
 		}
 		f.exec(f.Pool, "ALTER TABLE "+f.name+table+" DISABLE ROW LEVEL SECURITY")
 	}
+	for _, table := range []string{"_later", "_dedup"} {
+		f.exec(f.Pool, "ALTER TABLE "+f.name+table+" ENABLE ROW LEVEL SECURITY")
+		_, err := role.Exec(f.Context(), "CALL "+f.name+"_trim()")
+		f.refused("trim without rows of outbox_log"+table, err, "42501")
+		f.exec(f.Pool, "ALTER TABLE "+f.name+table+" DISABLE ROW LEVEL SECURITY")
+	}
 }
 
 // A producer needs to insert, and the number that it draws: nothing of ticks, positions and subscriptions.

@@ -110,13 +110,15 @@ CREATE TABLE {{.Named "dedup"}} (
 CREATE INDEX {{.Own "dedup_xid_idx"}} ON {{.Named "dedup"}} (xid);
 
 -- Messages that are due later, see append_due. due_at is when a message goes to the log: scheduled_at, and not before
--- those of its key that were written before it, if its writers take turns (ordered).
+-- those of its key that were written before it, if its writers take turns (ordered). Ids are as little unique as in the
+-- log.
 CREATE TABLE {{.Named "later"}} (
-    id uuid PRIMARY KEY,
+    id uuid NOT NULL,
     due_at {{.Named "parked_time"}} NOT NULL,
     scheduled_at {{.Named "parked_time"}} NOT NULL,
+    retry_at timestamptz, -- the log has refused it
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ord bigint GENERATED ALWAYS AS IDENTITY,
+    ord bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ordered boolean NOT NULL,
     topic text NOT NULL,
     key text,
@@ -124,6 +126,8 @@ CREATE TABLE {{.Named "later"}} (
     payload bytea NOT NULL,
     dedup_key text
 );
+
+CREATE INDEX {{.Own "later_id_idx"}} ON {{.Named "later"}} (id);
 
 CREATE INDEX {{.Own "later_due_idx"}} ON {{.Named "later"}} (due_at, ord);
 
@@ -152,16 +156,7 @@ BEGIN
             MESSAGE = '{{.Restored}}',
             HINT = '{{.RebaseHint}}';
     END IF;
-    IF pg_catalog.random() OPERATOR(pg_catalog.<) 0.002::pg_catalog.float8 THEN -- the look takes longer than the rest
-        IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks AS l
-                WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
-                  AND l.locktype OPERATOR(pg_catalog.=) 'advisory') OPERATOR(pg_catalog.>) ({{.QualifiedTurns}}) THEN
-            RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded',
-                MESSAGE = 'this transaction has written too many keys: '
-                    'each holds one of the locks that the whole server shares',
-                HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
-        END IF;
-    END IF;
+    {{template "turns" .}}
     RETURN NULL;
 END
 $txwork$;

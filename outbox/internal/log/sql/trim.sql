@@ -51,6 +51,7 @@ DECLARE
     looked integer;
 BEGIN
     {{.SeesAll}}
+    {{.SeesLater}}
     {{.RefusesSession "a trim"}}
     SELECT l.* INTO own.least FROM {{.Named "least"}}($1) AS l;
     WITH passed AS MATERIALIZED (
@@ -156,8 +157,9 @@ REVOKE ALL ON PROCEDURE {{.Named "trim"}}(interval, integer) FROM PUBLIC;
 -- matters if it has no consumers. It ticks only if nobody else does at the moment, and its transaction has done nothing
 -- before: it has the lock of the tickers until its caller ends that, which may be idle in it for a second. It empties
 -- one slot at most, so that its locks are held for one TRUNCATE. It deletes as many ticks and dedup keys as it is told
--- to, and appends as many messages that are due. It runs with its owner's rights, since workers have none to remove
--- messages: it takes no retention, so that they remove nothing that is younger.
+-- to, and appends as many messages that are due, but no more than 100, since consumers wait for the lock meanwhile. It
+-- runs with its owner's rights, since workers have none to remove messages: it takes no retention, so that they remove
+-- nothing that is younger.
 CREATE FUNCTION {{.Named "parked_trim"}}(max_rows integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER
 {{.Settings}}
@@ -176,7 +178,7 @@ BEGIN
         PERFORM {{.Named "tick_step"}}();
     END IF;
     BEGIN
-        PERFORM {{.Named "append_due"}}($1);
+        PERFORM {{.Named "append_due"}}(least($1, 100));
     EXCEPTION WHEN OTHERS THEN
         RAISE NOTICE 'messages that are due stay scheduled: %', SQLERRM;
     END;
