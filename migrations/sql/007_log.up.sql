@@ -3768,6 +3768,8 @@ BEGIN
         ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %s)', shift);
     EXECUTE format('CREATE OR REPLACE TRIGGER "outbox_log_guard" AFTER INSERT ON "{{schema}}"."outbox_log"
         FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L)', shift::text);
+    EXECUTE format('CREATE OR REPLACE TRIGGER "outbox_log_later_guard" AFTER INSERT ON "{{schema}}"."outbox_log_later"
+        FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_log_guard"(%L)', shift::text);
     UPDATE "{{schema}}"."outbox_log_state" AS s SET shift = $1;
     IF NOT FOUND THEN -- the table was lost, and made anew
         INSERT INTO "{{schema}}"."outbox_log_state" (shift) VALUES ($1);
@@ -5079,6 +5081,8 @@ BEGIN
             MESSAGE = 'a rebase needs READ COMMITTED, and triggers that run',
             HINT = 'Set the isolation level of the transaction, and session_replication_role to its default.';
     END IF;
+    LOCK TABLE "{{schema}}"."outbox_log_dedup" IN ACCESS EXCLUSIVE MODE; -- in the order of producers
+    LOCK TABLE "{{schema}}"."outbox_log_later" IN SHARE ROW EXCLUSIVE MODE;
     LOCK TABLE "{{schema}}"."outbox_log" IN ACCESS EXCLUSIVE MODE;
     PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox_log tick', 0));
     PERFORM FROM "{{schema}}"."outbox_log_state" AS s FOR UPDATE;
@@ -5097,6 +5101,7 @@ BEGIN
             (SELECT max(greatest((p.seen).n, (p.upto).n)) FROM "{{schema}}"."outbox_log_position" AS p), 0)
     INTO own.base, own.drawn, own.newest;
     PERFORM setval('"{{schema}}"."outbox_log_seq"', greatest(own.drawn, 1), own.drawn > 0);
+    PERFORM setval(pg_get_serial_sequence('"{{schema}}"."outbox_log_later"', 'ord'), max(l.ord)) FROM "{{schema}}"."outbox_log_later" AS l;
     SELECT greatest(own.moved, own.base + 1 - pg_snapshot_xmin(pg_current_snapshot())::text::bigint) INTO own.moved;
     INSERT INTO "{{schema}}"."outbox_log_tick" (n, at, seen)
     VALUES (own.newest + 1, clock_timestamp(),

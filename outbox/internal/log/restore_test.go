@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -54,6 +55,8 @@ func TestRestore(t *testing.T) {
 		f.elsewhere()
 		_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_append('topic', '')")
 		f.refused("append", err, "55000")
+		_, err = f.Pool.Exec(f.Context(), "SELECT "+f.name+"_append('topic', '', scheduled_at => now() + interval '1 h')")
+		f.refused("append of what is due later", err, "55000")
 		_, err = f.Pool.Exec(f.Context(), "INSERT INTO "+f.name+" (topic, payload) VALUES ('t', '')")
 		f.refused("insert", err, "55000")
 		_, err = f.Pool.Exec(f.Context(), "CALL "+f.name+"_tick()")
@@ -96,6 +99,37 @@ func TestRestoreWhereIdsAreLarger(t *testing.T) {
 	f.exec(f.Pool, "SELECT "+f.name+"_rebase()")
 	f.append(f.Pool, "d")
 	f.want("s", f.drain("s", 10), "a", "b", "c", "d")
+}
+
+// Sequences are not replicated: what is scheduled after a rebase is behind what was, and the rebase waits for producers
+// in their order.
+func TestRestoreOfWhatIsScheduled(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	for _, p := range []string{"1", "2"} {
+		f.schedule(f.Pool, "k", p, time.Hour)
+	}
+	f.elsewhere()
+	f.exec(f.Pool, "ALTER SEQUENCE "+f.name+"_later_ord_seq RESTART")
+	tx := f.begin()
+	f.exec(tx, "INSERT INTO "+f.name+"_dedup (topic, dedup_key, id) VALUES ('t', 'd', gen_random_uuid())")
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Pool.Exec(f.Context(), "SELECT "+f.name+"_rebase()")
+		done <- err
+	}()
+	for end := time.Now().Add(pgtest.Patience); !pgtest.SomebodyWaits(t, f.Pool, f.name+"_dedup"); {
+		if time.Now().After(end) {
+			t.Fatal("the rebase does not wait for the producer")
+		}
+	}
+	f.exec(tx, "SELECT FROM "+f.name)
+	f.ok(tx.Commit(f.Context()))
+	f.ok(<-done)
+	f.schedule(f.Pool, "k", "3", time.Hour)
+	f.passTime(2 * time.Hour)
+	f.want("in their order", f.drain("s", 10), "1", "2", "3")
 }
 
 // A dump that is restored in a new cluster, with PostgreSQL's own programs. Both clusters were copied from one, so they

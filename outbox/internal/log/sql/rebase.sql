@@ -15,6 +15,8 @@ DECLARE
 BEGIN
     {{.SeesAll}}
     {{.RefusesSession "a rebase"}}
+    LOCK TABLE {{.Named "dedup"}} IN ACCESS EXCLUSIVE MODE; -- in the order of producers
+    LOCK TABLE {{.Named "later"}} IN SHARE ROW EXCLUSIVE MODE;
     LOCK TABLE {{.Log}} IN ACCESS EXCLUSIVE MODE;
     PERFORM pg_advisory_xact_lock({{.TickLock}});
     PERFORM FROM {{.Named "state"}} AS s FOR UPDATE;
@@ -30,6 +32,7 @@ BEGIN
             (SELECT max(greatest((p.seen).n, (p.upto).n)) FROM {{.Named "position"}} AS p), 0)
     INTO own.base, own.drawn, own.newest;
     PERFORM setval('{{.Named "seq"}}', greatest(own.drawn, 1), own.drawn > 0);
+    PERFORM setval(pg_get_serial_sequence('{{.Named "later"}}', 'ord'), max(l.ord)) FROM {{.Named "later"}} AS l;
     SELECT greatest(own.moved, own.base + 1 - pg_snapshot_xmin(pg_current_snapshot())::text::bigint) INTO own.moved;
     INSERT INTO {{.Named "tick"}} (n, at, seen)
     VALUES (own.newest + 1, clock_timestamp(),

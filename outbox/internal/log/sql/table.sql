@@ -183,6 +183,8 @@ BEGIN
         ALTER COLUMN xid SET DEFAULT (pg_current_xact_id()::text::bigint + %s)', shift);
     EXECUTE format('CREATE OR REPLACE TRIGGER {{.Own "guard"}} AFTER INSERT ON {{.Log}}
         FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L)', shift::text);
+    EXECUTE format('CREATE OR REPLACE TRIGGER {{.Own "later_guard"}} AFTER INSERT ON {{.Named "later"}}
+        FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "guard"}}(%L)', shift::text);
     UPDATE {{.Named "state"}} AS s SET shift = $1;
     IF NOT FOUND THEN -- the table was lost, and made anew
         INSERT INTO {{.Named "state"}} (shift) VALUES ($1);
