@@ -76,7 +76,8 @@ func TestMendingALogKeepsItsShift(t *testing.T) {
 		"ALTER TABLE outbox_log DROP CONSTRAINT outbox_log_own_xid", "ALTER TABLE outbox_log ALTER COLUMN xid DROP DEFAULT",
 		"DROP TRIGGER outbox_log_guard ON outbox_log", "ALTER TABLE outbox_log ALTER COLUMN xid SET DEFAULT 1",
 		"DROP TABLE outbox_log_state", "ALTER TABLE outbox_log_dedup ALTER COLUMN xid DROP DEFAULT",
-		"DROP TABLE outbox_log_dedup",
+		"DROP TABLE outbox_log_dedup", "DROP TRIGGER outbox_log_later_guard ON outbox_log_later",
+		"DROP TABLE outbox_log_later",
 	} {
 		exec(t, db.Pool, harm)
 		found, err := m.Differences(t.Context())

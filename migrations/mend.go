@@ -150,7 +150,8 @@ func (m mender) concurrently(o object) string {
 // shifted tells whether an object depends on the shift of a log, which a rebase raises: the function that sets it makes
 // all of them.
 func (m mender) shifted(o object) bool {
-	return o.Parent == logTable && (o.Kind == "constraint" || o.Kind == "trigger")
+	return o.Parent == logTable && (o.Kind == "constraint" || o.Kind == "trigger") ||
+		o.Parent == logTable+"_later" && o.Kind == "trigger"
 }
 
 func (m mender) shift() []string {

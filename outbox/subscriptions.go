@@ -65,7 +65,7 @@ type Unsubscribed struct {
 	Lanes int
 	Live  int64 // parked messages that had not ended
 	Dead  int64 // dead letters
-	Lost  int64 // messages that it had not settled, as far as a tick has seen them; they are recorded
+	Lost  int64 // messages that it had not settled, or more: of its backlog only the beginning is read; recorded
 }
 
 // A SubscriptionInfo is a subscription, and how far it is behind.

@@ -393,7 +393,7 @@ func (a *app) moveSubscription(ctx context.Context, verb, name, done string, k a
 type removedSubscription struct {
 	Subscription string `json:"subscription"` // its name
 	Lanes        int    `json:"lanes"`        // number of lanes that it had
-	Lost         int64  `json:"lost"`         // messages that it had not read
+	Lost         int64  `json:"lost"`         // messages that it had not read, at least: of a long backlog, the beginning is counted
 	Live         int64  `json:"parked"`       // parked messages that were deleted
 	Dead         int64  `json:"dead_letters"` // dead letters that were deleted
 	DryRun       bool   `json:"dry_run"`      // nothing was removed: this would be
@@ -425,7 +425,7 @@ func (a *app) removeSubscription(ctx context.Context, d *database, box *outbox.O
 		return err
 	}
 	with := func() string {
-		return fmt.Sprintf("with %s not read, %s and %s", plural(int(r.Lost), "message"),
+		return fmt.Sprintf("with at least %s not read, %s and %s", plural(int(r.Lost), "message"),
 			plural(int(r.Live), "parked message"), plural(int(r.Dead), "dead letter"))
 	}
 	err := d.afterRehearsal(ctx, k, subscriptionAct("unsubscribe", name), run, func() string {

@@ -1,11 +1,11 @@
 DROP FUNCTION "{{schema}}"."outbox_log_lag"(integer);
-DROP FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean);
+DROP FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_resume"(text);
 DROP FUNCTION "{{schema}}"."outbox_log_pause"(text);
 DROP FUNCTION "{{schema}}"."outbox_log_change"(text, text[], jsonb, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_cut"(text, interval);
 DROP FUNCTION "{{schema}}"."outbox_log_replay"(text, timestamptz);
-DROP FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text);
+DROP FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text, bigint);
 DROP FUNCTION "{{schema}}"."outbox_log_rebase"();
 DROP PROCEDURE "{{schema}}"."outbox_log_trim"(interval, integer);
 DROP FUNCTION "{{schema}}"."outbox_log_parked_trim"(integer);

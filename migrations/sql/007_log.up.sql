@@ -5117,8 +5117,8 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_rebase"() FROM PUBLIC;
 -- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
 -- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
 -- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
--- was settled.
-CREATE FUNCTION "{{schema}}"."outbox_log_move"(subscription text, target "{{schema}}"."outbox_log_seen", why text)
+-- was settled. It reads at most so many messages of each lane; NULL: all.
+CREATE FUNCTION "{{schema}}"."outbox_log_move"(subscription text, target "{{schema}}"."outbox_log_seen", why text, most bigint DEFAULT NULL)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5151,11 +5151,12 @@ BEGIN
         FROM (
             SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
             FROM (
-                SELECT * FROM "{{schema}}"."outbox_log" AS m
+                (SELECT * FROM "{{schema}}"."outbox_log" AS m
                 WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                ORDER BY m.xid, m.seq LIMIT $4)
                 UNION ALL
-                SELECT * FROM "{{schema}}"."outbox_log" AS m
-                WHERE m.xid = ANY (own.late)) AS m
+                (SELECT * FROM "{{schema}}"."outbox_log" AS m
+                WHERE m.xid = ANY (own.late) LIMIT $4)) AS m
             WHERE (own.s.lanes = 1
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))
@@ -5187,7 +5188,7 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_move"(text, "{{schema}}"."outbox_log_seen", text, bigint) FROM PUBLIC;
 
 -- Moves all lanes of a subscription to a start, as {{schema}}.outbox_log_subscribe takes it: back, so that all since is delivered
 -- again, or forward, so that what lies between is a loss, which is recorded. Says of each lane behind which tick it
@@ -5487,12 +5488,13 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_resume"(text) FROM PUBLIC;
 
 -- Removes a subscription with its positions and, if told to, its parked messages, and says how many lanes, parked
 -- messages and dead letters it had, and how many messages that a tick has seen it had not settled. These are recorded
--- with its other losses, which stay. Whoever has a page in hand gets lost.
+-- with its other losses, which stay. They are counted among so many of the log as the parameter says, since those of a
+-- subscription that nobody reads may be all there are. Whoever has a page in hand gets lost.
 --
 -- All positions are locked before parked messages are counted: nobody parks others.
 CREATE FUNCTION "{{schema}}"."outbox_log_unsubscribe"(
-    name text, parked boolean DEFAULT false, OUT lanes integer, OUT live bigint, OUT dead bigint,
-    OUT lost bigint
+    name text, parked boolean DEFAULT false, most integer DEFAULT 100000, OUT lanes integer, OUT live bigint,
+    OUT dead bigint, OUT lost bigint
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -5515,6 +5517,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
             MESSAGE = 'row-level security hides rows of {{schema}}.outbox_log or of its other tables from this role: rows that it does not see would be taken for gone',
             HINT = 'Leave this to a role that sees all rows, such as the owner of the tables or one with BYPASSRLS.';
+    END IF;
+    IF ($3 BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', COLUMN = 'most',
+            MESSAGE = 'most must be between 1 and 1000000',
+            HINT = 'Call again for more rows.';
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('session_replication_role') = 'replica' THEN
@@ -5540,14 +5547,14 @@ BEGIN
             HINT = 'Let them end, redrive or discard them, or pass parked => true, which deletes them.';
     END IF;
     SELECT (t.seen).* INTO own.seen FROM "{{schema}}"."outbox_log_tick" AS t ORDER BY t.n DESC LIMIT 1;
-    SELECT coalesce(sum(m.lost), 0) INTO lost FROM "{{schema}}"."outbox_log_move"($1, own.seen, 'remove') AS m
+    SELECT coalesce(sum(m.lost), 0) INTO lost FROM "{{schema}}"."outbox_log_move"($1, own.seen, 'remove', $3 / own.s.lanes + 1) AS m
     WHERE own.seen.n IS NOT NULL;
     DELETE FROM "{{schema}}"."outbox_log_parked" AS k WHERE k.subscription = $1;
     DELETE FROM "{{schema}}"."outbox_log_subscription" AS s WHERE s.name = $1;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_log_unsubscribe"(text, boolean, integer) FROM PUBLIC;
 
 -- How far each lane is behind. numbers were drawn since its position, of which not all became messages for it; messages
 -- are for it and not settled, among so many of the log as the parameter says, and more tells that there may be others;

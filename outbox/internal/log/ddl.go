@@ -69,11 +69,21 @@ const (
 	maxKeys     = 10_000 // dedup keys that are freed in one transaction
 	maxDue      = 1000   // due messages that one tick appends
 	maxDueBytes = 16 << 20
+	maxCounted  = 100_000 // messages among which a removal counts those that are lost
 	maxVanished = 10
 )
 
 // A view is the data of the templates.
-type view struct{ schema string }
+type view struct {
+	schema string
+	Most   string // see the template batch
+}
+
+// AtMost is the view of a template that reads at most so many messages.
+func (v view) AtMost(param string) view {
+	v.Most = param
+	return v
+}
 
 // Log is the table of messages, and Named an object whose name begins with its name; both are quoted.
 func (v view) Log() string                { return fmt.Sprintf("%q.%q", v.schema, name) }
@@ -121,6 +131,10 @@ func (view) MaxTurns() string { return sqltext.MaxTurns }
 func (view) MaxKeys() int     { return maxKeys }
 func (view) MaxDue() int      { return maxDue }
 func (view) MaxDueBytes() int { return maxDueBytes }
+
+// MaxCounted is among how many messages a removal counts those that are lost.
+func (view) MaxCounted() int { return maxCounted }
+
 func (view) MaxVanished() int { return maxVanished }
 
 func (view) MaxTicks() int { return maxTicks }

@@ -290,8 +290,8 @@ func TestScheduledMessagesMayHaveOneID(t *testing.T) {
 	f.subscribe("s")
 	id := uuid.New()
 	for _, key := range []string{"k", "l", "k"} {
-		f.exec(f.Pool, "SELECT "+f.name+"_append('t', convert_to($1, 'UTF8'), $1, id => $2, scheduled_at => clock_timestamp() + "+
-			"interval '1 minute')", key, id)
+		f.exec(f.Pool, "SELECT "+f.name+"_append('t', convert_to($1, 'UTF8'), $1, id => $2, "+
+			"scheduled_at => clock_timestamp() + interval '1 minute')", key, id)
 	}
 	tx := f.begin()
 	if n := value[int](f, tx, "SELECT count(*) FROM "+f.name+"_cancel($1)", []uuid.UUID{id}); n != 3 {

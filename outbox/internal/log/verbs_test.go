@@ -132,6 +132,28 @@ func TestUnsubscribe(t *testing.T) {
 	f.want("the other", f.drain("other", 10), "a", "b", "c") // k2 is behind k1
 }
 
+// A removal does not read all that a subscription is behind.
+func TestUnsubscribeCountsAtLeast(t *testing.T) {
+	t.Parallel()
+	f := newLog(t)
+	f.subscribe("s")
+	open := f.begin()
+	f.append(open, "a", "b", "c")
+	f.append(f.Pool, "d", "e", "f")
+	f.drain("s", 10)
+	f.ok(open.Commit(f.Context()))
+	f.append(f.Pool, "g", "h", "i", "j")
+	f.tick()
+	tx := f.begin()
+	for most, want := range map[int]int{1: 4, 100: 7} {
+		f.exec(tx, "SAVEPOINT s")
+		if n := value[int](f, tx, "SELECT lost FROM "+f.name+"_unsubscribe('s', most => $1)", most); n != want {
+			t.Errorf("among %d messages for each lane and kind, %d are lost, want %d", most, n, want)
+		}
+		f.exec(tx, "ROLLBACK TO s")
+	}
+}
+
 // What a subscription keeps is kept until its removal has committed.
 func TestUnsubscribeBesideTrim(t *testing.T) {
 	t.Parallel()

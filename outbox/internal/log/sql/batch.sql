@@ -1,12 +1,14 @@
 {{- /* The messages of a batch that the lane of a subscription has: what b has seen and p.seen has not. late are
-the transactions that p.seen had open and b saw end. */ -}}
+the transactions that p.seen had open and b saw end. Most is how many are read of each, if that is bounded. */ -}}
 {{define "batch"}}            SELECT m.xid, m.seq, m.id, m.created_at, m.topic, m.key, m.headers, m.payload
             FROM (
-                SELECT * FROM {{.Log}} AS m
+                {{with .Most}}({{end}}SELECT * FROM {{.Log}} AS m
                 WHERE m.xid >= (own.p.seen).high AND m.xid < own.b.high AND m.xid <> ALL (own.b.open)
+                {{- with .Most}}
+                ORDER BY m.xid, m.seq LIMIT {{.}}){{end}}
                 UNION ALL
-                SELECT * FROM {{.Log}} AS m
-                WHERE m.xid = ANY (own.late)) AS m
+                {{with .Most}}({{end}}SELECT * FROM {{.Log}} AS m
+                WHERE m.xid = ANY (own.late){{with .Most}} LIMIT {{.}}){{end}}) AS m
             WHERE (own.s.lanes = 1
                 OR abs(hashtextextended(coalesce(m.key, m.id::text), 0) % own.s.lanes) = own.p.lane)
               AND (own.s.topics IS NULL OR m.topic = ANY (own.s.topics) OR m.topic ^@ ANY (own.s.prefixes))

@@ -1,11 +1,11 @@
 DROP FUNCTION {{.Named "lag"}}(integer);
-DROP FUNCTION {{.Named "unsubscribe"}}(text, boolean);
+DROP FUNCTION {{.Named "unsubscribe"}}(text, boolean, integer);
 DROP FUNCTION {{.Named "resume"}}(text);
 DROP FUNCTION {{.Named "pause"}}(text);
 DROP FUNCTION {{.Named "change"}}(text, text[], jsonb, integer);
 DROP FUNCTION {{.Named "cut"}}(text, interval);
 DROP FUNCTION {{.Named "replay"}}(text, timestamptz);
-DROP FUNCTION {{.Named "move"}}(text, {{.Named "seen"}}, text);
+DROP FUNCTION {{.Named "move"}}(text, {{.Named "seen"}}, text, bigint);
 DROP FUNCTION {{.Named "rebase"}}();
 DROP PROCEDURE {{.Named "trim"}}(interval, integer);
 DROP FUNCTION {{.Named "parked_trim"}}(integer);

@@ -1,8 +1,8 @@
 -- Moves the lanes of a subscription, which its caller has locked, to what a tick saw: all of them to replay, those
 -- that are behind it to cut. Messages that a lane passes over, and had not settled, are counted and recorded. Pages in
 -- hand are taken from their consumers, whose settles are lost. Of a batch that ends behind the tick, a cut keeps what
--- was settled.
-CREATE FUNCTION {{.Named "move"}}(subscription text, target {{.Named "seen"}}, why text)
+-- was settled. It reads at most so many messages of each lane; NULL: all.
+CREATE FUNCTION {{.Named "move"}}(subscription text, target {{.Named "seen"}}, why text, most bigint DEFAULT NULL)
 RETURNS TABLE (lane integer, tick bigint, done bigint, taken boolean, lost bigint)
 LANGUAGE plpgsql
 {{.Settings}}
@@ -28,7 +28,7 @@ BEGIN
         late := {{template "late" .}};
         SELECT count(*), min(m.created_at), max(m.created_at) INTO lost, own.oldest, own.newest
         FROM (
-{{template "batch" .}}
+{{template "batch" .AtMost "$4"}}
               AND NOT (m.seq <= own.p.done
                 AND m.xid < (own.p.upto).high AND m.xid <> ALL ((own.p.upto).open))) AS m
         WHERE (own.p.seen).n < own.b.n;
@@ -52,4 +52,4 @@ BEGIN
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Named "move"}}(text, {{.Named "seen"}}, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Named "move"}}(text, {{.Named "seen"}}, text, bigint) FROM PUBLIC;
