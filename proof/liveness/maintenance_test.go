@@ -68,12 +68,14 @@ func (w *world) call(function, kind string) string {
 	name, types, _ := strings.Cut(function[strings.LastIndex(function[:strings.Index(function, "(")], ".")+1:], "(")
 	args := []string{}
 	for _, of := range strings.Split(strings.TrimSuffix(types, ")"), ",") {
-		switch of {
+		switch strings.TrimSpace(of) {
 		case "interval":
 			args = append(args, "'1 hour'")
 		case "text":
 			args = append(args, "'"+kind+"'")
-		case "uuid[]":
+		case "text[]":
+			args = append(args, "'{outbox,inbox,timers,jobs}'")
+		case "uuid[]", "bigint[]":
 			args = append(args, "'{}'")
 		default:
 			args = append(args, "1000")

@@ -1,7 +1,7 @@
 -- Every version of every row, appended in the transaction that writes it, so this table has exactly the committed
 -- versions. The row's lock is held while its version is appended, so seq orders the versions of a row. There is no
 -- index: nothing reads the table before the end, and every write would pay for an index.
-CREATE TABLE {{.Schema}}.history (
+CREATE TABLE {{.Schema}}.row_changes (
     seq bigserial NOT NULL,
     tbl text NOT NULL,
     id uuid NOT NULL,

@@ -7,7 +7,7 @@ FROM (
     SELECT tbl, id, op, old_status, old_token, status, waiting, cancelled, token, attempts, max_attempts, due_at,
         fire_at, locked_until, generation, name, key, app, xid, txn_at, at,
         CASE WHEN op = 'I' OR status = 1 AND old_status = 0 THEN {{.Committed}} END AS committed, seq
-    FROM {{.Schema}}.history
+    FROM {{.Schema}}.row_changes
 {{- range .Tables}}
     UNION ALL
     SELECT '{{.Table}}', r.id, 'F', -1, NULL, r.status, {{.Waiting}}, r.cancelled_at IS NOT NULL, r.owner_token,

@@ -6,7 +6,7 @@ AS $torture$
 DECLARE
     r {{.Schema}}.{{.Table}} := coalesce(NEW, OLD);
 BEGIN
-    INSERT INTO {{.Schema}}.history (tbl, id, op, old_status, old_token, status, waiting, cancelled, token, attempts,
+    INSERT INTO {{.Schema}}.row_changes (tbl, id, op, old_status, old_token, status, waiting, cancelled, token, attempts,
         max_attempts, due_at, fire_at, locked_until, generation, name, key, app, xid, txn_at, at)
     VALUES ('{{.Table}}', r.id, left(TG_OP, 1)::"char",
         CASE WHEN TG_OP = 'INSERT' THEN -1 ELSE OLD.status END, CASE WHEN TG_OP <> 'INSERT' THEN OLD.owner_token END,
