@@ -140,7 +140,7 @@ func TestTheCommandsJSON(t *testing.T) {
 	must(t, json.Unmarshal(out, &report))
 	want := []string{
 		"announcers", "claims", "crews", "double_settles", "drained_in", "duration", "early_timers", "failures",
-		"faults", "found", "lost", "not_struck", "order_violations", "outages", "overtime", "processes_ended", "reaped",
+		"faults", "found", "log", "lost", "not_struck", "order_violations", "outages", "overtime", "processes_ended", "reaped",
 		"redeliveries", "refused", "repeat", "rows", "seed", "skipped",
 		"violations",
 	}
