@@ -56,7 +56,7 @@ func TestAListIsPaged(t *testing.T) {
 // Nobody needs a mouse: all links are reached, what has the focus can be seen, and / leads to the search.
 func TestAKeyboardIsEnough(t *testing.T) {
 	t.Parallel()
-	s := serve(nil, func(c *webui.Config) { c.Refresh = time.Hour }) // the page is the same from the first link to the last
+	s := serve(nil, func(c *webui.Config) { c.Refresh = time.Hour }) // the page stays as it is
 	t.Cleanup(s.Close)
 	b := newTab(t, s).open("/", "Longest running")
 	b.do(`document.activeElement.matches(".skip") && document.activeElement.getBoundingClientRect().left >= 0`,

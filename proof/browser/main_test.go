@@ -91,8 +91,8 @@ func serve(listener net.Listener, configure ...func(*webui.Config)) *site {
 	return &site{s, s.URL + prefix}
 }
 
-// stop ends the server although pages are open, whose streams would keep it for ever. Its listener is closed first, since
-// they would be opened again.
+// stop ends the server although pages are open, whose streams would keep it for ever. Its listener is closed first,
+// since they would be opened again.
 func (s *site) stop() {
 	s.Listener.Close()
 	s.CloseClientConnections()

@@ -140,8 +140,8 @@ func TestTheCommandsJSON(t *testing.T) {
 	must(t, json.Unmarshal(out, &report))
 	want := []string{
 		"announcers", "claims", "crews", "double_settles", "drained_in", "duration", "early_timers", "failures",
-		"faults", "found", "log", "lost", "not_struck", "order_violations", "outages", "overtime", "processes_ended", "reaped",
-		"redeliveries", "refused", "repeat", "rows", "seed", "skipped",
+		"faults", "found", "log", "lost", "not_struck", "order_violations", "outages", "overtime", "processes_ended",
+		"reaped", "redeliveries", "refused", "repeat", "rows", "seed", "skipped",
 		"violations",
 	}
 	if fields := slices.Sorted(maps.Keys(report)); !slices.Equal(fields, want) {

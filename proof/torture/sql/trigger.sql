@@ -6,8 +6,8 @@ AS $torture$
 DECLARE
     r {{.Schema}}.{{.Table}} := coalesce(NEW, OLD);
 BEGIN
-    INSERT INTO {{.Schema}}.row_changes (tbl, id, op, old_status, old_token, status, waiting, cancelled, token, attempts,
-        max_attempts, due_at, fire_at, locked_until, generation, name, key, app, xid, txn_at, at)
+    INSERT INTO {{.Schema}}.row_changes (tbl, id, op, old_status, old_token, status, waiting, cancelled, token,
+        attempts, max_attempts, due_at, fire_at, locked_until, generation, name, key, app, xid, txn_at, at)
     VALUES ('{{.Table}}', r.id, left(TG_OP, 1)::"char",
         CASE WHEN TG_OP = 'INSERT' THEN -1 ELSE OLD.status END, CASE WHEN TG_OP <> 'INSERT' THEN OLD.owner_token END,
         r.status, {{.Waiting}}, r.cancelled_at IS NOT NULL, r.owner_token, r.attempts,
