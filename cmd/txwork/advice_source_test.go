@@ -152,6 +152,7 @@ var notFollowed = map[string][]string{
 		"ROLLBACK PREPARED",
 	},
 	"another test follows it": {
+		"Cancel fewer in one transaction, or raise max_locks_per_transaction",  // TestACancelOfTooManyKeysIsRefused
 		"set pool_max_conns in the pool's URL, or its MaxConns",                // TestASmallPoolIsSaidAtTheStart
 		"set HandlersWithoutPool in service.Options",                           // the same
 		"migrate as %q, or GRANT %s TO %s",                                     // TestRefusedRoleIsToldWhatItLacks
