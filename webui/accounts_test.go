@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/txwork/txwork/webui"
 	"github.com/txwork/txwork/workqueue"
@@ -76,6 +77,10 @@ func TestPasswordsAndTokensIdentifyTheirUsers(t *testing.T) {
 // Whoever tries passwords is stopped, and so is everybody else at that address but those who have signed in.
 func TestWrongPasswordsAreLimited(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, wrongPasswordsAreLimited) // no time passes, however long a password takes
+}
+
+func wrongPasswordsAreLimited(t *testing.T) {
 	a := newAccounts(t)
 	good := ask(basic("ann", annsPassword), "192.0.2.1:1")
 	if _, err := a.Authenticate(good); err != nil {

@@ -26,7 +26,8 @@ type maintenancePage struct {
 	Pending    int
 	Version    string // why these could not be read
 	Schema     []doctor.Finding
-	Looking    bool // the doctor has not looked yet
+	Looking    bool             // the doctor has not looked yet
+	Unseen     []doctor.Skipped // differences that it could not look for
 }
 
 // A maintained is a table and its last maintenance.
@@ -95,6 +96,11 @@ func (p *maintenancePage) server(ctx context.Context, h *handler) {
 	for _, f := range last.Report.Findings {
 		if slices.Contains(schemaFindings, f.Code) {
 			p.Schema = append(p.Schema, f)
+		}
+	}
+	for _, s := range last.Report.Skipped {
+		if slices.Contains(schemaFindings, s.Check) {
+			p.Unseen = append(p.Unseen, s)
 		}
 	}
 }
