@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,13 +39,7 @@ func (joinsPage) States() []string { return operate.JoinStates }
 
 // Query is the address of the page with another state or position.
 func (p joinsPage) Query(table, status, after string) template.URL {
-	values := url.Values{"status": {status}}
-	for name, value := range map[string]string{"table": table, "label": p.Label, "after": after} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	return encoded(values)
+	return query("status", status, "table", table, "label", p.Label, "after", after)
 }
 
 // SearchedTo is when the last join was written that was searched.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,13 +32,7 @@ type schedulesPage struct {
 
 // Query is the address of the page with another table, position or span.
 func (p schedulesPage) Query(table, after string, hours int) template.URL {
-	values := url.Values{"hours": {strconv.Itoa(hours)}, "zone": {p.Line.Zone.String()}}
-	for name, value := range map[string]string{"table": table, "after": after} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	return encoded(values)
+	return query("hours", strconv.Itoa(hours), "zone", p.Line.Zone.String(), "table", table, "after", after)
 }
 
 // A scheduleTable is schedules of a table in the order of their names.

@@ -62,6 +62,9 @@ func SearchMessage(id uuid.UUID, place string) (MessageSearch, error) {
 	return s, nil
 }
 
+// begins tells whether nothing was read yet, on a page before either.
+func (s MessageSearch) begins() bool { return s.after[0] == math.MaxInt64 }
+
 // Place is behind which message the search goes on.
 func (s MessageSearch) Place() string { return fmt.Sprintf("%d.%d", s.after[0], s.after[1]) }
 
@@ -122,8 +125,10 @@ func (d *DB) FindMessage(ctx context.Context, l *survey.Log, s *MessageSearch, m
 		return nil, UnseenError{fmt.Sprintf("row-level security hides rows of %s from the role: look as the owner of the "+
 			"tables, or as a role with BYPASSRLS", l.Name)}
 	}
-	if err := d.refuseScheduled(ctx, l, s.ID); err != nil {
-		return nil, err
+	if s.begins() {
+		if err := d.refuseScheduled(ctx, l, s.ID); err != nil {
+			return nil, err
+		}
 	}
 	found, more, err := s.next(ctx, d, l, most)
 	switch {
