@@ -27,6 +27,7 @@ type maintenancePage struct {
 	Version    string // why these could not be read
 	Schema     []doctor.Finding
 	Looking    bool             // the doctor has not looked yet
+	Unlooked   string           // why it could not look at all
 	Unseen     []doctor.Skipped // differences that it could not look for
 }
 
@@ -90,9 +91,15 @@ func (p *maintenancePage) server(ctx context.Context, h *handler) {
 		p.Version = h.explain(ctx, "migrations", err).Error()
 	}
 	last, _ := h.figures.begin()
+	p.differences(last)
+}
+
+// differences are what the doctor last found between the schema and the migrations.
+func (p *maintenancePage) differences(last *reading) {
 	if p.Looking = last == nil || last.ExaminedAt.IsZero(); p.Looking {
 		return
 	}
+	p.Unlooked = last.Problem
 	for _, f := range last.Report.Findings {
 		if slices.Contains(schemaFindings, f.Code) {
 			p.Schema = append(p.Schema, f)
