@@ -16,8 +16,9 @@ func TestDifferencesThatNobodyLookedFor(t *testing.T) {
 		if err := pages["maintenance.html"].Execute(&page, frame{Data: p}); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(page.String(), want) || problem != "" && strings.Contains(page.String(), "no differences") {
-			t.Errorf("with the problem %q the page says:\n%s", problem, page.String())
+		text := page.String()
+		if !strings.Contains(text, want) || problem != "" && strings.Contains(text, "no differences") {
+			t.Errorf("with the problem %q the page says:\n%s", problem, text)
 		}
 	}
 }
