@@ -162,7 +162,7 @@ func reconcile(t *testing.T, db *pgtest.DB) {
 			(SELECT count(*) FROM txwork.jobs WHERE status <> 2)`,
 		"jobs beside the steps on record": `
 			SELECT abs((SELECT count(*) FROM txwork.jobs_step) - (SELECT count(*) FROM steps))`,
-		"jobs in progress over or under the limit, when most were": fmt.Sprintf(`SELECT max(n) - %d FROM (
+		"jobs in progress over the limit, when most were": fmt.Sprintf(`SELECT greatest(max(n) - %d, 0) FROM (
 			SELECT sum(sum(running)) OVER (ORDER BY pg_xact_commit_timestamp(xid)) AS n
 			FROM audit GROUP BY pg_xact_commit_timestamp(xid)) AS moments`, running),
 		"kinds of programs that did nothing": fmt.Sprintf(`

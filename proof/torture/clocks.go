@@ -84,6 +84,6 @@ func succeeded(c Change, later []Change, by time.Time) bool {
 
 // lastVersion is the number of the latest version.
 func (l *lab) lastVersion(ctx context.Context) (seq int64, err error) {
-	err = l.admin.QueryRow(ctx, "SELECT last_value FROM "+l.schema+".history_seq_seq").Scan(&seq)
+	err = l.admin.QueryRow(ctx, "SELECT last_value FROM "+l.schema+".row_changes_seq_seq").Scan(&seq)
 	return seq, err
 }

@@ -41,6 +41,7 @@ type producer struct {
 	random *rand.Rand
 	recent map[string][]string // names by table, to be delivered or set again
 	sql    bool                // it writes by the SQL functions
+	ofCrew bool                // it belongs to a crew, and not to a fault or to a check
 }
 
 func newProducer(s *shop, pool *pgxpool.Pool, seed uint64) *producer {
@@ -147,6 +148,8 @@ func (s *shop) announce(names []announced) int64 {
 func (p *producer) settle(id int64, names []announced, o Outcome) {
 	if o == Committed {
 		p.committed.add(names)
+	}
+	if o == Committed && p.ofCrew {
 		p.enqueued[crewOf(p.sql)].Add(int64(len(names)))
 	}
 	p.lab.journal.append(line{What: lineOutcome, Run: id, Result: o.String()})

@@ -54,8 +54,10 @@ type FaultReport struct {
 
 // A CrewReport says what the producers and workers did that use the library, or the SQL functions only.
 type CrewReport struct {
-	Enqueued int            `json:"enqueued"` // rows that were committed, a timer or message as often as it was written
-	Handled  map[string]int `json:"handled"`  // handlers that ended without an error, by table
+	// Enqueued counts the committed rows of the crew's own producers, not those of faults and checks. A timer or
+	// message counts as often as it was written.
+	Enqueued int            `json:"enqueued"`
+	Handled  map[string]int `json:"handled"` // handlers that ended without an error, by table
 }
 
 // An AnnouncerReport says what announcers did, and how long rows waited to be found.

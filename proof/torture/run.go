@@ -155,7 +155,7 @@ func (r *run) produce(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range producerCount {
 		p := newProducer(r.shop, r.producers, uint64(10+i))
-		p.sql = !r.lab.options.GoOnly && i%2 > 0
+		p.ofCrew, p.sql = true, !r.lab.options.GoOnly && i%2 > 0
 		all.Go(func() {
 			for !r.enough(ctx) {
 				if r.backlog.high() || r.full() || r.lab.pausing.Load() {
