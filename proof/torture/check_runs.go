@@ -56,10 +56,16 @@ func (w *walk) suspect(r Handling, format string, args ...any) {
 	w.suspects = append(w.suspects, suspect{r.Start, w.violation("I3", format, args...)})
 }
 
-// claimOf returns the claim that a handler ran for: the last one of its process and attempt before it.
+// claimOf returns the claim that a handler ran for: the last one of its process and attempt before it. A run of a key
+// that is lost uses up no attempt of the rows behind its head, so their number comes again. Its handler may go on with
+// them while the process has already claimed them anew: then the time at which the attempt became due tells the claims
+// apart.
 func (w *walk) claimOf(r Handling) (found *claim) {
 	for i, c := range w.claims {
-		if c.app == r.App && c.attempt == r.Attempt && !c.at.After(r.Start) {
+		if c.app != r.App || c.attempt != r.Attempt || c.at.After(r.Start) {
+			continue
+		}
+		if c.due.Equal(r.Due) || found == nil || !found.due.Equal(r.Due) {
 			found = &w.claims[i]
 		}
 	}

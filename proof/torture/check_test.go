@@ -66,6 +66,10 @@ func TestCheckAccepts(t *testing.T) {
 		"a stale handler that is refused": plain().reap(2*time.Second).claim(app2, "b").run(app2, modeTx,
 			resultTx).ack(app2, 1).
 			late(app1, 1, modeTx, resultError),
+		"a handler of a lost run that begins while its process has the row again": lostRun().
+			runDue(app1, dawn, modePanic, resultPanic).runOfClaim(app1, modePlain, resultOK).ack(app1, 0),
+		"a handler of a lost run that begins when its process has settled the row": lostRun().
+			runOfClaim(app1, modePlain, resultOK).ack(app1, 0).runDue(app1, dawn, modePanic, resultPanic),
 		"a cancel": tell("timers").asked(Committed).insert().write('U', "producer", func(n *State) {
 			n.Status,
 				n.Cancelled = failed, true

@@ -32,13 +32,18 @@ type handlers struct {
 type delivery struct {
 	table, name string
 	attempt     int
+	due         time.Time // when the attempt became due, if the handler knows
 	task        Task
 	tx          func(context.Context, func(pgx.Tx) error) error
 }
 
 // handle does what the row's task says, and records its begin and its end.
 func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
-	l := line{Run: h.runs.Add(1), Table: d.table, Name: d.name, App: h.setup.App, Attempt: d.attempt, Mode: d.task.Mode}
+	l := line{Run: h.runs.Add(1), Table: d.table, Name: d.name, App: h.setup.App, Attempt: d.attempt,
+		Mode: d.task.Mode}
+	if !d.due.IsZero() {
+		l.Due = d.due.UnixNano()
+	}
 	if d.task.Name != d.name {
 		l.Told = cmp.Or(d.task.Name, "nobody")
 	}

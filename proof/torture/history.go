@@ -75,6 +75,7 @@ const (
 type Handling struct {
 	App     string
 	Attempt int
+	Due     time.Time // when the attempt became due; zero if the handler does not know
 	Mode    string
 	Start   time.Time
 	End     time.Time // zero if the process died before it

@@ -25,6 +25,7 @@ type line struct {
 	Result  string `json:"e,omitempty"`
 	Told    string `json:"p,omitempty"` // whose payload a handler was given, where it is another's
 	Key     string `json:"y,omitempty"` // by which a row is to be ordered
+	Due     int64  `json:"d,omitempty"` // when an attempt became due, in nanoseconds; 0 if its handler does not know
 	At      int64  `json:"at"`          // nanoseconds
 	Limit   int    `json:"l,omitempty"`
 	Changed int    `json:"c,omitempty"`

@@ -91,7 +91,11 @@ func (j *reading) read(l line) {
 func (j *reading) handling(l line, at time.Time) {
 	s := spot{l.App, l.Run}
 	if l.What == lineStart {
-		j.open[s] = &Handling{App: l.App, Attempt: l.Attempt, Mode: l.Mode, Start: at, Told: cmp.Or(l.Told, l.Name)}
+		r := Handling{App: l.App, Attempt: l.Attempt, Mode: l.Mode, Start: at, Told: cmp.Or(l.Told, l.Name)}
+		if l.Due != 0 {
+			r.Due = time.Unix(0, l.Due)
+		}
+		j.open[s] = &r
 		j.owners[s] = written{l.Table, l.Name}
 		return
 	}

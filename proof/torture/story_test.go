@@ -91,6 +91,27 @@ func (s *story) run(app, mode, result string) *story {
 	return s
 }
 
+// runOfClaim is run by a handler that knows when the attempt became due.
+func (s *story) runOfClaim(app, mode, result string) *story {
+	return s.runDue(app, s.state.Due, mode, result)
+}
+
+func (s *story) runDue(app string, due time.Time, mode, result string) *story {
+	s.run(app, mode, result)
+	s.Runs[len(s.Runs)-1].Due = due
+	return s
+}
+
+// lostRun is a row that lost its lease behind the head of a run, went back uncharged, and was claimed anew by the same
+// process.
+func lostRun() *story {
+	s := tell("outbox").asked(Committed).insert().claim(app1, "a")
+	s.clock = s.clock.Add(2 * time.Second)
+	return s.write('U', "torture reaper1.1", func(n *State) {
+		n.Status, n.Token, n.Locked, n.Attempts, n.Due = ready, "", time.Time{}, 0, s.clock
+	}).claim(app1, "b")
+}
+
 func (s *story) end(app string, status int16) *story {
 	return s.write('U', app, func(n *State) { n.Status, n.Locked = status, time.Time{} })
 }

@@ -164,7 +164,7 @@ func (h *handlers) served(table string) {
 }
 
 func (h *handlers) message(ctx context.Context, m *outbox.Delivery) error {
-	return told(h.handle(ctx, delivery{"outbox", m.ID.String(), m.Attempt, decode(m.Payload), m.Tx}))
+	return told(h.handle(ctx, delivery{"outbox", m.ID.String(), m.Attempt, m.DueAt, decode(m.Payload), m.Tx}))
 }
 
 // messages handles a batch one by one. Behind one that fails it leaves out the rest of its key, which goes back. A
@@ -195,15 +195,15 @@ func (h *handlers) alone(ctx context.Context, m *outbox.Delivery) (err error) {
 
 func (h *handlers) received(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
 	given := func(_ context.Context, fn func(pgx.Tx) error) error { return fn(tx) }
-	return told(h.handle(ctx, delivery{"inbox", m.MessageID, m.Attempt, decode(m.Payload), given}))
+	return told(h.handle(ctx, delivery{"inbox", m.MessageID, m.Attempt, m.DueAt, decode(m.Payload), given}))
 }
 
 func (h *handlers) timer(ctx context.Context, d *timers.Delivery) error {
-	return told(h.handle(ctx, delivery{"timers", d.Key, d.Attempt, decode(d.Payload), d.Tx}))
+	return told(h.handle(ctx, delivery{"timers", d.Key, d.Attempt, d.DueAt, decode(d.Payload), d.Tx}))
 }
 
 func (h *handlers) job(ctx context.Context, j *jobs.Job[Task]) error {
-	return told(h.handle(ctx, delivery{"jobs", j.ID.String(), j.Attempt, j.Args, j.Tx}))
+	return told(h.handle(ctx, delivery{"jobs", j.ID.String(), j.Attempt, j.DueAt, j.Args, j.Tx}))
 }
 
 // told tells the library what the handler wants.

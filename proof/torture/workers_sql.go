@@ -42,7 +42,7 @@ func (h *handlers) row(ctx context.Context, r *sqlcrew.Row) sqlcrew.Outcome {
 	if r.Table == logTable+"_parked" {
 		return h.parkedBySQL(ctx, r)
 	}
-	d := delivery{r.Table, r.Name, r.Attempt, decode(r.Payload), r.Complete}
+	d := delivery{r.Table, r.Name, r.Attempt, time.Time{}, decode(r.Payload), r.Complete}
 	if r.Table != "inbox" {
 		return sqlOutcome(h.handle(ctx, d), r.Attempt)
 	}
