@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
 )
@@ -55,18 +54,3 @@ type Insert struct {
 	schedule        string // the schedule of which the job is an occurrence
 	once            bool   // the id is that of an occurrence, which is written once
 }
-
-// prepared is a job that has been validated.
-type prepared struct {
-	index  int // of the job in the call
-	row    workqueue.NewRow
-	kind   string
-	args   Args
-	delay  time.Duration
-	unique *Unique
-	byKey  keyed.Rule
-	record record
-}
-
-// size is roughly how many bytes the job adds to a statement.
-func (p prepared) size() int { return len(p.record.args) + input.HeaderSize(p.row.Headers) }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -12,6 +13,21 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/validate"
 )
+
+// prepared is a job that has been validated.
+type prepared struct {
+	index  int // of the job in the call
+	row    workqueue.NewRow
+	kind   string
+	args   Args
+	delay  time.Duration
+	unique *Unique
+	byKey  keyed.Rule
+	record record
+}
+
+// size is roughly how many bytes the job adds to a statement.
+func (p prepared) size() int { return len(p.record.args) + input.HeaderSize(p.row.Headers) }
 
 // prepare validates all jobs of a call before any is written. The core refuses invalid rows, too, but it sees one chunk
 // of the call at a time, when others may have been written.
@@ -115,4 +131,38 @@ func (i Insert) row(r *record) workqueue.NewRow {
 		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers,
 		Waiting: i.waiting, Once: i.once, Values: workqueue.ValuesOf(r, (*record).columns),
 	}
+}
+
+func checkOptionalName(field, name string, limit int) error {
+	if name == "" {
+		return nil
+	}
+	return input.Name(field, name, limit)
+}
+
+func checkPriority(p Priority) error {
+	if p < 0 || p > Low {
+		return validate.Errorf("Priority", "is %d, want High, Normal or Low", p)
+	}
+	return nil
+}
+
+// checkWhen refuses delays out of bounds, and a delay together with ScheduledAt.
+func (i Insert) checkWhen() error {
+	switch {
+	case i.Delay < 0 || i.Delay > MaxDelay:
+		return validate.Errorf("Delay", "is %v, it must be between 0 and %v", i.Delay, MaxDelay)
+	case i.Delay > 0 && !i.ScheduledAt.IsZero():
+		return validate.Errorf("Delay", "is set, and so is ScheduledAt: set one of them")
+	}
+	return nil
+}
+
+// checkID refuses an id that an earlier job of the same call has.
+func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
+	if first, taken := seen[id]; taken {
+		return validate.Errorf("ID", "%s is that of job %d, too", id, first+1)
+	}
+	seen[id] = i
+	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/header"
+	"github.com/txwork/txwork/internal/postgres"
+	"github.com/txwork/txwork/workqueue/dispatch"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
@@ -324,4 +326,42 @@ func (t *Table) checkClaim(req claimRequest) error {
 		return invalid("owner token", "is not of version 8 with a process: use NewOwnerToken, once for every claim")
 	}
 	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
+}
+
+// A dueQuestion asks for the first due time in the lanes that was still to come when the question was asked before.
+type dueQuestion struct {
+	lanes [][]any
+	since *time.Time // when it was asked before
+	// The answer, by the database's clock.
+	next  *dispatch.Wake
+	asked time.Time
+}
+
+func (q *Queue) nextDue(ctx context.Context, d *dueQuestion) error { return q.exec.run(ctx, q.due(d)) }
+
+// due is the question as a call. It is lazy, so that it can share the transaction of a claim: its answer may be lost
+// like the claim.
+func (q *Queue) due(d *dueQuestion) conn.Call {
+	return conn.Call{
+		Statement: q.table.statements.nextDue,
+		Reads:     true,
+		Lazy:      true,
+		Args:      q.table.laneArgs(map[string]any{"since": d.since}, d.lanes),
+		Reset:     func() { d.next = nil },
+		Row: func(scan func(...any) error) error {
+			var seconds *float64
+			var due *time.Time
+			err := scan(&d.asked, &seconds, &due)
+			d.next = wakeAt(due, seconds)
+			return err
+		},
+	}
+}
+
+// wakeAt is when a row is due, and in how many seconds; nil where there is none.
+func wakeAt(due *time.Time, seconds *float64) *dispatch.Wake {
+	if due == nil || seconds == nil {
+		return nil
+	}
+	return &dispatch.Wake{At: *due, In: postgres.Seconds(*seconds)}
 }

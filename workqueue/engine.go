@@ -11,7 +11,6 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/dispatch"
-	"github.com/txwork/txwork/workqueue/internal/conn"
 	"github.com/txwork/txwork/workqueue/internal/fault"
 	"github.com/txwork/txwork/workqueue/internal/flow"
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
@@ -114,106 +113,6 @@ func (e *engine) deliver(base context.Context, claimed []*claimedRow, start int6
 	return rows
 }
 
-// run runs the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless [Claim.Tx]
-// has settled it. It decides in a deferred function, which also runs if the handler ends its goroutine.
-//
-// A handler does not start if the lease was lost while the row waited, or the topic of the row has begun to rest. The
-// settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until another
-// session takes it.
-func (e *engine) run(d *delivery) {
-	if d.lost.Load() || e.topicRests(d) {
-		d.decide(d.ctx, released)
-		return
-	}
-	if o := d.leaveOutcome(); o != nil {
-		d.decide(d.ctx, o)
-		return
-	}
-	start := time.Now()
-	ctx, call := e.table.telemetry.Handle(d.ctx, d.row(), start, e.dbClock.of(start).Sub(d.DueAt))
-	e.countStart(d, start)
-	result := ended
-	defer func() {
-		d.decide(ctx, d.conclude(result))
-		handled := d.handled()
-		e.countRun(d, handled, start)
-		call.End(handled)
-	}()
-	result = d.call(ctx)
-}
-
-// topicRests reports that the topic of a row has begun to rest since the row was claimed, unless the row is its probe.
-func (e *engine) topicRests(d *delivery) bool {
-	return !d.probes && d.topic != "" && e.claimer.topics.rests(d.topic)
-}
-
-// settle settles in one transaction and returns how many rows that changed. It is guarded by the tokens, so repeating a
-// settle whose reply was lost changes nothing.
-func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (changed int, err error) {
-	if anyFolds(batch) {
-		began := e.notes.settleBegins()
-		defer e.notes.settleEnded(began) // also where the reply was lost
-	}
-	try := triedFirst
-	if !batch[0].isNew() {
-		try = triedBefore
-	}
-	limit := l.Statement + e.settleLimit() // the server's limit ends first, which shows that the server is there
-	err = e.limited(ctx, limit, func(ctx context.Context) error {
-		ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
-		done, err := e.at.settle(ctx, e.table, batch, l, try)
-		if try == triedBefore && fault.IsUnsettled(err) {
-			err = &telemetry.Repeated{Err: err}
-		}
-		changed = len(done.ids)
-		e.countSettled(done.rows)
-		call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
-		return err
-	})
-	return changed, err
-}
-
-// done ends the engine's responsibility for rows that are settled.
-func (e *engine) done(batch []*settlement) {
-	for _, s := range batch {
-		e.noteSettled(s.outcome)
-	}
-	e.forget(batch...)
-}
-
-// noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
-func (e *engine) noteSettled(o *Outcome) {
-	if o.kind == outcomeUnavailable {
-		e.claimer.topics.changed()
-	}
-	if e.poll != nil && (outcomes[o.kind].again || e.table.spec.Admission != "" && e.claimer.rule.isDue()) {
-		e.poll.Wake()
-	}
-}
-
-// leaveToLease ends the engine's responsibility for rows that cannot be settled: their leases expire.
-func (e *engine) leaveToLease(rows []*settlement, cause error) {
-	for _, s := range rows {
-		e.table.telemetry.LogRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
-			s.row.labels, s.id, slog.Any("error", cause))
-	}
-	e.forget(rows...)
-}
-
-// forget takes rows out of flight. The next claim looks what a probe has found out.
-func (e *engine) forget(rows ...*settlement) {
-	for _, s := range rows {
-		if s.row != nil && s.row.probes {
-			e.claimer.topics.changed()
-			if e.poll != nil {
-				e.poll.Wake()
-			}
-		}
-	}
-	e.inFlight.remove(rows)
-	e.flow.Settled()
-}
-
 // minCallLimit leaves a slow database time even where the lease is short.
 const minCallLimit = 5 * time.Second
 
@@ -244,22 +143,4 @@ func limited(ctx context.Context, limit time.Duration, at interface{ timedOut(er
 		at.timedOut(err)
 	}
 	return err
-}
-
-// stored is an outcome's cause as it goes into the table.
-func (e *engine) stored(ctx context.Context, o *Outcome) string {
-	if e.handling.Redact == nil || o.cause == nil {
-		return o.stored()
-	}
-	return conn.Storable(e.redact(ctx, o.stored()))
-}
-
-// redact calls the application's hook. Should that panic, the text is withheld: it may hold a secret.
-func (e *engine) redact(ctx context.Context, message string) (redacted string) {
-	defer func() {
-		if recover() != nil {
-			redacted = "withheld: the Redact hook panicked"
-		}
-	}()
-	return e.handling.Redact(ctx, message)
 }

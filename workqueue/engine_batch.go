@@ -100,8 +100,9 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 	defer c.end()
 	if r.calls++; r.calls == 1 {
 		for _, d := range part {
-			r.countStart(d, start)
-			r.table.telemetry.Waited(base, d.labels, r.dbClock.of(start).Sub(d.DueAt))
+			waited := r.dbClock.of(start).Sub(d.DueAt)
+			r.counts.Waited(d.labels[r.table.counted], waited)
+			r.table.telemetry.Waited(base, d.labels, waited)
 		}
 	}
 	ctx, call := r.table.telemetry.HandleBatch(base, deliveries(part), start)
@@ -127,7 +128,9 @@ func (r *batchRun) handlePart(part []*delivery) (each []*Outcome, all *Outcome) 
 		}
 		d.decide(ctx, d.inOrder(d.conclude(o)))
 		handled[i] = d.handled()
-		r.countRun(d, handled[i], start)
+		if !handled[i].Left {
+			r.counts.Ran(d.labels[r.table.counted], time.Since(start))
+		}
 	}
 	call.End(handled, telemetry.Handled{})
 	return each, all

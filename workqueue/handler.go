@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -108,7 +106,8 @@ func claimOf[T any](d *delivery) *Claim[T] {
 // deliveries implement [telemetry.Rows].
 type deliveries []*delivery
 
-func (d deliveries) Len() int                { return len(d) }
+func (d deliveries) Len() int { return len(d) }
+
 func (d deliveries) Row(i int) telemetry.Row { return d[i].row() }
 
 // RunsWithin says how long the handler may run before its row is reported as one that does not return, see
@@ -139,110 +138,6 @@ func (d *delivery) abort(cause error) {
 	if c := d.batchCall.Load(); c != nil {
 		c.aborted(cause)
 	}
-}
-
-// decide makes an outcome that of the row, unless Tx has settled it.
-func (d *delivery) decide(ctx context.Context, o *Outcome) {
-	if d.byTx.Load() == nil {
-		d.settlement.outcome, d.settlement.message, d.settlement.folds = o, d.engine.stored(ctx, o), d.folds()
-	}
-}
-
-// succeeded reports whether the row is done, or settled by Tx.
-func (d *delivery) succeeded() bool {
-	return d.byTx.Load() != nil || outcomes[d.settlement.outcome.kind].ends == Done
-}
-
-// handled is how the handler's call ended, for telemetry.
-func (d *delivery) handled() telemetry.Handled {
-	s := cmp.Or(d.byTx.Load(), &d.settlement)
-	o := s.outcome
-	if o.kind == outcomeUnavailable {
-		return telemetry.Handled{Type: o.errorType}
-	}
-	if o.kind != outcomeRetry && o.kind != outcomeFail {
-		return telemetry.Handled{Left: o.kind == outcomeLeave}
-	}
-	return telemetry.Handled{Failed: true, Dead: o.kind == outcomeFail || d.Attempt >= d.MaxAttempts,
-		Type: o.errorType, Error: s.message}
-}
-
-// toSettle ends the handler's context and returns what is to be settled; nil if Tx has settled the row. It frees the
-// payload, because a settle that has to wait needs none.
-func (d *delivery) toSettle() *settlement {
-	d.cancel(nil)
-	d.body = nil
-	if d.byTx.Load() != nil {
-		return nil
-	}
-	d.settling.Store(true)
-	return &d.settlement
-}
-
-// leaveOutcome returns how to settle a row that the domain does not start; nil if it does. If the domain panics, the
-// handler is called, as for every row.
-func (d *delivery) leaveOutcome() (o *Outcome) {
-	leaves := d.engine.leaves
-	if leaves == nil || d.unreadable != nil {
-		return nil
-	}
-	defer func() {
-		if recover() != nil {
-			o = nil
-		}
-	}()
-	if err := leaves(d.ctx, d); err != nil {
-		return outcomeOf(err)
-	}
-	return nil
-}
-
-// call runs the handler and reads its result. A panic is a failed attempt, whose error has the stack.
-func (d *delivery) call(ctx context.Context) (result *Outcome) {
-	defer func() {
-		if r := recover(); r != nil {
-			result = panicked(r)
-		}
-	}()
-	if d.unreadable != nil {
-		return outcomeOf(d.unreadable)
-	}
-	if timeout := d.engine.handling.HandlerTimeout; timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = withTimeout(ctx, timeout)
-		defer cancel()
-	}
-	err := d.engine.handle(ctx, d)
-	if err == nil && d.byTx.Load() == nil {
-		err = d.txErr // a handler that drops this error must not ack what was rolled back
-	}
-	return outcomeOf(err)
-}
-
-// panicked is the outcome of a handler that has panicked with r, with the stack of its goroutine.
-func panicked(r any) *Outcome {
-	o := retried(fmt.Errorf("panic: %v\n%s", r, debug.Stack())).read()
-	o.errorType = "panic"
-	return o
-}
-
-// withTimeout is the context of a handler whose calls may take so long.
-func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
-}
-
-// conclude makes the outcome from the handler's result and from the reason for which its context was cancelled.
-func (d *delivery) conclude(o *Outcome) *Outcome {
-	if o.kind != outcomeRetry && o.kind != outcomeUnavailable {
-		return o
-	}
-	switch cause := context.Cause(d.ctx); {
-	case errors.Is(cause, ErrShutdown):
-		return interrupted
-	case errors.Is(cause, ErrRowCancelled):
-		return &Outcome{kind: outcomeCancel, cause: o.cause}
-	}
-	return o
 }
 
 // Topic implements [flow.Row].

@@ -58,46 +58,26 @@ func same(a, b any) bool {
 	return !isBytes && a == b
 }
 
-func (g *gathered) form() form {
-	switch {
-	case g.each != nil:
-		return varying
-	case g.first == nil:
-		return absent
-	}
-	return common
-}
-
-func (g *gathered) value() any {
-	if g.each != nil {
-		return g.each
-	}
-	return g.first
-}
-
 // newInsert checks the rows and gathers their values. The headers come later, because they depend on the trace.
 func (t *Table) newInsert(rows []NewRow) (*insertion, error) {
 	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered,
 		firstColumn+len(t.spec.Columns))}
 	for i, row := range rows {
-		if err := in.take(i, row); err != nil {
+		if err := in.set(i, row); err != nil {
 			return nil, inRow(i, len(rows), err)
 		}
 	}
 	return in, nil
 }
 
-// take checks a row unless that was done before.
-func (in *insertion) take(i int, row NewRow) error {
-	if row.checked != in.table {
+// set gathers the values of a row, which it checks unless that was done before.
+func (in *insertion) set(i int, row NewRow) (err error) {
+	isChecked := row.checked == in.table
+	if !isChecked {
 		if err := in.table.checkNewRow(row); err != nil {
 			return err
 		}
 	}
-	return in.set(i, row)
-}
-
-func (in *insertion) set(i int, row NewRow) (err error) {
 	in.ids[i] = row.ID
 	if row.ID == uuid.Nil {
 		if in.ids[i], err = uuid.NewV7(); err != nil {
@@ -114,7 +94,7 @@ func (in *insertion) set(i int, row NewRow) (err error) {
 	}
 	in.fields[retryField].add(i, n, postgres.OrNull(retry))
 	for c, v := range row.Values {
-		if row.checked != in.table {
+		if !isChecked {
 			if v, err = in.table.converters[c].convert(v); err != nil {
 				return err
 			}
@@ -159,7 +139,8 @@ func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, e
 	for i, id := range in.ids {
 		inserted[i] = Enqueued{ID: id}
 	}
-	insert := conn.Call{Statement: in.table.inserts.of(in.shape()), Args: in.args(), Unpinned: true}
+	shape, args := in.gathered()
+	insert := conn.Call{Statement: in.table.inserts.of(shape), Args: args, Unpinned: true}
 	if !in.guarded && in.once == nil {
 		n, err := tx.Exec(ctx, insert.Text, insert.Arguments()...)
 		switch {
@@ -179,22 +160,20 @@ func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, e
 	return inserted, written, in.markDuplicates(ctx, tx, inserted, written)
 }
 
-func (in *insertion) shape() shape {
-	forms := make([]byte, len(in.fields))
-	for i := range in.fields {
-		forms[i] = byte(in.fields[i].form())
-	}
-	return shape{forms: string(forms), one: len(in.ids) == 1, guarded: in.guarded, once: in.once != nil}
-}
-
-func (in *insertion) args() map[string]any {
-	args := map[string]any{"id": in.ids[0], "ids": in.ids}
+// gathered returns what was gathered: the shape of the statement, and its arguments.
+func (in *insertion) gathered() (shape, map[string]any) {
+	forms, args := make([]byte, len(in.fields)), map[string]any{"id": in.ids[0], "ids": in.ids}
 	for i, f := range in.table.inserts.fields {
-		if v := in.fields[i].value(); v != nil {
-			args[f.Param] = v
+		form := absent
+		switch g := &in.fields[i]; {
+		case g.each != nil:
+			form, args[f.Param] = varying, g.each
+		case g.first != nil:
+			form, args[f.Param] = common, g.first
 		}
+		forms[i] = byte(form)
 	}
-	return args
+	return shape{forms: string(forms), one: len(in.ids) == 1, guarded: in.guarded, once: in.once != nil}, args
 }
 
 func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enqueued, written []uuid.UUID) error {

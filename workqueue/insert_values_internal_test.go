@@ -43,7 +43,7 @@ func TestShapesOfInserts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := in.shape(); got != c.want {
+		if got, _ := in.gathered(); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -93,3 +93,13 @@ func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, le
 	call.End(telemetry.Event{IDs: extended.ids, Err: err})
 	return extended.ids, err
 }
+
+// settleAll makes the settlements of one claim's rows, all with the same outcome.
+func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []*settlement {
+	all, batch := make([]settlement, len(ids)), make([]*settlement, len(ids))
+	for i, id := range ids {
+		all[i] = settlement{claimRef: claimRef{id, owner}, outcome: o, message: o.stored()}
+		batch[i] = &all[i]
+	}
+	return batch
+}

@@ -2,11 +2,14 @@ package workqueue
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/history"
 	"github.com/txwork/txwork/workqueue/internal/fault"
+	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
 const (
@@ -71,15 +74,33 @@ func (s *settler) limit(d time.Duration) (lift func()) {
 // stop ends the settlers once nothing is pending.
 func (s *settler) stop() { close(s.quit) }
 
-// add may block, but not for ever: if a handler outlives the worker, its outcome is dropped, and its row is left to the
-// lease.
-func (s *settler) add(one *settlement) {
+// add takes the outcome of a delivery, unless Tx has settled it. It may block, but not for ever: if a handler outlives
+// the worker, its outcome is dropped, and its row is left to the lease.
+func (s *settler) add(d *delivery) {
+	one := d.toSettle()
+	if one == nil {
+		s.engine.forget(&d.settlement)
+		return
+	}
 	select {
 	case s.pending <- one:
 	case <-s.ctx.Done():
 	}
 }
 
+// toSettle ends the handler's context and returns what is to be settled; nil if Tx has settled the row. It frees the
+// payload, because a settle that has to wait needs none.
+func (d *delivery) toSettle() *settlement {
+	d.cancel(nil)
+	d.body = nil
+	if d.byTx.Load() != nil {
+		return nil
+	}
+	d.settling.Store(true)
+	return &d.settlement
+}
+
+// run settles batches until stop was called and nothing is left.
 func (s *settler) run() {
 	batch := make([]*settlement, 0, settleBatch)
 	for {
@@ -91,18 +112,23 @@ func (s *settler) run() {
 	}
 }
 
-// nextBatch waits for outcomes. After stop it takes what is left; an empty batch means that this is nothing. One
-// settler collects at a time: two would divide the outcomes that arrive together, and often one of them would settle a
-// single row.
+// nextBatch waits for outcomes. It lingers for more only if there are few and handlers are at work: with no handler at
+// work, the next row of a key would be delayed for nothing. After stop it takes what is left; an empty batch means that
+// this is nothing. One settler collects at a time: two would divide the outcomes that arrive together, and often one of
+// them would settle a single row.
 func (s *settler) nextBatch(batch []*settlement) []*settlement {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	select {
 	case first := <-s.pending:
-		return s.collect(append(batch, first))
+		batch = s.takeReady(append(batch, first))
+		for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
+			!s.engine.flow.Idle(); part++ {
+			time.Sleep(s.linger / lingerParts)
+		}
 	case <-s.quit:
-		return s.takeReady(batch)
 	}
+	return s.takeReady(batch)
 }
 
 // lingerParts is how often a settler that lingers checks whether waiting is still worthwhile.
@@ -111,17 +137,6 @@ const lingerParts = 8
 // lingerBatch is the number of outcomes from which a settler lingers no longer: the share of each in the commit is
 // small, and the other settler can collect while they are sent.
 const lingerBatch = 128
-
-// collect fills a batch with the pending outcomes. It lingers for more only if there are few and handlers are at work.
-// With no handler at work, the next row of a key would be delayed for nothing.
-func (s *settler) collect(batch []*settlement) []*settlement {
-	batch = s.takeReady(batch)
-	for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
-		!s.engine.flow.Idle(); part++ {
-		time.Sleep(s.linger / lingerParts)
-	}
-	return s.takeReady(batch)
-}
 
 // settleShares is the number of settles, at least, over which the rows in flight are spread if their settles write
 // notes.
@@ -166,6 +181,94 @@ func (s *settler) flush(batch []*settlement) {
 	case <-s.ctx.Done():
 		s.engine.done(batch)
 	}
+}
+
+// settle settles in one transaction and returns how many rows that changed. It is guarded by the tokens, so repeating a
+// settle whose reply was lost changes nothing.
+func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (changed int, err error) {
+	if anyFolds(batch) {
+		began := e.notes.settleBegins()
+		defer e.notes.settleEnded(began) // also where the reply was lost
+	}
+	try := triedFirst
+	if !batch[0].isNew() {
+		try = triedBefore
+	}
+	limit := l.Statement + e.settleLimit() // the server's limit ends first, which shows that the server is there
+	err = e.limited(ctx, limit, func(ctx context.Context) error {
+		ctx, call := e.table.telemetry.Start(ctx, telemetry.Settle, len(batch))
+		done, err := e.at.settle(ctx, e.table, batch, l, try)
+		if try == triedBefore && fault.IsUnsettled(err) {
+			err = &telemetry.Repeated{Err: err}
+		}
+		changed = len(done.ids)
+		e.countSettled(done.rows)
+		call.End(telemetry.Event{IDs: done.ids, Rows: settlements(done.rows), Err: err})
+		return err
+	})
+	return changed, err
+}
+
+// outcomeOfHistory is what history calls the ends of rows, in the words of telemetry. The others are not counted.
+var outcomeOfHistory = map[string]history.Outcome{
+	telemetry.OutcomeAck: history.Done, telemetry.OutcomeAbandon: history.Retried,
+	telemetry.OutcomeFail: history.Dead, telemetry.OutcomeExhausted: history.Dead,
+	telemetry.OutcomeSnooze: history.Snoozed, telemetry.OutcomeUnavailable: history.Snoozed,
+	telemetry.OutcomeCancel: history.Cancelled,
+	telemetry.OutcomeLost:   history.Lost, telemetry.OutcomeGone: history.Lost,
+}
+
+// countSettled counts what became of rows.
+func (e *engine) countSettled(rows []*settlement) {
+	if e.counts == nil {
+		return
+	}
+	for _, s := range rows {
+		if o, counted := outcomeOfHistory[s.became]; counted {
+			e.counts.Settled(s.row.labels[e.table.counted], o)
+		}
+	}
+}
+
+// done ends the engine's responsibility for rows that are settled.
+func (e *engine) done(batch []*settlement) {
+	for _, s := range batch {
+		e.noteSettled(s.outcome)
+	}
+	e.forget(batch...)
+}
+
+// noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
+func (e *engine) noteSettled(o *Outcome) {
+	if o.kind == outcomeUnavailable {
+		e.claimer.topics.changed()
+	}
+	if e.poll != nil && (outcomes[o.kind].again || e.table.spec.Admission != "" && e.claimer.rule.isDue()) {
+		e.poll.Wake()
+	}
+}
+
+// leaveToLease ends the engine's responsibility for rows that cannot be settled: their leases expire.
+func (e *engine) leaveToLease(rows []*settlement, cause error) {
+	for _, s := range rows {
+		e.table.telemetry.LogRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
+			s.row.labels, s.id, slog.Any("error", cause))
+	}
+	e.forget(rows...)
+}
+
+// forget takes rows out of flight. The next claim looks what a probe has found out.
+func (e *engine) forget(rows ...*settlement) {
+	for _, s := range rows {
+		if s.row != nil && s.row.probes {
+			e.claimer.topics.changed()
+			if e.poll != nil {
+				e.poll.Wake()
+			}
+		}
+	}
+	e.inFlight.remove(rows)
+	e.flow.Settled()
 }
 
 // bisect settles the batches that failed, until no more come. When it has too many rows, the settlers wait.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
-	"github.com/txwork/txwork/workqueue/internal/announce"
 	"github.com/txwork/txwork/workqueue/internal/conn"
 )
 
@@ -248,103 +245,4 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, listenerHeartbeat/3)
 	defer cancel()
 	return conn.Ping(ctx)
-}
-
-// dispatch passes a notification on to the tables of its channel.
-func (l *listener) dispatch(n *pgconn.Notification) {
-	for _, t := range l.list() {
-		if t.table.spec.channel() == n.Channel {
-			if !isOfFold(n.Payload) { // an announcer does not replace these
-				t.announcer.heard(n.PID, time.Now())
-			}
-			t.notified(n.PID, n.Payload)
-		}
-	}
-}
-
-// missed looks for whatever may have been announced while this process did not listen.
-func (t *tableWork) missed() {
-	for _, w := range t.listening() {
-		t.missedBy(w)
-	}
-}
-
-// cancelPayload announces that a running row was cancelled.
-const cancelPayload = "cancel"
-
-// notified acts on the payload of a notification. Without a prefix, it is the earliest due time of the rows that were
-// written, in microseconds.
-func (t *tableWork) notified(session uint32, payload string) {
-	if payload == cancelPayload {
-		for _, w := range t.listening() {
-			w.cancelsSeen.Add(1)
-			w.renewNow()
-		}
-		return
-	}
-	if payload == topicPayload {
-		for _, w := range t.listening() {
-			w.claimer.topics.changed()
-			w.poll.Wake()
-		}
-		return
-	}
-	if where, ok := strings.CutPrefix(payload, announce.PayloadFront); ok {
-		t.heardFronts(where)
-		return
-	}
-	at, isNote := strings.CutPrefix(payload, announce.PayloadNote)
-	at, isFold := strings.CutPrefix(at, announce.PayloadFold)
-	micros, err := strconv.ParseInt(at, 10, 64)
-	switch {
-	case err != nil || micros < 0: // any login may send anything; no row is due before 1970
-		t.missed()
-	case isNote:
-		if t.folder != nil {
-			t.folder.announced(time.UnixMicro(micros))
-		}
-	case isFold && t.folder != nil && !t.folder.isNews(foldMark{time.UnixMicro(micros), session}):
-	default:
-		for _, w := range t.listening() {
-			w.claimer.rewind(time.UnixMicro(micros))
-		}
-		t.wakeConcerned()
-	}
-}
-
-// isOfFold reports whether a fold has sent the payload.
-func isOfFold(payload string) bool {
-	return strings.HasPrefix(payload, announce.PayloadFold) || strings.HasPrefix(payload, announce.PayloadFront)
-}
-
-// heardFronts moves claims back to where a fold has put the rows that it released. The fold's next notification wakes
-// the workers.
-func (t *tableWork) heardFronts(text string) {
-	at, err := readFronts(text)
-	if err != nil {
-		t.missed() // any login may send anything
-		return
-	}
-	at.leadBack(t.listening())
-}
-
-// missedBy looks for whatever may have been announced while this process did not listen.
-func (t *tableWork) missedBy(w *Worker) {
-	w.claimer.sweepNow()
-	w.claimer.topics.changed()
-	if t.folder != nil {
-		t.folder.missed()
-	}
-	w.poll.Wake()
-	w.cancelsSeen.Add(1)
-	w.renewNow()
-}
-
-// renewNow asks for a renewal of all leases at once, because a renewal reports which rows were cancelled. It never
-// blocks.
-func (w *Worker) renewNow() {
-	select {
-	case w.cancels <- struct{}{}:
-	default:
-	}
 }

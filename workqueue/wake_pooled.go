@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // probeChannel is where a listener behind a pooler listens for a notification of its own.
@@ -19,6 +18,7 @@ const probeLimit = 10 * time.Second
 
 // unheard is logged once for each listener: it is no error, since the workers poll.
 const unheard = "the pooler does not keep the listener's session, as PgBouncer in transaction mode: no notification " +
+
 	"arrives, so workers find rows only when they poll, and learn of cancels at a renewal; set ListenConfig to a " +
 	"connection to PostgreSQL itself, or NoListen"
 
@@ -83,13 +83,4 @@ func (l *listener) hears(ctx context.Context, conn *pgx.Conn, payload string) (b
 			return true, nil
 		}
 	}
-}
-
-// received acts on a notification.
-func (l *listener) received(n *pgconn.Notification) {
-	if n.Payload == upkeepPayload {
-		l.reconsiderAll()
-		return
-	}
-	l.dispatch(n)
 }

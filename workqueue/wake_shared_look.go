@@ -18,23 +18,6 @@ const sharedLookFrom = 4
 // sharedLookLimits are the limits of the look. While the look fails, all workers are woken, as if there were no look.
 var sharedLookLimits = conn.Limits{Lock: 20 * time.Millisecond, Statement: 250 * time.Millisecond}
 
-// wakeConcerned is called after a notification. It wakes the listening workers that may have something to claim, and
-// never blocks.
-func (t *tableWork) wakeConcerned() {
-	workers := t.listening()
-	if len(workers) < sharedLookFrom {
-		wakeAll(workers)
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lookAgain = true
-	if !t.looking {
-		t.looking = true
-		t.looks.Go(t.lookForAll)
-	}
-}
-
 // lookForAll looks once for all notifications that have arrived, and again if more have arrived in the meantime.
 func (t *tableWork) lookForAll() {
 	for {
@@ -70,12 +53,6 @@ func (t *tableWork) wakeFound(workers []*Worker) {
 		if k.found || k.next != nil && k.next.In < w.system.restUntilLook(w.options.PollInterval) {
 			w.poll.Wake()
 		}
-	}
-}
-
-func wakeAll(workers []*Worker) {
-	for _, w := range workers {
-		w.poll.Wake()
 	}
 }
 

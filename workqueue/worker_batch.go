@@ -66,7 +66,7 @@ func (w *Worker) runBatch(first *delivery) {
 		passed++
 		succeeded = succeeded || d.succeeded()
 		if d.run == nil {
-			w.pass(d)
+			w.settler.add(d)
 		}
 	}
 	defer func() {

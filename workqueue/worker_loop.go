@@ -110,16 +110,7 @@ func (w *Worker) finish(d *delivery) {
 	if w.flow.Finished(d, d.succeeded()) {
 		w.poll.Wake()
 	}
-	w.pass(d)
-}
-
-// pass passes the outcome of a delivery on to be settled.
-func (w *Worker) pass(d *delivery) {
-	if s := d.toSettle(); s != nil {
-		w.settler.add(s)
-	} else {
-		w.forget(&d.settlement)
-	}
+	w.settler.add(d)
 }
 
 // release returns rows that no handler has started, with their attempt.

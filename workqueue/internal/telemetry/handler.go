@@ -27,32 +27,28 @@ type Handling struct {
 
 // Handle begins a handler's call, with its span, which is linked to the producer. delay is for how long the row could
 // have been claimed.
-func (r *Recorder) Handle(ctx context.Context, row Row, start time.Time, delay time.Duration) (context.Context,
-	Handling) {
-	h := Handling{r, ctx, noSpan, row, start}
-	h.begin(max(delay, 0))
-	return h.ctx, h
-}
-
-func (h *Handling) begin(delay time.Duration) {
-	r := h.recorder
+func (r *Recorder) Handle(ctx context.Context, row Row, start time.Time, delay time.Duration) (in context.Context,
+	h Handling) {
+	in, h = ctx, Handling{r, ctx, noSpan, row, start}
 	defer r.contain()
-	if r.delay.Enabled(h.ctx) {
-		r.delay.Record(h.ctx, delay.Seconds(), r.with(series{op: process, labels: h.row.Labels}).record...)
+	if r.delay.Enabled(ctx) {
+		r.delay.Record(ctx, max(delay, 0).Seconds(), r.with(series{op: process, labels: row.Labels}).record...)
 	}
 	if !r.traces.Load() { // an SDK that begins to trace does so with the next claim
-		return
+		return in, h
 	}
 	options := r.processSpan
-	if link, ok := producerLink(h.row.Headers); ok {
+	if link, ok := producerLink(row.Headers); ok {
 		options = append(slices.Clip(options), trace.WithLinks(link))
 	}
-	h.ctx, h.span = r.tracer.Start(h.ctx, r.processName, options...)
+	in, h.span = r.tracer.Start(ctx, r.processName, options...)
+	h.ctx = in
 	if h.span.IsRecording() {
-		h.span.SetAttributes(attribute.String("messaging.message.id", h.row.ID.String()),
-			attribute.Int("txwork.attempt", h.row.Attempt))
-		h.span.SetAttributes(r.attributes(h.row.Labels)...)
+		h.span.SetAttributes(attribute.String("messaging.message.id", row.ID.String()),
+			attribute.Int("txwork.attempt", row.Attempt))
+		h.span.SetAttributes(r.attributes(row.Labels)...)
 	}
+	return in, h
 }
 
 // A Handled is how a handler's call ended.
@@ -113,7 +109,7 @@ func TraceHeaders(ctx context.Context) map[string]string {
 // trace ended long ago, and a batch has many of them.
 func producerLink(headers map[string]string) (trace.Link, bool) {
 	carrier := header.Carrier(headers)
-	if carrier.Get("traceparent") == "" {
+	if len(headers) == 0 || carrier.Get("traceparent") == "" {
 		return trace.Link{}, false
 	}
 	ctx := propagator.Extract(context.Background(), carrier)

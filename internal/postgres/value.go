@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// OrNull is the value to store: nil, which is NULL, for the zero value.
+func OrNull[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
+
 // Seconds converts seconds that the database measured to a duration. It is bounded by the longest duration there is,
 // because times may be further away.
 func Seconds(seconds float64) time.Duration {
