@@ -63,8 +63,8 @@ func (w *Worker) unknown(ctx context.Context, d *Delivery) error {
 	if w.options.Unknown != LeaveUnknown {
 		return err
 	}
-	delay, tell := w.unknowns.leave(d.Kind, time.Now())
-	if tell {
+	delay, logs := w.unknowns.leave(d.Kind, time.Now())
+	if logs {
 		cmp.Or(w.client.options.Telemetry.Logger, slog.Default()).WarnContext(ctx,
 			"jobs of a kind without a handler here are left to other workers", "table", w.client.table.Name(), "kind", d.Kind,
 			"queue", d.Queue, "id", d.ID)
@@ -79,31 +79,31 @@ const (
 	unknownEvery = 10 * time.Millisecond
 	// maxUnknownDelay bounds how long a job may wait after a worker with a handler for it has started.
 	maxUnknownDelay = 24 * time.Hour
-	// tellUnknown is the time between two log lines about a kind.
-	tellUnknown = time.Minute
-	// maxUnknownTold bounds the kinds that are remembered.
-	maxUnknownTold = 1000
+	// logUnknownEvery is the time between two log lines about a kind.
+	logUnknownEvery = time.Minute
+	// maxUnknownLogged bounds the kinds that are remembered.
+	maxUnknownLogged = 1000
 )
 
 // putOff spreads the due times of the jobs that a worker returns because it has no handler for their kind. Otherwise
 // many of them would be due together, again and again, ahead of jobs that can be done.
 type putOff struct {
-	mu   sync.Mutex
-	last time.Time            // the latest due time so far
-	told map[string]time.Time // when each kind was logged
+	mu     sync.Mutex
+	last   time.Time            // the latest due time so far
+	logged map[string]time.Time // when each kind was logged
 }
 
 // leave returns for how long to put off a job of a kind, and whether to log it.
-func (u *putOff) leave(kind string, now time.Time) (delay time.Duration, tell bool) {
+func (u *putOff) leave(kind string, now time.Time) (delay time.Duration, logs bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if tell = now.Sub(u.told[kind]) >= tellUnknown; tell {
-		if u.told == nil || len(u.told) >= maxUnknownTold {
-			u.told = map[string]time.Time{}
+	if logs = now.Sub(u.logged[kind]) >= logUnknownEvery; logs {
+		if u.logged == nil || len(u.logged) >= maxUnknownLogged {
+			u.logged = map[string]time.Time{}
 		}
-		u.told[kind] = now
+		u.logged[kind] = now
 	}
-	return u.delay(now), tell
+	return u.delay(now), logs
 }
 
 func (u *putOff) delay(now time.Time) time.Duration {

@@ -101,8 +101,8 @@ func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer,
 		var ord int
 		var at time.Time
 		var id *uuid.UUID
-		var told *bool
-		if err := scan(&ord, &at, &id, &told); err != nil {
+		var notified *bool
+		if err := scan(&ord, &at, &id, &notified); err != nil {
 			return err
 		}
 		timer := timers[ord-1]

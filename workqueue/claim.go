@@ -52,7 +52,7 @@ func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration,
 	}
 	ctx, call := q.table.telemetry.Start(ctx, telemetry.Claim, limit)
 	claimed, err := q.claim(ctx, req)
-	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimedRows(claimed), Err: err})
+	call.End(telemetry.Event{Rows: claimedRows(claimed), Err: err})
 	return publicRows(claimed), err
 }
 
@@ -310,14 +310,6 @@ func publicRows(claimed []*claimedRow) []Row {
 		rows[i].Values, _ = c.body.([]any)
 	}
 	return rows
-}
-
-func rowIDs(claimed []*claimedRow) []uuid.UUID {
-	ids := make([]uuid.UUID, len(claimed))
-	for i, c := range claimed {
-		ids[i] = c.ID
-	}
-	return ids
 }
 
 // checkClaim checks a claim from one lane.

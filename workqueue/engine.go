@@ -84,7 +84,7 @@ func (e *engine) claim(ctx context.Context, limit int) (rows []*delivery, err er
 	err = e.limited(base, e.handling.Lease/3, func(ctx context.Context) (err error) {
 		ctx, call := e.table.telemetry.Start(ctx, telemetry.Claim, limit)
 		claimed, err = e.claimer.claim(ctx, limit)
-		call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
+		call.End(telemetry.Event{Rows: claimed, Err: err})
 		return err
 	})
 	rows = e.deliver(base, claimed, start)

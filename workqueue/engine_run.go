@@ -178,7 +178,7 @@ func (e *engine) claimRuns(heads map[uuid.UUID]*delivery, req runRequest) {
 		for i, row := range claimed {
 			row.Token = heads[of.heads[i]].Token
 		}
-		call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
+		call.End(telemetry.Event{Rows: claimed, Err: err})
 		return err
 	})
 	if err != nil {

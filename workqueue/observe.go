@@ -123,9 +123,15 @@ func newEvent(spec Spec, e telemetry.Event) Event {
 	if e.Operation == telemetry.Reap {
 		event.Reaped = Reaped{Requeued: e.Changed - e.Failed, Failed: e.Failed}
 	}
+	if e.Operation == telemetry.Claim {
+		event.IDs = make([]uuid.UUID, 0, e.Changed)
+	}
 	now := time.Now()
 	for i := 0; e.Rows != nil && i < e.Rows.Len(); i++ {
 		r := e.Rows.Row(i)
+		if e.Operation == telemetry.Claim {
+			event.IDs = append(event.IDs, r.ID)
+		}
 		row := RowEvent{ID: r.ID, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Outcome: RowOutcome(r.Outcome),
 			Reason: r.Reason, Error: r.Error, State: Status(r.State)}
 		if r.Delay >= 0 {

@@ -38,8 +38,8 @@ type manyParam struct {
 // Element is the element of the array in the call of the function for one row.
 func (p manyParam) Element() string { return p.Variable + "[i]" + p.cast }
 
-// Told is a result as it is returned: of a row that the function for one row did not write, what is not so is false.
-func (p manyParam) Told(value string) string {
+// Result is a result as it is returned: of a row that the function for one row did not write, what is not so is false.
+func (p manyParam) Result(value string) string {
 	if p.Type == "boolean" {
 		return "coalesce(" + value + ", false)"
 	}

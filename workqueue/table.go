@@ -29,7 +29,7 @@ type Table struct {
 	telemetry  *telemetry.Recorder
 	labels     labelColumns
 	counted    int         // which label is the lane of history
-	told       atomic.Bool // that a migration is pending
+	warned     atomic.Bool // that a migration is pending
 }
 
 // Open validates the Spec and renders its statements. It does not touch the database.

@@ -51,7 +51,7 @@ func (t *Table) checkVersions(ctx context.Context, all []versions) error {
 			return fmt.Errorf("txwork: %w: table %s has version %d%s, which serves version %d and later, "+
 				"this %s has %d: upgrade the %[6]s", ErrSchemaVersion, t.Name(), v.table.Is, v.of, v.table.Since,
 				v.upgrade, v.program.Is)
-		case fit == mark.Pending && t.told.CompareAndSwap(false, true):
+		case fit == mark.Pending && t.warned.CompareAndSwap(false, true):
 			t.telemetry.Log(ctx, slog.LevelWarn, "a migration of the table is pending",
 				slog.Int("version", v.table.Is), slog.Int("known", v.program.Is),
 				slog.String("advice", postgres.Migrate(t.spec.Schema, t.spec.Table)))

@@ -44,7 +44,7 @@ func (x *External[T]) Fetch(ctx context.Context, limit int, labels func(i int) [
 		slab[i].Row, claimed[i] = row, &slab[i]
 		copy(slab[i].labels[:], labels(i))
 	}
-	call.End(telemetry.Event{IDs: rowIDs(claimed), Rows: claimed, Err: err})
+	call.End(telemetry.Event{Rows: claimed, Err: err})
 	return err
 }
 

@@ -10,11 +10,11 @@ import (
 // A wakeError tells an alarm's owner that a delivery failed, and operators also why. Names and addresses of the
 // receiver are for operators only.
 type wakeError struct {
-	told  string
+	shown string // to the owner
 	cause error
 }
 
-func (e *wakeError) Error() string { return e.told }
+func (e *wakeError) Error() string { return e.shown }
 func (e *wakeError) Unwrap() error { return e.cause }
 
 // hidingTarget hides from the alarm's owner what a failed request reveals about the receiver.

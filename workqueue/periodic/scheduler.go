@@ -97,8 +97,8 @@ func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, 
 // A scheduler from whose role row-level security hides occurrences does not know which of them run. It leaves all
 // schedules to schedulers of other roles, says so, and asks every minute whether it sees all.
 func (s *Scheduler) Run(ctx context.Context) error {
-	for told := false; s.isBlind(ctx); told = true {
-		if !told {
+	for warned := false; s.isBlind(ctx); warned = true {
+		if !warned {
 			s.logger.WarnContext(ctx, "scheduler leaves its schedules to others", "table", s.plan.table.Name(), "error",
 				errHidden)
 		}

@@ -106,13 +106,13 @@ BEGIN
     {{- if .Changes}}
     RETURN QUERY
     SELECT l.ord::integer, holders[l.at], NOT written[l.at], {{.Replaced "l.at"}}
-        {{- range .Returned}}, {{.Told (printf "%s[l.at]" .Variable)}}{{end}}
+        {{- range .Returned}}, {{.Result (printf "%s[l.at]" .Variable)}}{{end}}
     FROM unnest(places) WITH ORDINALITY AS l (at, ord)
     ORDER BY l.ord;
     {{- else}}
     RETURN QUERY
     SELECT s.ord::integer, s.id, NOT s.written, {{.Replaced "s.ord"}}
-        {{- range .Returned}}, {{.Told (printf "s.%s" .Variable)}}{{end}}
+        {{- range .Returned}}, {{.Result (printf "s.%s" .Variable)}}{{end}}
     FROM unnest(holders, written{{range .Returned}}, {{.Variable}}{{end}}) WITH ORDINALITY
         AS s (id, written{{range .Returned}}, {{.Variable}}{{end}}, ord)
     ORDER BY s.ord;

@@ -123,7 +123,7 @@ type Event struct {
 	Operation         Operation
 	Requested         int
 	Changed           int         // if there are no IDs
-	IDs               []uuid.UUID // the rows that changed
+	IDs               []uuid.UUID // the rows that changed; those of a claim are its Rows
 	Rows              Rows        // what became of each, where that is known
 	State             string      // of a purge: which rows
 	Failed, Cancelled int         // of a reap: rows that are Failed now, and those of them whose cancel was asked for
@@ -255,8 +255,11 @@ func (c *Call) trace(rows int, more ...trace.SpanStartOption) {
 func (c *Call) End(e Event) {
 	r := c.recorder
 	e.Operation, e.Requested, e.Duration = c.op, c.requested, time.Since(c.start)
-	if e.IDs != nil {
+	switch {
+	case e.IDs != nil:
 		e.Changed = len(e.IDs)
+	case c.op == Claim && e.Rows != nil:
+		e.Changed = e.Rows.Len()
 	}
 	if e.Err != nil {
 		e.lost, e.gone = r.refused(e.Err)
