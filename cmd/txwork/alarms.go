@@ -72,10 +72,11 @@ func (o *alarmsOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.tokenFile, "wake-token-file", "", "`file` with the bearer token to send with wakes")
 	flags.BoolVar(&o.allowPrivate, "allow-private", false,
 		"allow wakes to addresses that are not public, such as this machine's own")
-	flags.DurationVar(&o.Tick, "tick", alarms.DefaultTick, "longest time between two polls for due alarms")
+	flags.DurationVar(&o.PollInterval, "tick", alarms.DefaultPollInterval, "longest time between two polls for due alarms")
 	flags.DurationVar(&o.Lease, "lease", alarms.DefaultLease,
 		"lease of an alarm; after a crash, its alarms are redelivered when it has expired")
-	flags.IntVar(&o.Batch, "batch", alarms.DefaultBatch, "alarms of the first claim; later ones adapt to the load")
+	flags.IntVar(&o.ClaimLimit, "batch", alarms.DefaultClaimLimit,
+		"alarms of the first claim; later ones adapt to the load")
 	flags.IntVar(&o.Concurrency, "concurrency", alarms.DefaultConcurrency, "deliveries at once")
 	flags.IntVar(&o.maxFailures, "max-failures", alarms.DefaultMaxFailures,
 		"deliveries of an alarm before it fails, unless the alarm sets its own")
@@ -128,12 +129,12 @@ func (o *alarmsOptions) validate() error {
 	switch {
 	case o.wakeURL == "":
 		return usagef("say where wakes go: --wake-url URL")
-	case o.Tick <= 0:
-		return usagef("--tick is %v, it must be positive", o.Tick)
+	case o.PollInterval <= 0:
+		return usagef("--tick is %v, it must be positive", o.PollInterval)
 	case o.Lease < workqueue.MinLease || o.Lease > workqueue.MaxLease:
 		return usagef("--lease is %v, it must be between %v and %v", o.Lease, workqueue.MinLease, workqueue.MaxLease)
-	case o.Batch < 1 || o.Batch > workqueue.MaxBatch:
-		return usagef("--batch is %d, it must be between 1 and %d", o.Batch, workqueue.MaxBatch)
+	case o.ClaimLimit < 1 || o.ClaimLimit > workqueue.MaxBatch:
+		return usagef("--batch is %d, it must be between 1 and %d", o.ClaimLimit, workqueue.MaxBatch)
 	case o.Concurrency < 1:
 		return usagef("--concurrency is %d, it must be at least 1", o.Concurrency)
 	case o.maxFailures < 1 || o.maxFailures > alarms.MaxMaxFailures:

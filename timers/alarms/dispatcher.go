@@ -21,13 +21,13 @@ import (
 
 // Defaults of [DispatcherOptions].
 const (
-	// DefaultTick is the longest time between two polls. Most alarms are found earlier, by notifications.
-	DefaultTick = time.Second
+	// DefaultPollInterval is the longest time between two polls. Most alarms are found earlier, by notifications.
+	DefaultPollInterval = time.Second
 	// DefaultLease is how long the crash of a dispatcher goes unnoticed. The lease is renewed while a delivery runs, so
 	// it may be shorter than a delivery.
 	DefaultLease = 2 * time.Minute
-	// DefaultBatch is how many alarms the first claim asks for at most. Later claims adapt to the load.
-	DefaultBatch = 100
+	// DefaultClaimLimit is how many alarms the first claim asks for at most. Later claims adapt to the load.
+	DefaultClaimLimit = 100
 	// DefaultConcurrency is how many deliveries run at once. It can be high, because deliveries mostly wait for the
 	// network.
 	DefaultConcurrency = 50
@@ -38,12 +38,12 @@ const repairInterval = 5 * time.Second
 
 // DispatcherOptions configure a [Dispatcher]. The zero value is usable.
 type DispatcherOptions struct {
-	// Tick is the longest time between two polls for due alarms. Default: [DefaultTick].
-	Tick time.Duration
+	// PollInterval is the longest time between two polls for due alarms. Default: [DefaultPollInterval].
+	PollInterval time.Duration
 	// Lease is how long a claim lasts without renewal. Default: [DefaultLease].
 	Lease time.Duration
-	// Batch is how many alarms the first claim asks for, at most [workqueue.MaxBatch]. Default: [DefaultBatch].
-	Batch int
+	// ClaimLimit is how many alarms the first claim asks for, at most [workqueue.MaxBatch]. Default: [DefaultClaimLimit].
+	ClaimLimit int
 	// Concurrency is how many deliveries run at once. Default: [DefaultConcurrency].
 	Concurrency int
 	// ShutdownTimeout is how long Run waits for running deliveries before it interrupts them. Default:
@@ -62,9 +62,9 @@ type DispatcherOptions struct {
 }
 
 func (o DispatcherOptions) withDefaults() DispatcherOptions {
-	o.Tick = cmp.Or(o.Tick, DefaultTick)
+	o.PollInterval = cmp.Or(o.PollInterval, DefaultPollInterval)
 	o.Lease = cmp.Or(o.Lease, DefaultLease)
-	o.Batch = cmp.Or(o.Batch, DefaultBatch)
+	o.ClaimLimit = cmp.Or(o.ClaimLimit, DefaultClaimLimit)
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	return o
 }
@@ -72,9 +72,9 @@ func (o DispatcherOptions) withDefaults() DispatcherOptions {
 func (o DispatcherOptions) worker() timers.WorkerOptions {
 	return timers.WorkerOptions{NoSchedules: true, WorkerOptions: workqueue.WorkerOptions{
 		Concurrency:     o.Concurrency,
-		ClaimLimit:      o.Batch,
+		ClaimLimit:      o.ClaimLimit,
 		Lease:           o.Lease,
-		PollInterval:    o.Tick,
+		PollInterval:    o.PollInterval,
 		ShutdownTimeout: o.ShutdownTimeout,
 		Redact:          o.Redact,
 		NoListen:        o.NoListen,

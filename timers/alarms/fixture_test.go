@@ -144,7 +144,7 @@ func (f *fixture) timer(id string) (i timers.Info) {
 
 // quick polls often, because these tests change due times without a notification.
 func quick() alarms.DispatcherOptions {
-	return alarms.DispatcherOptions{Tick: 20 * time.Millisecond, ShutdownTimeout: 5 * time.Second}
+	return alarms.DispatcherOptions{PollInterval: 20 * time.Millisecond, ShutdownTimeout: 5 * time.Second}
 }
 
 func (f *fixture) dispatcher(w alarms.Waker, o alarms.DispatcherOptions) *alarms.Dispatcher {
