@@ -16,11 +16,6 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// anyFolds reports whether a settlement of the batch folds.
-func anyFolds(batch []*settlement) bool {
-	return slices.ContainsFunc(batch, func(s *settlement) bool { return s.folds })
-}
-
 // A trial says whether a settle is repeated if it fails.
 type trial uint8
 

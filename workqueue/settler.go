@@ -209,6 +209,11 @@ func (e *engine) settle(ctx context.Context, batch []*settlement, l TxLimits) (c
 	return changed, err
 }
 
+// anyFolds reports whether a settlement of the batch folds.
+func anyFolds(batch []*settlement) bool {
+	return slices.ContainsFunc(batch, func(s *settlement) bool { return s.folds })
+}
+
 // outcomeOfHistory is what history calls the ends of rows, in the words of telemetry. The others are not counted.
 var outcomeOfHistory = map[string]history.Outcome{
 	telemetry.OutcomeAck: history.Done, telemetry.OutcomeAbandon: history.Retried,
