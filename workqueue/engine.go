@@ -22,7 +22,7 @@ type consumer struct {
 	handling handling
 	lanes    [][]any
 	target   func(*Columns) any
-	handle   func(context.Context, *delivery) error
+	handler  func(context.Context, *delivery) error
 	leaves   func(context.Context, *delivery) error // nil: none
 	batches  func(*delivery) *batching              // nil: every row is handled alone
 	each     int                                    // how many rows to claim for a handler
@@ -37,9 +37,9 @@ type handling struct {
 	Redact   Redactor
 }
 
-// An engine takes the rows of a consumer from their claim to their settle: claim claims some, run runs the handler of
-// one, settle settles the outcomes of many. Each [Worker] and each part of a [Drain] owns one and decides when it does
-// that. The engine renews the leases of the rows that it has claimed, if renew runs.
+// An engine takes the rows of a consumer from their claim to their settle: claim claims some, handle calls the handler
+// of one, settle settles the outcomes of many. Each [Worker] and each part of a [Drain] owns one and decides when it
+// does that. The engine renews the leases of the rows that it has claimed, if renew runs.
 type engine struct {
 	consumer
 	at       place

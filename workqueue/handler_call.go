@@ -12,13 +12,13 @@ import (
 	"github.com/txwork/txwork/workqueue/internal/telemetry"
 )
 
-// run runs the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless [Claim.Tx]
+// handle calls the handler of a delivery and decides on its outcome, which its owner passes on to settle, unless [Claim.Tx]
 // has settled it. It decides in a deferred function, which also runs if the handler ends its goroutine.
 //
 // A handler does not start if the lease was lost while the row waited, or the topic of the row has begun to rest. The
 // settle is attempted in any case: its guard decides, and after its lease has expired a row is still ours until another
 // session takes it.
-func (e *engine) run(d *delivery) {
+func (e *engine) handle(d *delivery) {
 	if d.lost.Load() || e.topicRests(d) {
 		d.decide(d.ctx, released)
 		return
@@ -81,7 +81,7 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 		ctx, cancel = withTimeout(ctx, timeout)
 		defer cancel()
 	}
-	err := d.engine.handle(ctx, d)
+	err := d.engine.handler(ctx, d)
 	if err == nil && d.byTx.Load() == nil {
 		err = d.txErr // a handler that drops this error must not ack what was rolled back
 	}

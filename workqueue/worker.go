@@ -183,7 +183,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		}
 		return c
 	}
-	c.handle = func(ctx context.Context, d *delivery) error { return handler(ctx, claimOf[T](d)) }
+	c.handler = func(ctx context.Context, d *delivery) error { return handler(ctx, claimOf[T](d)) }
 	if domain.Leaves != nil {
 		c.leaves = func(ctx context.Context, d *delivery) error { return domain.Leaves(ctx, claimOf[T](d)) }
 	}

@@ -53,9 +53,9 @@ func SetBatches[T any](w *Worker, batchOf func(*T) *Batch[T], each int) error {
 	return nil
 }
 
-// runBatch takes more rows for the batch of a delivery, runs their handler, and passes their outcomes on to be settled
+// handleBatch takes more rows for the batch of a delivery, runs their handler, and passes their outcomes on to be settled
 // as they are decided. If the worker stops while the batch gathers, it puts the rows back.
-func (w *Worker) runBatch(first *delivery) {
+func (w *Worker) handleBatch(first *delivery) {
 	rows, begins := w.flow.Gather(first, first.batching.from(first))
 	if !begins {
 		w.release(rows)
@@ -99,7 +99,7 @@ func (d *drain) runBatches(rows []*delivery) (outcomes []*settlement) {
 		running.Go(func() {
 			defer func() { <-places }() // also if the handler ends its goroutine
 			if unit[0].batching == nil {
-				d.run(unit[0])
+				d.handle(unit[0])
 				return
 			}
 			for r := d.newBatchRun(unit); r.more(); {

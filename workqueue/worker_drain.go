@@ -292,7 +292,7 @@ func (d *drain) runAll(rows []*delivery) []*settlement {
 	outcomes := make([]*settlement, len(rows))
 	runOne := func(i int) {
 		defer func() { outcomes[i] = rows[i].toSettle() }() // also if the handler ends its goroutine
-		d.run(rows[i])
+		d.handle(rows[i])
 	}
 	var running sync.WaitGroup
 	for i := range rows {

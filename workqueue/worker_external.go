@@ -145,7 +145,7 @@ func (x *External[T]) Handle(unit []*ExternalRow, begins func(), ended func(*Ext
 	if unit[0].d.batching == nil {
 		begins()
 		defer ended(unit[0])
-		x.engine.run(unit[0].d)
+		x.engine.handle(unit[0].d)
 		return
 	}
 	rows := make([]*delivery, len(unit))

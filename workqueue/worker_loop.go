@@ -92,17 +92,17 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 			return
 		}
 		if d.batching == nil {
-			w.runOne(d)
+			w.handleOne(d)
 		} else {
-			w.runBatch(d)
+			w.handleBatch(d)
 		}
 	}
 }
 
-// runOne runs a handler, and finishes also if that ends its goroutine.
-func (w *Worker) runOne(d *delivery) {
+// handleOne calls the handler of a row, and finishes also if that ends its goroutine.
+func (w *Worker) handleOne(d *delivery) {
 	defer w.finish(d)
-	w.run(d)
+	w.handle(d)
 }
 
 // finish gives the place of a delivery to another and passes its outcome on to be settled.

@@ -216,7 +216,7 @@ func TestDispatchersThatCannotWork(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, o := range []alarms.DispatcherOptions{{Lease: time.Millisecond}, {Batch: -1}, {Concurrency: -1},
+	for _, o := range []alarms.DispatcherOptions{{Lease: time.Millisecond}, {ClaimLimit: -1}, {Concurrency: -1},
 		{PollInterval: -1}} {
 		if d, err := alarms.NewDispatcher(f.Pool, f.alarms, w, o); d != nil || !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)

@@ -42,7 +42,8 @@ type DispatcherOptions struct {
 	PollInterval time.Duration
 	// Lease is how long a claim lasts without renewal. Default: [DefaultLease].
 	Lease time.Duration
-	// ClaimLimit is how many alarms the first claim asks for, at most [workqueue.MaxBatch]. Default: [DefaultClaimLimit].
+	// ClaimLimit is how many alarms the first claim asks for, at most [workqueue.MaxBatch]. Default:
+	// [DefaultClaimLimit].
 	ClaimLimit int
 	// Concurrency is how many deliveries run at once. Default: [DefaultConcurrency].
 	Concurrency int
