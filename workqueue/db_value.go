@@ -52,7 +52,7 @@ func (c *converter) convert(value any) (any, error) {
 	}
 	v, ok := c.conversion(v)
 	if !ok {
-		return nil, invalid(c.Name, "is %sa %T, which is no %s", shown(v), value, c.Type)
+		return nil, invalid(c.Name, "is %sa %T, which is no %s", showable(v), value, c.Type)
 	}
 	if s, isText := v.(string); isText {
 		if err := checkText(c.Name, s); err != nil {
@@ -69,9 +69,9 @@ func checkMissing(c Column) error {
 	return nil
 }
 
-// shown is a value as an error may show it: only numbers, booleans and times. Texts, bytes and what is composed of them
-// may be payloads and keys, which must not get into a log.
-func shown(v any) string {
+// showable is a value as an error may show it: only numbers, booleans and times. Texts, bytes and what is composed of
+// them may be payloads and keys, which must not get into a log.
+func showable(v any) string {
 	switch v.(type) {
 	case int64, float64, bool, time.Time:
 		return fmt.Sprintf("%v, ", v)
