@@ -75,7 +75,10 @@ func (o *observer) latest(ctx context.Context) []figure {
 	}
 	if o.at.IsZero() || time.Since(o.at) >= o.freshness {
 		look := look{observer: o}
-		err := look.at(ctx)
+		err := o.reader.Together(ctx, func(r survey.Reader) error {
+			look.reader = r
+			return look.at(ctx)
+		})
 		o.note(err)
 		if err != nil {
 			look.figures = nil
@@ -103,6 +106,7 @@ func (o *observer) note(err error) {
 // A look is an observation while it is being made.
 type look struct {
 	*observer
+	reader  survey.Reader // whose reads share a transaction
 	figures []figure
 	skipped int
 }

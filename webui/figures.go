@@ -167,8 +167,12 @@ func (h *handler) reader() survey.Reader {
 }
 
 // facts returns the tables of the schema, as the catalog has them.
-func (h *handler) facts(ctx context.Context) (all []survey.Facts, err error) {
-	err = h.reader().Read(ctx, func(tx pgx.Tx) error {
+func (h *handler) facts(ctx context.Context) ([]survey.Facts, error) {
+	return h.factsBy(ctx, h.reader())
+}
+
+func (h *handler) factsBy(ctx context.Context, r survey.Reader) (all []survey.Facts, err error) {
+	err = r.Read(ctx, func(tx pgx.Tx) error {
 		all, err = survey.Tables(ctx, tx, h.Schema, depthRows)
 		return err
 	})
@@ -178,17 +182,11 @@ func (h *handler) facts(ctx context.Context) (all []survey.Facts, err error) {
 // readFigures publishes the figures of all tables before it has the doctor look, which takes longer.
 func (h *handler) readFigures(ctx context.Context, before *reading, publish func(*reading)) {
 	next := &reading{At: time.Now()}
-	all, err := h.facts(ctx)
+	err := h.reader().Together(ctx, func(r survey.Reader) error { return h.readTables(ctx, r, next) })
 	if err != nil {
 		next.Err = err
 		publish(next)
 		return
-	}
-	for i := range all {
-		next.Tables = append(next.Tables, h.tableFigures(ctx, &all[i]))
-	}
-	if next.Processes, err = operate.ReadProcesses(ctx, h.reader(), h.Schema, maxProcesses); err != nil {
-		next.NoProcesses = h.explain(ctx, "processes", err).Error()
 	}
 	if before != nil {
 		next.Report, next.Problem, next.ExaminedAt = before.Report, before.Problem, before.ExaminedAt
@@ -206,15 +204,30 @@ func (h *handler) readFigures(ctx context.Context, before *reading, publish func
 	publish(&examined)
 }
 
-func (h *handler) tableFigures(ctx context.Context, t *survey.Facts) tableFigures {
+// readTables adds the figures of all tables, and the processes. An error says why nothing could be read.
+func (h *handler) readTables(ctx context.Context, r survey.Reader, next *reading) (err error) {
+	all, err := h.factsBy(ctx, r)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		next.Tables = append(next.Tables, h.tableFigures(ctx, r, &all[i]))
+	}
+	if next.Processes, err = operate.ReadProcesses(ctx, r, h.Schema, maxProcesses); err != nil {
+		next.NoProcesses = h.explain(ctx, "processes", err).Error()
+	}
+	return nil
+}
+
+func (h *handler) tableFigures(ctx context.Context, r survey.Reader, t *survey.Facts) tableFigures {
 	f := tableFigures{Name: t.Name, Schedule: t.Schedule(), Filtered: t.Filtered, HasTopics: t.Has("aside"),
 		Lanes: t.Has("consumer")}
 	var errs [4]error
-	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, h.reader(), t)
+	f.Parts, f.Cut, errs[0] = operate.Parts(ctx, r, t)
 	f.Whole = operate.Whole(t, f.Parts)
-	f.Held, errs[1] = survey.HeldRows(ctx, h.reader(), t, depthRows)
-	f.Dead, errs[2] = survey.CountDeadLetters(ctx, h.reader(), t, depthRows, recent)
-	f.Topics, f.MoreTopics, errs[3] = survey.Topics(ctx, h.reader(), t)
+	f.Held, errs[1] = survey.HeldRows(ctx, r, t, depthRows)
+	f.Dead, errs[2] = survey.CountDeadLetters(ctx, r, t, depthRows, recent)
+	f.Topics, f.MoreTopics, errs[3] = survey.Topics(ctx, r, t)
 	for _, err := range errs {
 		if err == nil {
 			continue

@@ -144,9 +144,16 @@ type topReader struct {
 }
 
 // read makes a frame. Parts that cannot be read are listed as skipped. An error means that nothing could be read.
-func (r *topReader) read(ctx context.Context) (*topFrame, error) {
+func (r *topReader) read(ctx context.Context) (f *topFrame, err error) {
+	err = survey.Reader{From: r.db.Pool, Limit: r.limit}.Together(ctx, func(reader survey.Reader) (err error) {
+		f, err = r.readWith(ctx, reader)
+		return err
+	})
+	return f, err
+}
+
+func (r *topReader) readWith(ctx context.Context, reader survey.Reader) (*topFrame, error) {
 	begun := time.Now()
-	reader := survey.Reader{From: r.db.Pool, Limit: r.limit}
 	f, tables, err := r.begin(ctx, reader)
 	if err != nil {
 		return nil, err

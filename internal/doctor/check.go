@@ -17,6 +17,7 @@ type check struct {
 	meaning  string   // what it means for the users of the system
 	remedy   string   // for the documentation; a finding contains the actual command
 	fixes    bool     // --fix may fix it
+	alone    bool     // it takes connections by itself, so that it shares no transaction with others
 	look     func(context.Context, *examination) ([]Finding, error)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -67,23 +68,50 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 	defer cancel()
 	x := &examination{pool: pool, Options: o, report: Report{Schema: o.Schema, Findings: []Finding{},
 		Skipped: []Skipped{}, Absent: []migrations.Domain{}}}
-	if err := x.begin(ctx); err != nil {
-		return x.report, err
+	if err := x.together(ctx, x.begin); err != nil {
+		return x.report, fmt.Errorf("txwork: doctor: looking at the server: %w", err)
 	}
-	for i, c := range checks {
-		if slices.Contains(o.Ignore, c.code) {
-			continue
+	for rest := checks; len(rest) > 0; {
+		n := 1
+		for !rest[0].alone && n < len(rest) && !rest[n].alone {
+			n++
 		}
-		if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		if err := x.runSome(ctx, rest[:n]); err != nil {
 			return x.report, err
 		}
-		x.run(ctx, &checks[i])
+		rest = rest[n:]
 	}
 	slices.SortStableFunc(x.report.Findings, func(a, b Finding) int {
 		return cmp.Compare(a.Severity.rank(), b.Severity.rank())
 	})
 	x.report.Took = time.Since(start)
 	return x.report, nil
+}
+
+// runSome runs checks that share a transaction, or one alone, unless they are to be ignored.
+func (x *examination) runSome(ctx context.Context, some []check) error {
+	begun := false
+	run := func(ctx context.Context) error {
+		begun = true
+		for i, c := range some {
+			if slices.Contains(x.Ignore, c.code) {
+				continue
+			}
+			if err := ctx.Err(); errors.Is(err, context.Canceled) {
+				return err
+			}
+			x.run(ctx, &some[i])
+		}
+		return nil
+	}
+	if some[0].alone {
+		return run(ctx)
+	}
+	err := x.together(ctx, run)
+	if !begun { // each check says that it cannot look
+		return run(ctx)
+	}
+	return err
 }
 
 // run runs a check and adds its findings.
@@ -119,7 +147,9 @@ func orNone(list []string) []string {
 // grant says how the role gets the rights to see what an examination reads.
 func (x *examination) grant(ctx context.Context) string {
 	if x.grantee.Role == "" {
-		err := x.pool.QueryRow(ctx, postgres.SelectGrantee, "viewer", x.Schema).Scan(x.grantee.Fields()...)
+		err := x.read(ctx, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, postgres.SelectGrantee, "viewer", x.Schema).Scan(x.grantee.Fields()...)
+		})
 		if err != nil {
 			return "run it again: what the role may do could not be read: " + oneLine(err.Error())
 		}

@@ -26,6 +26,7 @@ var templates = template.Must(survey.Templates().ParseFS(sqlFiles, "sql/*.sql"))
 type examination struct {
 	Options
 	pool    *pgxpool.Pool
+	shared  *survey.Reader // nil: reads do not share a transaction
 	current *check
 	report  Report
 	grantee postgres.Grantee // once a check lacked a right
@@ -43,7 +44,19 @@ type examination struct {
 }
 
 func (x *examination) reader() survey.Reader {
+	if x.shared != nil {
+		return *x.shared
+	}
 	return survey.Reader{From: x.pool, Limit: x.StatementTimeout}
+}
+
+// together has what do reads share a transaction.
+func (x *examination) together(ctx context.Context, do func(context.Context) error) error {
+	return x.reader().Together(ctx, func(r survey.Reader) error {
+		x.shared = &r
+		defer func() { x.shared = nil }()
+		return do(ctx)
+	})
 }
 
 // read runs do in a bounded transaction.
@@ -62,7 +75,7 @@ func (x *examination) begin(ctx context.Context) error {
 		Role, Database, Version string
 		At                      time.Time
 	}
-	err := x.read(ctx, func(tx pgx.Tx) error {
+	return x.read(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT"); err != nil { // so that the next statement takes only one round trip
 			return err
 		}
@@ -78,10 +91,6 @@ func (x *examination) begin(ctx context.Context) error {
 		x.report.Role, x.report.Database, x.report.Server, x.report.At = s.Role, s.Database, s.Version, s.At
 		return x.findTables(ctx, tx)
 	})
-	if err != nil {
-		return fmt.Errorf("txwork: doctor: looking at the server: %w", err)
-	}
-	return nil
 }
 
 func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
@@ -108,6 +117,9 @@ func (x *examination) filtered() gap {
 
 // wait separates two looks at what may change in a moment.
 func (x *examination) wait(ctx context.Context) error {
+	if err := x.reader().Anew(ctx); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

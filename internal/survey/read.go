@@ -30,16 +30,13 @@ const LockLimit = 100 * time.Millisecond
 const idleLimit = 5 * time.Second
 
 // beginText begins a transaction that blocks no other session. The planner settings are those of the core's claims: a
-// table that was never analysed would get a sequential scan, however large it is.
+// table that was never analysed would get a sequential scan, however large it is. One statement makes all settings.
 const beginText = `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
-SET LOCAL statement_timeout = %d;
-SET LOCAL lock_timeout = %d;
-SET LOCAL idle_in_transaction_session_timeout = %d;
-SET LOCAL search_path = pg_catalog, pg_temp;
-SET LOCAL enable_seqscan = off;
-SET LOCAL enable_bitmapscan = off;
-SET LOCAL enable_mergejoin = off;
-SET LOCAL jit = off`
+SELECT pg_catalog.set_config('statement_timeout', '%d', true), pg_catalog.set_config('lock_timeout', '%d', true),
+	pg_catalog.set_config('idle_in_transaction_session_timeout', '%d', true),
+	pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+	pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true),
+	pg_catalog.set_config('enable_mergejoin', 'off', true), pg_catalog.set_config('jit', 'off', true)`
 
 // Connections is a pool or a runtime.
 type Connections interface {
@@ -50,15 +47,85 @@ type Connections interface {
 type Reader struct {
 	From  Connections
 	Limit time.Duration // of each statement; counted in whole milliseconds
+
+	sitting *sitting // nil: each read has a transaction of its own
+}
+
+// A sitting is the transaction that the reads of one goroutine share.
+type sitting struct {
+	conn  *pgxpool.Conn // nil once it was lost
+	tx    pgx.Tx
+	begun time.Time
+}
+
+// Together gives do a reader whose reads share a connection and, as long as none fails, a transaction: most of the
+// statements of a single read begin and end it. A transaction that is older than the limit of a statement is ended
+// before the next read, so DDL waits for two statements at most. The reader is for one goroutine, and for as long as do
+// runs.
+func (r Reader) Together(ctx context.Context, do func(Reader) error) error {
+	return r.From.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		r.sitting = &sitting{conn: conn}
+		err := do(r)
+		r.Anew(ctx) // nothing was written: an error says nothing about what was read
+		return err
+	})
+}
+
+// Anew makes the next read begin a transaction, which sees what the server caches for one, such as its statistics, as
+// it is then.
+func (r Reader) Anew(ctx context.Context) error {
+	if r.sitting == nil || r.sitting.tx == nil {
+		return nil
+	}
+	tx := r.sitting.tx
+	r.sitting.tx = nil
+	return tx.Commit(ctx)
 }
 
 // Read runs do in a bounded transaction.
 func (r Reader) Read(ctx context.Context, do func(pgx.Tx) error) error {
-	begin := fmt.Sprintf(beginText, r.Limit.Milliseconds(), LockLimit.Milliseconds(),
-		max(idleLimit, r.Limit).Milliseconds())
+	if r.sitting != nil && r.sitting.keeps() {
+		return r.readTogether(ctx, do)
+	}
 	return r.From.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: begin}, do)
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: r.begin()}, do)
 	})
+}
+
+func (r Reader) begin() string {
+	return fmt.Sprintf(beginText, r.Limit.Milliseconds(), LockLimit.Milliseconds(),
+		max(idleLimit, r.Limit).Milliseconds())
+}
+
+// keeps tells whether the connection can be used. One that was lost is given back, so that each of the reads that
+// follow gets another.
+func (s *sitting) keeps() bool {
+	if s.conn != nil && s.conn.Conn().IsClosed() {
+		s.conn.Release()
+		s.conn, s.tx = nil, nil
+	}
+	return s.conn != nil
+}
+
+func (r Reader) readTogether(ctx context.Context, do func(pgx.Tx) error) (err error) {
+	s := r.sitting
+	if s.tx != nil && time.Since(s.begun) > r.Limit {
+		if err := r.Anew(ctx); err != nil {
+			return err
+		}
+	}
+	if s.tx == nil {
+		tx, err := s.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: r.begin()})
+		if err != nil {
+			return err
+		}
+		s.tx, s.begun = tx, time.Now()
+	}
+	if err = do(s.tx); err != nil {
+		s.tx.Rollback(ctx) // the error of the read says more
+		s.tx = nil
+	}
+	return err
 }
 
 // Rows reads the rows of a statement in its own transaction.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/internal/survey"
@@ -22,5 +23,65 @@ func TestATransactionMayBeIdleForAsLongAsAStatementTakes(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("with a limit of %v a transaction may be idle for %s, %v, want %s", limit, got, err, want)
 		}
+	}
+}
+
+// Reads that share a transaction go on after one that fails, after the session has ended, and read statistics anew if
+// they are asked to. They take one connection.
+func TestReadsShareATransaction(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 1 }))
+	ctx := t.Context()
+	read := func(r survey.Reader, text string) (string, error) {
+		all, err := survey.Rows[struct{ Text string }](ctx, r, text)
+		if err != nil {
+			return "", err
+		}
+		return all[0].Text, nil
+	}
+	const transaction = "SELECT now()::text"
+	for limit, shared := range map[time.Duration]bool{time.Minute: true, time.Millisecond: false} {
+		err := survey.Reader{From: db.Pool, Limit: limit}.Together(ctx, func(r survey.Reader) error {
+			first, err := read(r, transaction)
+			if err != nil {
+				return err
+			}
+			time.Sleep(2 * time.Millisecond)
+			second, err := read(r, transaction)
+			if (first == second) != shared {
+				t.Errorf("with a limit of %v the transactions began at %s and %s", limit, first, second)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	err := survey.Reader{From: db.Pool, Limit: time.Minute}.Together(ctx, func(r survey.Reader) error {
+		if _, err := read(r, "SELECT (1 / 0)::text"); err == nil {
+			t.Error("1/0 can be read")
+		}
+		first, err := read(r, transaction)
+		if err != nil {
+			t.Errorf("after an error: %v", err)
+		}
+		if err := r.Anew(ctx); err != nil {
+			t.Error(err)
+		}
+		if next, _ := read(r, transaction); next == first {
+			t.Error("the transaction was not ended")
+		}
+		if _, err := read(r, "SELECT pg_terminate_backend(pg_backend_pid())::text"); err == nil {
+			t.Error("the session has not ended")
+		}
+		for range 2 {
+			if _, err := read(r, transaction); err != nil {
+				t.Errorf("after the end of the session: %v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
